@@ -1,0 +1,52 @@
+# Everything that a developer, a user or CI runs. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?= 1
+DATASET ?= world
+
+.PHONY: help setup demo up down fmt check test test-integration test-gpu bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed ## make ./.venv with every extra and the kbqa command
+
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
+	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
+
+demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop)
+	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET)
+
+up: ## start the compose stack (not there yet; `kbqa up` starts all services on this machine)
+	@echo "compose.yaml does not exist yet; start every service on this machine with: $(BIN)/kbqa up" >&2; exit 1
+
+down: ## stop the compose stack (not there yet)
+	@echo "compose.yaml does not exist yet; stop 'kbqa up' with Ctrl-C" >&2; exit 1
+
+fmt: setup ## format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+check: setup ## lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: setup ## unit and service tests, with a real Redis and real worker processes
+	@$(BIN)/pytest -m "not integration and not gpu"
+
+test-integration: setup ## tests that start heavy real parts
+	@$(BIN)/pytest -m integration || { code=$$?; [ $$code -eq 5 ] && echo "no integration test yet"; }
+
+test-gpu: setup ## tests that need a GPU
+	@$(BIN)/pytest -m gpu || { code=$$?; [ $$code -eq 5 ] && echo "no GPU test yet"; }
+
+bench: setup ## measure; figures belong in docs/benchmarks.md
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove the virtual environment and what services left under ./var
+	rm -rf $(VENV) var

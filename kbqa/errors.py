@@ -1,0 +1,132 @@
+"""Every exception that kbqa raises, as one tree.
+
+    KbqaError
+    ├── ConfigurationError          a setting, flag or recipe is wrong
+    │   ├── RecipeError
+    │   └── PortInUseError
+    ├── DatasetError                questions cannot be read
+    ├── GraphError
+    │   ├── GraphNotFoundError
+    │   ├── GraphLoadError          a file's line cannot be read
+    │   ├── GraphUnavailableError   kg_server or its back end does not answer
+    │   └── QueryError
+    │       ├── QuerySyntaxError
+    │       ├── QueryRefusedError   updates, SERVICE, LOAD: never executed
+    │       └── QueryTimeoutError
+    ├── PolicyError
+    │   ├── NoPolicyError           nothing promoted, or nothing published yet
+    │   ├── PolicyIntegrityError    a version's files do not match its manifest
+    │   └── PolicyUnavailableError  the engine does not answer
+    ├── MessageError                a queue message that does not fit its schema
+    ├── CheckpointError
+    ├── QueueUnavailableError       the broker does not answer
+    └── RunError                    a training run cannot start, stop or be found
+
+Inside an episode a failure is a value (`kbqa.trajectory.Status`), not one of
+these; the reward has to see it. A message says what to do next, since it is
+shown to the user as it stands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class KbqaError(Exception):
+    """Root of the tree. Its text is meant for the user."""
+
+
+class ConfigurationError(KbqaError):
+    """A setting, flag or configuration file is wrong."""
+
+
+class RecipeError(ConfigurationError):
+    """A recipe has an unknown key or an impossible value."""
+
+
+class PortInUseError(ConfigurationError):
+    """Another process listens on the port that a service was given."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        super().__init__(
+            f"port {port} on {host} is in use: stop the process that holds it, or choose another with --port"
+        )
+
+
+class DatasetError(KbqaError):
+    """A data set is missing or malformed."""
+
+
+class GraphError(KbqaError):
+    """Root of everything that concerns a knowledge graph."""
+
+
+class GraphNotFoundError(GraphError):
+    """No graph of that name is loaded."""
+
+    def __init__(self, name: str, known: list[str] | None = None) -> None:
+        self.name = name
+        have = f"loaded graphs: {', '.join(sorted(known))}" if known else "no graph is loaded yet"
+        super().__init__(f'no graph named "{name}" ({have}); load one with: kbqa kg load NAME FILE')
+
+
+class GraphLoadError(GraphError):
+    """A graph file cannot be read; names the file, the line (from 1) and the reason."""
+
+    def __init__(self, path: Path | str, reason: str, line: int | None = None) -> None:
+        self.path, self.line, self.reason = Path(path), line, reason
+        where = f"{path}:{line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {reason}")
+
+
+class GraphUnavailableError(GraphError):
+    """kg_server, or the store behind it, cannot be reached."""
+
+
+class QueryError(GraphError):
+    """A SPARQL query was not executed to its end."""
+
+
+class QuerySyntaxError(QueryError):
+    """The query does not parse."""
+
+
+class QueryRefusedError(QueryError):
+    """The query asks for something that is never executed: an update, SERVICE, LOAD, FROM."""
+
+
+class QueryTimeoutError(QueryError):
+    """The query was killed at its deadline."""
+
+
+class PolicyError(KbqaError):
+    """Root of everything that concerns a policy."""
+
+
+class NoPolicyError(PolicyError):
+    """No policy version is there to be loaded."""
+
+
+class PolicyIntegrityError(PolicyError):
+    """A policy version's files are missing or do not match their checksums."""
+
+
+class PolicyUnavailableError(PolicyError):
+    """The engine that holds the policy does not answer."""
+
+
+class MessageError(KbqaError):
+    """A message between services does not fit its schema."""
+
+
+class CheckpointError(KbqaError):
+    """A checkpoint is missing, incomplete or of another run."""
+
+
+class QueueUnavailableError(KbqaError):
+    """The message broker cannot be reached."""
+
+
+class RunError(KbqaError):
+    """A training run cannot be started, stopped, found or continued."""

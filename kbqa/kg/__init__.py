@@ -1,0 +1,1 @@
+"""Knowledge graphs: stores, loading, entity linking, and the actions of agents."""

@@ -1,0 +1,1 @@
+"""The four processes around `kbqa`, and the command line above them."""
