@@ -17,6 +17,8 @@ GET_HEAD_RELATIONS = "get_head_relations"
 GET_TAIL_ENTITIES = "get_tail_entities"
 GET_HEAD_ENTITIES = "get_head_entities"
 
+LINK_ENTITIES = "link_entities"
+
 # In the order in which KG-R1's error message names them.
 ONE_HOP_ACTIONS = (GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, GET_HEAD_ENTITIES, GET_TAIL_ENTITIES)
 
@@ -57,7 +59,7 @@ class Action:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {"action": self.name, **self.arguments}
+        return {**self.arguments, "action": self.name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,14 @@ class Item:
 
     id: str
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mention(Item):
+    """An entity that a question names: `question[start:end]` is how it is written there."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Policies: the port, a tokenizer, and the engines behind them."""

@@ -1,0 +1,101 @@
+"""Recipes: each paper as a file of numbers, shipped with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from kbqa.errors import RecipeError
+from kbqa.recipes.schema import Recipe
+
+__all__ = ["Recipe", "load_recipe", "recipe_from", "recipe_names"]
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes in the package."""
+    files = resources.files(__name__).iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe by name or by path of a YAML file, resolved.
+
+    A file may name another under `extends`; its own values are laid over that one's.
+
+    Args:
+        overrides: values by dotted key (`{"schedule.steps": 50}`), laid over the file's.
+
+    Raises:
+        RecipeError: unknown recipe, unknown key or impossible value; names the key.
+    """
+    values = _read(name)
+    for key, value in (overrides or {}).items():
+        *parents, leaf = key.split(".")
+        section = values
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise RecipeError(f"recipe {name}: {key}: {parent} is not a section")
+        section[leaf] = value
+    return recipe_from(values, name)
+
+
+def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
+    """A recipe from plain values.
+
+    Raises:
+        RecipeError: names each wrong key and what is allowed there.
+    """
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'recipe'}: {_explain(fault)}" for fault in error.errors()
+        )
+        raise RecipeError(f"{source}: {faults}") from None
+
+
+def _explain(fault: Any) -> str:
+    if fault["type"] != "extra_forbidden":
+        return str(fault["msg"])
+    model: Any = Recipe
+    for part in fault["loc"][:-1]:
+        annotation = model.model_fields[part].annotation
+        model = next(a for a in (annotation, *getattr(annotation, "__args__", ())) if a is not type(None))
+    return f"unknown key (known: {', '.join(model.model_fields)})"
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(f"recipe file {name} cannot be read: {error}") from error
+    else:
+        file = resources.files(__name__) / f"{name}.yaml"
+        if name not in recipe_names():
+            raise RecipeError(f'no recipe named "{name}" (known: {", ".join(recipe_names())})')
+        text = file.read_text(encoding="utf-8")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{name}: not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise RecipeError(f"{name}: a recipe is a mapping of sections")
+    parent = values.pop("extends", None)
+    return values if parent is None else _overlay(_read(parent), values)
+
+
+def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        inherited = merged.get(key)
+        both = isinstance(inherited, dict) and isinstance(value, dict)
+        merged[key] = _overlay(inherited, value) if both else value  # type: ignore[arg-type]
+    return merged

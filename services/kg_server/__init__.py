@@ -1,0 +1,1 @@
+"""kg_server: knowledge graphs over HTTP, as batches of actions and as SPARQL."""

@@ -1,0 +1,72 @@
+"""Answers compared: normalisation, the exact-match family, F1 and F-beta.
+
+Predictions and gold answers are sets of strings; an answer that occurs twice
+counts once. This is the only copy of these measures.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_SPACE = re.compile(r"\s+")
+_WRAPPING = " \t\r\n\"'`.,;:"
+
+
+def normalise(answer: str) -> str:
+    """Fold case, Unicode form and spacing, and strip what wraps an answer.
+
+    >>> normalise('  "The Beatles". ')
+    'the beatles'
+    """
+    folded = unicodedata.normalize("NFKC", answer).casefold()
+    return _SPACE.sub(" ", folded).strip(_WRAPPING)
+
+
+def answer_set(answers: Iterable[str]) -> frozenset[str]:
+    """Normalised answers without the empty one."""
+    return frozenset(filter(None, map(normalise, answers)))
+
+
+def precision_recall(predicted: Iterable[str], gold: Iterable[str]) -> tuple[float, float]:
+    """Share of predictions that are gold, and of gold that is predicted; 0 where undefined."""
+    predictions, targets = answer_set(predicted), answer_set(gold)
+    hits = len(predictions & targets)
+    return (
+        hits / len(predictions) if predictions else 0.0,
+        hits / len(targets) if targets else 0.0,
+    )
+
+
+def f_beta(predicted: Iterable[str], gold: Iterable[str], beta: float) -> float:
+    """F_beta = (1 + beta^2) P R / (beta^2 P + R); beta below 1 favours precision."""
+    precision, recall = precision_recall(tuple(predicted), tuple(gold))
+    if precision == 0.0 or recall == 0.0:
+        return 0.0
+    return (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+
+
+def f1(predicted: Iterable[str], gold: Iterable[str]) -> float:
+    """Harmonic mean of precision and recall over answer sets."""
+    return f_beta(predicted, gold, 1.0)
+
+
+def em_set(predicted: Iterable[str], gold: Iterable[str]) -> bool:
+    """Set equality (KBQA-R1's exact match)."""
+    return answer_set(predicted) == answer_set(gold)
+
+
+def hit_any(predicted: Iterable[str], gold: Iterable[str]) -> bool:
+    """At least one predicted answer is gold (KnowCoder-A1's EM, ISP-KGR's Hit)."""
+    return bool(answer_set(predicted) & answer_set(gold))
+
+
+def hits1_first(predicted: Sequence[str], gold: Iterable[str]) -> bool:
+    """The first predicted answer is gold."""
+    return bool(predicted) and normalise(predicted[0]) in answer_set(gold)
+
+
+def rhits1(predicted: Iterable[str], gold: Iterable[str]) -> float:
+    """Probability that one predicted answer drawn at random is gold; the precision, exactly."""
+    return precision_recall(predicted, gold)[0]

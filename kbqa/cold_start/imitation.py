@@ -1,0 +1,62 @@
+"""Demonstrations as examples to imitate, under names that never come again.
+
+A small model that sees 150 episodes learns their names by heart. Under a fresh
+random name each time it can only learn to copy.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from kbqa.cold_start.demonstrations import Demonstration
+from kbqa.policies.base import Codec
+from kbqa.training.sft import Example
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_PART = re.compile(r"[^\W\d_]+|\d")
+
+
+def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
+    """A random name of the same shape: other words, other digits, the same punctuation.
+
+    Args:
+        words: pieces of words to make new ones from, such as the letters-only tokens of a
+            vocabulary; single letters are used where there are none.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        part = match.group(0)
+        if part.isdigit():
+            return str(rng.randrange(10))
+        pieces = 1 if len(part) <= 4 else rng.randint(1, 3)
+        return "".join(rng.choice(words or _LETTERS) for _ in range(pieces))
+
+    return _PART.sub(replace, name)
+
+
+def example(demonstration: Demonstration, codec: Codec) -> Example:
+    """Token ids and mask, encoded passage by passage as an episode is."""
+    ids: list[int] = []
+    mask: list[bool] = []
+    for passage in demonstration.passages:
+        tokens = codec.encode(passage.segments)
+        ids.extend(tokens)
+        mask.extend([passage.by_policy] * len(tokens))
+    return Example(tuple(ids), tuple(mask))
+
+
+def draw_examples(
+    demonstrations: Sequence[Demonstration],
+    count: int,
+    codec: Codec,
+    words: Sequence[str],
+    rng: random.Random,
+) -> list[Example]:
+    """`count` random demonstrations, each under fresh names."""
+    drawn = []
+    for demonstration in rng.choices(demonstrations, k=count):
+        names = {name: fresh_name(name, words, rng) for name in demonstration.names}
+        drawn.append(example(demonstration.renamed(names), codec))
+    return drawn

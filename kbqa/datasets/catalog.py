@@ -1,0 +1,76 @@
+"""Data sets by name: a graph to load and questions in splits."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kbqa.datasets.metaqa import read_metaqa
+from kbqa.datasets.pathquestion import read_pathquestion
+from kbqa.datasets.splits import Splits, split_by_path
+from kbqa.datasets.world import generate_questions, generate_world
+from kbqa.errors import DatasetError
+
+DATASETS = ("world", "pathquestion-2h", "pathquestion-3h", "metaqa-1hop", "metaqa-2hop", "metaqa-3hop")
+
+_SIZES = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Attributes:
+    kg: name under which its graph is loaded.
+    graph: the graph as delimited text, or None if `graph_file` holds it.
+    """
+
+    name: str
+    kg: str
+    splits: Splits
+    graph_file: Path | None = None
+    graph: str | None = None
+
+
+def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Dataset:
+    """A data set by name, the same for the same seed.
+
+    Args:
+        data_directory: where real data lies (KBQA_DATA); the generated world needs none.
+
+    Raises:
+        DatasetError: unknown name, or its files are not there or malformed.
+    """
+    if name == "world":
+        world = generate_world(seed)
+        text = "".join("\t".join(triple) + "\n" for triple in world.triples)
+        return Dataset(name, "world", generate_questions(world, seed, _SIZES, "world"), graph=text)
+    if name not in DATASETS:
+        raise DatasetError(f'no data set named "{name}" (known: {", ".join(DATASETS)})')
+    if data_directory is None:
+        raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
+    family, kind = name.split("-")
+    try:
+        if family == "pathquestion":
+            return _pathquestion(data_directory / family, kind.upper(), seed)
+        return _metaqa(data_directory / family, int(kind[0]), seed)
+    except OSError as error:
+        raise DatasetError(f"{name}: {error.filename}: {error.strerror} (looked under KBQA_DATA)") from error
+
+
+def _pathquestion(directory: Path, kind: str, seed: int) -> Dataset:
+    kg = f"pathquestion-{kind.lower()}"
+    questions = read_pathquestion(directory / f"PQ-{kind}.txt", kg)
+    sizes = {part: _SIZES[part] for part in ("cold_start", "validation", "test")}
+    splits = split_by_path(questions, seed, **sizes)
+    return Dataset(kg, kg, splits, graph_file=directory / f"{kind}-kb.txt")
+
+
+def _metaqa(directory: Path, hops: int, seed: int) -> Dataset:
+    rng = random.Random(f"metaqa/{seed}")
+    dev = read_metaqa(directory, hops, "dev", "metaqa")
+    test = read_metaqa(directory, hops, "test", "metaqa")
+    sizes = {part: _SIZES[part] for part in ("cold_start", "validation")}
+    splits = split_by_path(dev, seed, test=0, **sizes)
+    # The official test file shares no question with dev; a sample of it keeps the demo short.
+    splits = replace(splits, test=tuple(rng.sample(test, _SIZES["test"])))
+    return Dataset(f"metaqa-{hops}hop", "metaqa", splits, graph_file=directory / "kb.txt")

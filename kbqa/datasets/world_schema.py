@@ -1,0 +1,261 @@
+"""The schema of the generated world: types, relations, and how people ask for them.
+
+A phrase holds one `{}` for the thing it starts from. Forward phrases ask for the
+tail of a relation, inverse phrases for its heads. A compound goes through a node
+without a name (a CVT, as Freebase has them) and counts as two hops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbqa.trajectory import Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation between two types.
+
+    Attributes:
+        tails: fewest and most tails of a head.
+        share: share of the heads that have it at all.
+        forward, inverse: phrases that ask for its tails and heads; () if nobody would.
+    """
+
+    name: str
+    head: str
+    tail: str
+    forward: tuple[str, ...]
+    inverse: tuple[str, ...] = ()
+    tails: tuple[int, int] = (1, 1)
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a question can ask of a thing: its hops, and the phrases for it."""
+
+    head: str
+    tail: str
+    hops: tuple[Hop, ...]
+    phrases: tuple[str, ...]
+
+
+RELATIONS = (
+    Relation(
+        "people.person.place_of_birth",
+        "person",
+        "city",
+        ("the birthplace of {}", "the city where {} was born", "{} 's place of birth", "the home town of {}"),
+        ("the people born in {}", "the natives of {}", "whoever was born in {}"),
+    ),
+    Relation(
+        "people.person.nationality",
+        "person",
+        "country",
+        ("the nationality of {}", "the country {} is a citizen of", "{} 's home country"),
+    ),
+    Relation(
+        "people.person.profession",
+        "person",
+        "profession",
+        ("the profession of {}", "what {} does for a living", "{} 's occupation", "the job of {}"),
+    ),
+    Relation(
+        "people.person.parents",
+        "person",
+        "person",
+        ("the parents of {}", "{} 's mother and father", "the people who raised {}"),
+        ("the children of {}", "{} 's kids", "the sons and daughters of {}"),
+        tails=(1, 2),
+        share=0.6,
+    ),
+    Relation(
+        "people.person.spouse",
+        "person",
+        "person",
+        ("the spouse of {}", "{} 's partner", "the person {} is married to", "the husband or wife of {}"),
+        share=0.7,
+    ),
+    Relation(
+        "people.person.alma_mater",
+        "person",
+        "university",
+        ("the alma mater of {}", "the university {} attended", "the school where {} studied"),
+        ("the graduates of {}", "the people who studied at {}"),
+    ),
+    Relation(
+        "people.person.date_of_birth",
+        "person",
+        "year",
+        ("the birth year of {}", "the year {} was born", "when {} came into the world"),
+    ),
+    Relation("people.person.employment", "person", "employment", (), share=0.8),
+    Relation("people.employment.employer", "employment", "company", ()),
+    Relation("people.employment.role", "employment", "role", ()),
+    Relation("people.employment.since", "employment", "year", ()),
+    Relation(
+        "film.film.directed_by",
+        "film",
+        "person",
+        ("the director of {}", "the person who directed {}", "{} 's film maker"),
+        ("the films directed by {}", "the movies {} made", "the films of director {}"),
+    ),
+    Relation(
+        "film.film.starring",
+        "film",
+        "person",
+        ("the stars of {}", "the actors in {}", "the cast of {}"),
+        ("the films starring {}", "the movies {} played in", "the films with actor {}"),
+        tails=(1, 3),
+    ),
+    Relation(
+        "film.film.genre",
+        "film",
+        "genre",
+        ("the genre of {}", "the kind of film {} is", "{} 's category"),
+    ),
+    Relation(
+        "film.film.release_date",
+        "film",
+        "year",
+        ("the release year of {}", "the year {} came out", "when {} was released"),
+    ),
+    Relation(
+        "book.book.author",
+        "book",
+        "person",
+        ("the author of {}", "the writer of {}", "the person who wrote {}"),
+        ("the books by {}", "the novels {} wrote", "the works written by {}"),
+    ),
+    Relation(
+        "book.book.publisher",
+        "book",
+        "company",
+        ("the publisher of {}", "the company that published {}", "{} 's publishing house"),
+    ),
+    Relation(
+        "book.book.publication_date",
+        "book",
+        "year",
+        ("the publication year of {}", "the year {} was printed", "when {} was published"),
+    ),
+    Relation(
+        "organization.organization.founder",
+        "company",
+        "person",
+        ("the founder of {}", "the person who started {}", "{} 's creator"),
+        ("the companies founded by {}", "the firms {} started", "the businesses of {}"),
+    ),
+    Relation(
+        "organization.organization.headquarters",
+        "company",
+        "city",
+        ("the headquarters of {}", "the city where {} is based", "{} 's main office"),
+        ("the companies based in {}", "the firms with an office in {}"),
+    ),
+    Relation(
+        "education.university.city",
+        "university",
+        "city",
+        ("the campus of {}", "the city that {} lies in", "{} 's university town"),
+    ),
+    Relation(
+        "location.city.country",
+        "city",
+        "country",
+        ("the country of {}", "the nation {} belongs to", "the state that contains {}"),
+    ),
+    Relation(
+        "location.country.capital",
+        "country",
+        "city",
+        ("the capital of {}", "{} 's seat of government", "the chief city of {}"),
+    ),
+    Relation(
+        "location.country.official_language",
+        "country",
+        "language",
+        ("the language of {}", "the language spoken in {}", "{} 's official tongue"),
+        ("the countries where they speak {}", "the nations whose language is {}"),
+    ),
+    Relation(
+        "event.event.location",
+        "event",
+        "city",
+        ("the venue of {}", "the city where {} took place", "the place {} was held in"),
+        ("the events held in {}", "what took place in {}"),
+    ),
+    Relation(
+        "event.event.date",
+        "event",
+        "date",
+        ("the date of {}", "the day of {}", "when {} took place"),
+    ),
+    Relation(
+        "event.event.winner",
+        "event",
+        "person",
+        ("the winner of {}", "the champion of {}", "the person who won {}"),
+        ("the events won by {}", "the victories of {}", "the contests {} won"),
+    ),
+)
+
+_COMPOUNDS = (
+    Step(
+        "person",
+        "company",
+        (Hop("people.person.employment"), Hop("people.employment.employer")),
+        ("the employer of {}", "the company {} works for", "{} 's workplace"),
+    ),
+    Step(
+        "person",
+        "role",
+        (Hop("people.person.employment"), Hop("people.employment.role")),
+        ("the role of {} at work", "the position {} holds", "{} 's job title"),
+    ),
+    Step(
+        "person",
+        "year",
+        (Hop("people.person.employment"), Hop("people.employment.since")),
+        ("the year {} was hired", "when {} got the job", "the start of {} 's employment"),
+    ),
+    Step(
+        "company",
+        "person",
+        (Hop("people.employment.employer", True), Hop("people.person.employment", True)),
+        ("the employees of {}", "the staff of {}", "the people who work for {}"),
+    ),
+)
+
+STEPS = (
+    *(Step(r.head, r.tail, (Hop(r.name),), r.forward) for r in RELATIONS if r.forward),
+    *(Step(r.tail, r.head, (Hop(r.name, True),), r.inverse) for r in RELATIONS if r.inverse),
+    *_COMPOUNDS,
+)
+
+QUESTION_FORMS = (
+    "what is {} ?",
+    "who or what is {} ?",
+    "name {} .",
+    "tell me {} .",
+    "i want to know {} .",
+    "can you find {} ?",
+    "which is {} ?",
+)
+
+# How many entities of each type a world of size 1 has; 2,300 in all, dates and years aside.
+POPULATION = {
+    "person": 700,
+    "film": 320,
+    "book": 220,
+    "event": 160,
+    "company": 90,
+    "city": 90,
+    "university": 30,
+    "country": 24,
+    "language": 16,
+    "profession": 24,
+    "role": 16,
+    "genre": 14,
+}

@@ -1,0 +1,307 @@
+"""The graphs of one home directory: loaded whole or not at all, picked up while running.
+
+    HOME/graphs/NAME/current              the version that counts, replaced atomically
+    HOME/graphs/NAME/VERSION/manifest.json
+    HOME/graphs/NAME/VERSION/store/       Oxigraph
+    HOME/graphs/NAME/VERSION/lock         shared by those who read it, exclusive to remove it
+
+A version never changes. It is written aside, synced, renamed, and only then named by
+`current`; it is removed once another is current and nobody holds it open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyoxigraph as ox
+
+from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
+from kbqa.kg.loading import GraphFormat, open_graph_file
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.query_pool import QueryPool
+from kbqa.kg.store import GraphInfo, GraphStore
+
+logger = logging.getLogger(__name__)
+
+# Part of a version's hash: raise it when the layout on disk or the mapping of names changes.
+_LAYOUT = 1
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is known of a version without opening it."""
+
+    name: str
+    version: str
+    format: GraphFormat
+    triples: int
+    entities: int
+    source: str
+    loaded_at: str
+    layout: int = _LAYOUT
+
+    def info(self) -> GraphInfo:
+        return GraphInfo(self.name, self.version, self.triples, self.entities)
+
+
+@dataclass(slots=True)
+class _Opened:
+    store: OxigraphStore
+    checked_at: float
+
+
+class GraphCatalog:
+    """The graphs under a home directory; safe for many threads and many processes.
+
+    Args:
+        home: `KBQA_HOME`; made when something is loaded.
+        queries: executes the SPARQL of all graphs; closed with the catalog.
+        recheck_s: how old the knowledge of which version is current may be, in seconds.
+    """
+
+    def __init__(self, home: Path, *, queries: QueryPool | None = None, recheck_s: float = 1.0) -> None:
+        self._root = home / "graphs"
+        self._queries = queries or QueryPool()
+        self._recheck_s = recheck_s
+        self._opened: dict[str, _Opened] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def load(self, name: str, path: Path, *, format: GraphFormat | None = None) -> GraphInfo:
+        """Make the triples of a file the graph `name`, in place of those it had.
+
+        Nothing changes unless the whole file is good. Of two loads at the same time
+        the one that ends last counts.
+
+        Raises:
+            ConfigurationError: `name` is not fit to be a name.
+            GraphLoadError: the file cannot be read.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f'"{name[:80]}" cannot name a graph: use up to 64 letters, digits, ".", "_", "-", '
+                "beginning with a letter or digit"
+            )
+        graph = self._root / name
+        graph.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
+        try:
+            with _lock_file(aside / "lock", fcntl.LOCK_SH):
+                manifest = _write_version(aside, name, path, format)
+                with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+                    _publish(graph, aside, manifest.version)
+                    _remove_others(graph, manifest.version)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return manifest.info()
+
+    def fresh(self, name: str) -> OxigraphStore | None:
+        """The graph, if it is open and was found current a moment ago; touches no file."""
+        opened = self._opened.get(name)
+        if opened is not None and time.monotonic() - opened.checked_at < self._recheck_s:
+            return opened.store
+        return None
+
+    def get(self, name: str) -> OxigraphStore:
+        """The newest version of a graph, opened now if it was not.
+
+        While a newer version is being opened, other threads get the one before.
+
+        Raises:
+            GraphNotFoundError: none of that name is loaded.
+        """
+        store = self.fresh(name)
+        if store is not None:
+            return store
+        with self._lock:
+            opening = self._opening.setdefault(name, threading.Lock())
+        opened = self._opened.get(name)
+        if not opening.acquire(blocking=opened is None):
+            assert opened is not None
+            return opened.store
+        try:
+            return self._refresh(name)
+        finally:
+            opening.release()
+
+    def list(self) -> list[GraphInfo]:
+        """What is loaded, by name."""
+        if not self._root.is_dir():
+            return []
+        names = sorted(entry.name for entry in self._root.iterdir() if _NAME.fullmatch(entry.name))
+        return [manifest.info() for name in names if (manifest := self._current(name)) is not None]
+
+    def close(self) -> None:
+        self._opened.clear()
+        self._queries.close()
+
+    def _refresh(self, name: str) -> OxigraphStore:
+        opened = self._opened.get(name)
+        manifest = self._current(name)
+        if manifest is None:
+            self._opened.pop(name, None)
+            raise GraphNotFoundError(name, [info.name for info in self.list()])
+        if opened is None or opened.store.version != manifest.version:
+            opened = _Opened(self._open(name), 0.0)
+            self._opened[name] = opened
+        opened.checked_at = time.monotonic()
+        return opened.store
+
+    def _current(self, name: str) -> Manifest | None:
+        if not _NAME.fullmatch(name):
+            return None
+        graph = self._root / name
+        try:
+            version = (graph / "current").read_text().strip()
+            fields = json.loads((graph / version / "manifest.json").read_text())
+            return Manifest(**fields | {"format": GraphFormat(fields["format"])})
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, TypeError, KeyError):
+            # One damaged graph must not hide the others.
+            logger.warning("graph is damaged: load it again", extra={"graph": name})
+            return None
+
+    def _open(self, name: str) -> OxigraphStore:
+        # A version read from `current` may be removed before it is locked: then another is current.
+        while (manifest := self._current(name)) is not None:
+            directory = self._root / name / manifest.version
+            lock = _try_lock(directory / "lock", fcntl.LOCK_SH)
+            if lock is None:
+                continue
+            try:
+                store = OxigraphStore(
+                    directory / "store",
+                    version=manifest.version,
+                    named=manifest.format.is_named,
+                    queries=self._queries,
+                )
+            except BaseException:
+                os.close(lock)
+                raise
+            # Requests may still use the store after the catalog has turned to another.
+            weakref.finalize(store, os.close, lock)
+            return store
+        raise GraphNotFoundError(name, [info.name for info in self.list()])
+
+
+class FixedGraphs:
+    """`Graphs` over stores that are open already: for tests and programs with a graph of their own."""
+
+    def __init__(self, stores: Mapping[str, GraphStore]) -> None:
+        self._stores = dict(stores)
+
+    def get(self, name: str) -> GraphStore:
+        try:
+            return self._stores[name]
+        except KeyError:
+            raise GraphNotFoundError(name, list(self._stores)) from None
+
+    def list(self) -> list[GraphInfo]:
+        return [
+            GraphInfo(name, store.version, store.triples, store.entities)
+            for name, store in sorted(self._stores.items())
+        ]
+
+
+def _write_version(directory: Path, name: str, path: Path, format: GraphFormat | None) -> Manifest:
+    """Fill a directory with a version of a graph, all of it on disk at the end."""
+    store = ox.Store(str(directory / "store"))
+    with open_graph_file(path, format) as file:
+        store.bulk_extend(file.quads())
+        content = f"{_LAYOUT} {file.digest()}"
+    if len(store) == 0:
+        raise GraphLoadError(path, "the file holds no triples")
+    store.flush()
+    del store  # closes it
+    version = hashlib.sha256(content.encode()).hexdigest()[:12]
+    opened = OxigraphStore(directory / "store", version=version, named=file.format.is_named)
+    manifest = Manifest(
+        name=name,
+        version=version,
+        format=file.format,
+        triples=opened.triples,
+        entities=opened.entities,
+        source=path.name,
+        loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    (directory / "manifest.json").write_text(json.dumps(asdict(manifest), indent=2) + "\n")
+    for entry in sorted(directory.rglob("*"), reverse=True):
+        _sync(entry)
+    _sync(directory)
+    return manifest
+
+
+def _publish(graph: Path, aside: Path, version: str) -> None:
+    """Rename a version into its place and point at it. The caller holds the graph's lock."""
+    if not (graph / version).exists():
+        aside.rename(graph / version)
+    pointer = aside.with_suffix(".current")
+    pointer.write_text(f"{version}\n")
+    _sync(pointer)
+    pointer.replace(graph / "current")
+    _sync(graph)
+
+
+def _remove_others(graph: Path, current: str) -> None:
+    """Remove what is neither current nor in use. The caller holds the graph's lock."""
+    for entry in graph.iterdir():
+        stale = entry.is_dir() and entry.name != current
+        lock = _try_lock(entry / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) if stale else None
+        if lock is not None:
+            # Renamed first: half a version must never be found under a version's name.
+            removed = graph / f".load-removed-{entry.name}"
+            entry.rename(removed)
+            shutil.rmtree(removed, ignore_errors=True)
+            os.close(lock)
+
+
+@contextmanager
+def _lock_file(path: Path, mode: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, mode)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(path: Path, mode: int) -> int | None:
+    """A descriptor that holds the lock until it is closed; None if it is gone or, unblocking, taken."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, mode)
+        if path.exists():
+            return descriptor
+    except BlockingIOError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

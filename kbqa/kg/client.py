@@ -1,0 +1,116 @@
+"""Graph actions executed by kg_server, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from kbqa.errors import GraphNotFoundError, GraphUnavailableError
+from kbqa.kg.actions import Action, ActionResult, ErrorCode, ErrorKind, Failure, Item, Mention, Success
+from kbqa.kg.store import GraphInfo
+
+# Half of what the server takes, so that a huge batch is answered in parts of some milliseconds.
+_BATCH = 512
+
+
+class HttpGraphTools:
+    """`GraphTools` of a kg_server.
+
+    Keeps connections open; safe for many threads. Close it, or use it in a `with`.
+
+    Args:
+        base_url: of the server, for instance http://127.0.0.1:8001.
+        timeout_s: for each request, once connected.
+        connect_timeout_s: for a connection.
+    """
+
+    def __init__(self, base_url: str, *, timeout_s: float = 30.0, connect_timeout_s: float = 3.0) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._client = httpx.Client(
+            base_url=self._base_url, timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
+        results: list[ActionResult] = []
+        # An empty batch is sent too: it says whether there is such a graph.
+        for start in range(0, max(len(actions), 1), _BATCH):
+            body: dict[str, Any] = {
+                "actions": [action.to_json() for action in actions[start : start + _BATCH]]
+            }
+            if graph is not None:
+                body["graph"] = graph
+            answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body)
+            results.extend(_result(result) for result in answer["results"])
+        return results
+
+    def graphs(self) -> list[GraphInfo]:
+        """What the server has loaded.
+
+        Raises:
+            GraphUnavailableError: it cannot be reached.
+        """
+        return [GraphInfo(**graph) for graph in self._request("GET", "/v1/kg")["graphs"]]
+
+    def _request(self, method: str, path: str, kg: str = "", body: Mapping[str, Any] | None = None) -> Any:
+        # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            response = self._send(method, path, content, headers)
+        except httpx.HTTPError as error:
+            raise GraphUnavailableError(
+                f"kg_server at {self._base_url} does not answer ({error or type(error).__name__}): "
+                "start it (kbqa up), or correct KBQA_KG_SERVER_URL"
+            ) from error
+        if response.status_code == 200 and response.headers.get("content-type") == "application/json":
+            return response.json()
+        problem = _problem(response)
+        if response.status_code == 404 and problem and kg:
+            raise GraphNotFoundError(kg, [graph.name for graph in self.graphs()])
+        detail = problem.get("detail") or "not an answer of kg_server"
+        raise GraphUnavailableError(
+            f"kg_server at {self._base_url} answered {response.status_code}: {detail}"
+        )
+
+    def _send(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> httpx.Response:
+        try:
+            return self._client.request(method, path, content=content, headers=headers)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            # The server closed an idle connection as we took it. Actions only read: ask again.
+            return self._client.request(method, path, content=content, headers=headers)
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    if response.headers.get("content-type", "").startswith("application/problem+json"):
+        problem = response.json()
+        if isinstance(problem, dict):
+            return problem
+    return {}
+
+
+def _result(result: Mapping[str, Any]) -> ActionResult:
+    if result["status"] == "error":
+        return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"])
+    return Success(
+        tuple(Mention(**item) if "start" in item else Item(**item) for item in result["items"]),
+        result["total"],
+        result["truncated"],
+        result["cached"],
+        result["elapsed_ms"],
+    )

@@ -1,0 +1,107 @@
+"""The ports behind which a knowledge graph is kept, written from what callers need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kbqa.kg.actions import Item, Mention
+from kbqa.kg.sparql import QueryResult, ResultFormat
+
+
+class Page(NamedTuple):
+    """Part of a look-up's answer: unique items in a stable order, and how many there are in all."""
+
+    items: tuple[Item, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInfo:
+    """A graph as it is listed. `version` is a short hash of its content."""
+
+    name: str
+    version: str
+    triples: int
+    entities: int
+
+
+class GraphStore(Protocol):
+    """One version of one graph.
+
+    Look-ups take ids and answer in the order of labels, then ids. They take several
+    ids because an ambiguous label means all of its entities; the answer is the union.
+    An id that is not in the graph contributes nothing.
+    """
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def triples(self) -> int: ...
+
+    @property
+    def entities(self) -> int: ...
+
+    def resolve_entity(self, name: str) -> tuple[str, ...]:
+        """Ids that `name` stands for: itself if it is an id, else all with that exact label."""
+        ...
+
+    def resolve_relation(self, name: str) -> tuple[str, ...]:
+        """As `resolve_entity`, for relations."""
+        ...
+
+    def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        """Relations of which one of `entities` is the head (subject)."""
+        ...
+
+    def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        """Relations of which one of `entities` is the tail (object)."""
+        ...
+
+    def tail_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        """Objects o of triples (e, r, o)."""
+        ...
+
+    def head_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        """Subjects s of triples (s, r, e)."""
+        ...
+
+    def link(self, question: str) -> list[Mention]:
+        """The entities that a question names, in the order of their places."""
+        ...
+
+    def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
+        """Execute a SPARQL 1.1 query, read-only.
+
+        Args:
+            text: SELECT, ASK, CONSTRUCT or DESCRIBE.
+            result: how to serialise; None for JSON or, of a graph, N-Triples.
+            deadline_s: seconds after which it is killed.
+
+        Raises:
+            QuerySyntaxError: it does not parse; says where.
+            QueryRefusedError: it asks for an update, SERVICE, LOAD or FROM, or nests too deep.
+            QueryTimeoutError: it was killed at its deadline.
+            QueryError: it ran out of memory, or the store failed.
+        """
+        ...
+
+
+class Graphs(Protocol):
+    """The graphs that are loaded."""
+
+    def get(self, name: str) -> GraphStore:
+        """The newest version of a graph, opened.
+
+        Raises:
+            GraphNotFoundError: none of that name is loaded.
+        """
+        ...
+
+    def list(self) -> list[GraphInfo]: ...

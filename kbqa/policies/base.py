@@ -1,0 +1,81 @@
+"""The policy port: token ids in, token ids and log-probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from kbqa.trajectory import Segment
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample.
+
+    Attributes:
+        max_tokens: most tokens of a completion.
+        max_total_tokens: most tokens of a prompt and its completion together.
+        temperature: 0 takes the most probable token.
+        stop: a completion ends with the first of these that it contains.
+        seed: makes a call repeatable, whatever else the engine does meanwhile.
+    """
+
+    max_tokens: int
+    max_total_tokens: int
+    temperature: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the policy wrote after a prompt.
+
+    Attributes:
+        token_ids: the sampled tokens, the stop string's included.
+        logprobs: of each token under the distribution that it was drawn from
+            (that is, after temperature); at temperature 0 under temperature 1.
+        policy_version: full id of the one version that wrote all of it.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    policy_version: str
+
+
+class Policy(Protocol):
+    """Anything that continues token sequences."""
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of prompt and completion together."""
+        ...
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+        """Continue each prompt; safe to call from several threads.
+
+        Raises:
+            PolicyUnavailableError: the engine does not answer.
+            ValueError: a prompt leaves no room for a completion.
+        """
+        ...
+
+
+class Codec(Protocol):
+    """A tokenizer as far as an environment needs it."""
+
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        """Token ids of the segments in turn; only trusted ones may yield tag tokens."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of token ids, tags included."""
+        ...

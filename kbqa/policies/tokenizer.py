@@ -1,0 +1,47 @@
+"""A Hugging Face `tokenizer.json` as a codec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from kbqa.errors import PolicyIntegrityError
+from kbqa.trajectory import Segment
+
+
+class TokenizerCodec:
+    """Encodes trusted and untrusted text with the same vocabulary.
+
+    Two handles on one vocabulary: one that recognises special tokens, one that
+    spells them out as characters. So no question and no graph can forge a tag.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tags = tokenizer
+        self._plain = Tokenizer.from_str(tokenizer.to_str())
+        self._plain.encode_special_tokens = True
+
+    @classmethod
+    def load(cls, directory: Path) -> TokenizerCodec:
+        """Read `tokenizer.json` of a model directory.
+
+        Raises:
+            PolicyIntegrityError: there is none, or it cannot be read.
+        """
+        path = directory / "tokenizer.json"
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception
+            raise PolicyIntegrityError(f"{path}: no readable tokenizer ({error})") from error
+
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        ids: list[int] = []
+        for segment in segments:
+            tokenizer = self._tags if segment.trusted else self._plain
+            ids.extend(tokenizer.encode(segment.text, add_special_tokens=False).ids)
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._tags.decode(list(token_ids), skip_special_tokens=False))

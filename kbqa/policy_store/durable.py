@@ -1,0 +1,101 @@
+"""Files and directories that are whole or not there at all, whatever dies when.
+
+Everything is written aside, flushed to the disk, and renamed into place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_ASIDE = ".aside-"
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Create or replace a file atomically."""
+    aside = _aside(path)
+    try:
+        _write(aside, data)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> bool:
+    """Create a file atomically unless it is there already; returns whether it was created."""
+    if path.exists():
+        return False
+    aside = _aside(path)
+    try:
+        _write(aside, data)
+        os.link(aside, path)  # fails where a rename would replace
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_directory(path.parent)
+    return True
+
+
+@contextmanager
+def new_directory(parent: Path) -> Iterator[Path]:
+    """A directory to fill and then hand to `put_in_place`; removed if the block leaves it behind."""
+    parent.mkdir(parents=True, exist_ok=True)
+    aside = parent / f"{_ASIDE}{uuid.uuid4().hex}"
+    aside.mkdir()
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def put_in_place(directory: Path, final: Path) -> None:
+    """Flush a directory and all files in it, then give it its name.
+
+    Raises:
+        OSError: `final` is a directory that is not empty.
+    """
+    for path in directory.rglob("*"):
+        _sync(path)
+    _sync(directory)
+    directory.rename(final)
+    sync_directory(final.parent)
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove a directory so that nobody finds half of it."""
+    aside = directory.with_name(f"{_ASIDE}{uuid.uuid4().hex}")
+    try:
+        directory.rename(aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Flush a directory's entries, so that a rename survives a power cut."""
+    _sync(directory)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{_ASIDE}{uuid.uuid4().hex}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

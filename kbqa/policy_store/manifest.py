@@ -1,0 +1,48 @@
+"""What a policy version says of itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION_PATTERN = r"^v[0-9]{6,}-[0-9a-f]{8}$"
+RECIPE_NAME = "recipe.json"
+MANIFEST_NAME = "manifest.json"
+
+Kind = Literal["full", "lora"]
+
+
+class Manifest(BaseModel):
+    """`manifest.json` of a version, written last.
+
+    Attributes:
+        id: `v000006-1a2b3c4d`: the number, and the first 8 digits of `sha256`.
+        kind: whole weights, or a LoRA adapter of `base_model`.
+        recipe: its name; `recipe_digest` is the SHA-256 of all its resolved values.
+        base_model: the pretrained model that training began with; None for a policy from nothing.
+        step: optimiser steps of reinforcement learning behind it.
+        sha256: over the names and checksums of all files, the recipe's included.
+        files: SHA-256 of each file, by its path relative to the directory.
+        created_at: ISO 8601, UTC.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    id: Annotated[str, Field(pattern=VERSION_PATTERN)]
+    number: Annotated[int, Field(ge=0)]
+    run: str
+    kind: Kind = "full"
+    recipe: str
+    recipe_digest: str
+    base_model: str | None
+    step: Annotated[int, Field(ge=0)]
+    metrics: dict[str, float]
+    sha256: str
+    files: dict[str, str]
+    created_at: str
+
+
+def version_id(number: int, sha256: str) -> str:
+    return f"v{number:06d}-{sha256[:8]}"

@@ -1,0 +1,207 @@
+"""KG-R1's dialect: `<think>`, `<kg-query>`, `<information>`, `<answer>`.
+
+One reasoning part and one query or answer a turn (section 3.2); four one-hop
+actions; observations and errors as in appendix D.5 and figures 10 to 15. The
+prompt is in our own words around the paper's tags and placeholders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from kbqa.answers import normalise
+from kbqa.kg.actions import (
+    GET_HEAD_ENTITIES,
+    GET_HEAD_RELATIONS,
+    GET_TAIL_ENTITIES,
+    GET_TAIL_RELATIONS,
+    ONE_HOP_ACTIONS,
+    Action,
+    ActionResult,
+    Failure,
+)
+from kbqa.protocols.base import Reply
+from kbqa.trajectory import Question, Segment
+
+_ARGUMENTS = {
+    GET_TAIL_RELATIONS: ("entity",),
+    GET_HEAD_RELATIONS: ("entity",),
+    GET_TAIL_ENTITIES: ("entity", "relation"),
+    GET_HEAD_ENTITIES: ("entity", "relation"),
+}
+
+_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_COMMAND = re.compile(r"<(kg-query|answer)>(.*?)</\1>", re.DOTALL)
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+_BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
+
+_INSTRUCTION = """\
+Answer the question with facts from a knowledge graph. In each turn reason inside <think>...</think> first. \
+Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_turns} times, and \
+read its result inside <information>...</information>; or, once you know, give the answer inside \
+<answer>...</answer>, several answers separated by commas.
+If a result is an error, read it and correct the query.
+Queries:
+- get_tail_relations(entity) : relations in which the entity is the subject.
+- get_head_relations(entity) : relations in which the entity is the object.
+- get_tail_entities(entity, relation) : objects of the relation whose subject is the entity.
+- get_head_entities(entity, relation) : subjects of the relation whose object is the entity.
+"""
+
+
+class KgR1:
+    """The dialect.
+
+    Args:
+        prompt: `full` explains tags and queries to a pretrained model; `brief` holds the
+            question alone, for a policy that learned the dialect in its cold start.
+    """
+
+    name = "kg_r1"
+    tags = (
+        "<think>",
+        "</think>",
+        "<kg-query>",
+        "</kg-query>",
+        "<information>",
+        "</information>",
+        "<answer>",
+        "</answer>",
+        "<error>",
+        "</error>",
+    )
+    stop = ("</kg-query>", "</answer>")
+
+    def __init__(self, prompt: Literal["full", "brief"] = "full") -> None:
+        self._instruction = _INSTRUCTION if prompt == "full" else ""
+
+    def prompt(self, question: Question, max_turns: int) -> list[Segment]:
+        topics = ", ".join(f'"{topic}"' for topic in question.topic_entities)
+        return [
+            Segment(self._instruction.format(max_turns=max_turns)),
+            Segment("Question: "),
+            Segment(question.text, trusted=False),
+            Segment("\nInitial entities: "),
+            Segment(topics, trusted=False),
+            Segment("\nAssistant:"),
+        ]
+
+    def parse(self, text: str) -> Reply:
+        thought = _THOUGHT.match(text.lstrip())
+        reasoning = thought.group(1).strip() if thought else ""
+        rest = text.lstrip()[thought.end() :] if thought else text
+        command = _COMMAND.search(rest)
+        if command is None:
+            return Reply(reasoning, problem="no <kg-query> or <answer> was found")
+        # Exact match: nothing but white space around the command, and reasoning before it.
+        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
+        kind, body = command.groups()
+        if kind == "answer":
+            return Reply(reasoning, well_formed=tidy, answer=body.strip())
+        action, proper = _parse_query(body)
+        return Reply(reasoning, well_formed=tidy and proper, actions=(action,))
+
+    def observation(self, actions: Sequence[Action], results: Sequence[ActionResult]) -> list[Segment]:
+        body = "\n".join(_describe(action, result) for action, result in zip(actions, results, strict=True))
+        if any(isinstance(result, Failure) for result in results):
+            return [
+                Segment("<information><error>"),
+                Segment(body, trusted=False),
+                Segment("</error></information>"),
+            ]
+        return [Segment("<information>"), Segment(body, trusted=False), Segment("</information>")]
+
+    def complaint(self, problem: str) -> list[Segment]:
+        advice = f"{problem}; reason in <think></think>, then write one <kg-query></kg-query> or <answer></answer>"
+        return [
+            Segment("<information><error>"),
+            Segment(advice, trusted=False),
+            Segment("</error></information>"),
+        ]
+
+    def split_answer(self, text: str, seen: Collection[str]) -> tuple[str, ...]:
+        known = {normalise(label): label for label in seen}
+        answers: list[str] = []
+        for line in text.splitlines():
+            answers.extend(_split_line(line, known))
+        return tuple(dict.fromkeys(answers))
+
+
+def write_query(thought: str, action: Action) -> str:
+    """A turn that queries, as the parser reads it back."""
+    arguments = ", ".join(f'"{action.arguments[name]}"' for name in _ARGUMENTS[action.name])
+    return f"<think>{thought}</think><kg-query>{action.name}({arguments})</kg-query>"
+
+
+def write_answer(thought: str, answers: Sequence[str]) -> str:
+    """A turn that answers, as the parser reads it back."""
+    return f"<think>{thought}</think><answer>{', '.join(answers)}</answer>"
+
+
+def _parse_query(body: str) -> tuple[Action, bool]:
+    """An action and whether it is one of the four with the right number of arguments.
+
+    What is not a call at all is passed on under its own text: the graph's error
+    for an unknown action is the right thing for the policy to read.
+    """
+    call = _CALL.fullmatch(body)
+    if call is None:
+        return Action(body.strip()[:200]), False
+    name, inside = call.groups()
+    names = _ARGUMENTS.get(name, ("entity", "relation"))
+    values = _parse_arguments(inside.strip(), len(names))
+    # A surplus argument keeps its value under the next name, so that the graph complains.
+    keys = [*names, "relation", "surplus"][: len(values)] if name in _ARGUMENTS else ["entity", "relation"]
+    arguments = dict(zip(keys, values, strict=False))
+    return Action(name, arguments), name in ONE_HOP_ACTIONS and len(values) == len(names)
+
+
+def _parse_arguments(inside: str, wanted: int) -> list[str]:
+    """Arguments of a call, quoted or not; names may hold quotes, commas and brackets."""
+    if not inside:
+        return []
+    try:
+        values = json.loads(f"[{inside}]")
+        if all(isinstance(value, str) for value in values):
+            return list(values)
+    except json.JSONDecodeError:
+        pass
+    if len(inside) >= 2 and inside[0] in "\"'" and inside[-1] == inside[0]:
+        return _BETWEEN_QUOTED.split(inside[1:-1])
+    pieces = [piece.strip().strip("\"'") for piece in inside.split(",")]
+    if wanted == 2 and len(pieces) > 2:  # an unquoted name with commas; relations have none
+        return [", ".join(pieces[:-1]), pieces[-1]]
+    return pieces
+
+
+def _describe(action: Action, result: ActionResult) -> str:
+    """One result as the paper words it (flat list)."""
+    if isinstance(result, Failure):
+        return result.message
+    entity, relation = action.arguments.get("entity"), action.arguments.get("relation")
+    heading = {
+        GET_TAIL_RELATIONS: f'Tail relations for entity "{entity}"',
+        GET_HEAD_RELATIONS: f'Head relations for entity "{entity}"',
+        GET_TAIL_ENTITIES: f'Tail entities for relation "{relation}" with head "{entity}"',
+        GET_HEAD_ENTITIES: f'Head entities for relation "{relation}" with tail "{entity}"',
+    }[action.name]
+    listing = ", ".join(item.label for item in result.items)
+    rest = f", ... ({result.total} in all)" if result.truncated else ""
+    return f"{heading}: {listing}{rest}"
+
+
+def _split_line(line: str, known: dict[str, str]) -> list[str]:
+    """Split at commas, except where a longer run of pieces is a known label."""
+    pieces = line.split(",")
+    answers, start = [], 0
+    while start < len(pieces):
+        for end in range(len(pieces), start, -1):
+            text = ",".join(pieces[start:end])
+            if normalise(text) in known or end == start + 1:
+                answers.append(known.get(normalise(text), text.strip()))
+                start = end
+                break
+    return [answer for answer in answers if answer]

@@ -1,0 +1,180 @@
+"""What a recipe says: one protocol, one rollout kind, one reward sum, one advantage, and numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kbqa.environment import Budget
+from kbqa.objectives import SurrogateConfig
+from kbqa.protocols import AgentProtocol, make_protocol
+from kbqa.rewards import Reward, make_reward
+from kbqa.training.copying import WarmUpConfig
+from kbqa.training.grpo import GrpoConfig
+from kbqa.training.sft import SftConfig
+from kbqa.training.small_policy import SmallPolicyConfig
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class Section(BaseModel):
+    """Part of a recipe; a key that it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ProtocolSection(Section):
+    name: Literal["kg_r1"]
+    prompt: Literal["full", "brief"] = "full"
+
+    def build(self) -> AgentProtocol:
+        return make_protocol(self.name, {"prompt": self.prompt})
+
+
+class RolloutSection(Section):
+    kind: Literal["linear"]
+    n: Positive
+    temperature: Annotated[float, Field(ge=0, le=2)]
+    max_turns: Positive
+    max_tokens: Positive
+    max_turn_tokens: Positive
+    max_observation_tokens: Positive
+
+    def budget(self) -> Budget:
+        return Budget(self.max_turns, self.max_tokens, self.max_turn_tokens, self.max_observation_tokens)
+
+
+class RewardSection(Section):
+    name: Literal["kg_r1"]
+    w_format: float
+    w_query: float
+    w_answer: float
+    w_f1: float
+    w_retrieval: float
+    unique_queries: bool = False
+
+    def build(self) -> Reward:
+        return make_reward(self.name, self.model_dump(exclude={"name"}))
+
+
+class AdvantageSection(Section):
+    kind: Literal["turn", "group", "group_mean_only"]
+    lam: float = 1.0
+
+
+class OptimisationSection(Section):
+    learning_rate: Rate
+    weight_decay: Annotated[float, Field(ge=0)]
+    clip_norm: Annotated[float, Field(gt=0)]
+    token_budget: Positive
+    clip_low: Rate
+    clip_high: Annotated[float, Field(gt=0)]
+    kl_coefficient: Annotated[float, Field(ge=0)]
+    aggregation: Literal["token_sum", "token_mean", "trajectory_mean"]
+
+    def build(self) -> GrpoConfig:
+        return GrpoConfig(
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
+            token_budget=self.token_budget,
+            surrogate=SurrogateConfig(
+                self.clip_low, self.clip_high, self.kl_coefficient, self.aggregation
+            ),
+        )
+
+
+class ScheduleSection(Section):
+    """How a run is paced.
+
+    Attributes:
+        questions_per_step: groups that one optimiser step consumes.
+        max_in_flight: rollout requests that are out at a time.
+        max_staleness: a group whose oldest turn was written that many versions before the
+            current one still counts; an older one is dropped.
+        request_deadline_s: an unanswered request is sent again after that, under its id.
+        max_seconds: reinforcement learning ends after that; None leaves only `steps`.
+    """
+
+    steps: Positive
+    questions_per_step: Positive
+    max_in_flight: Positive
+    max_staleness: Annotated[int, Field(ge=0)]
+    request_deadline_s: Annotated[float, Field(gt=0)]
+    checkpoint_every: Positive
+    validate_every: Positive
+    max_seconds: float | None = None
+
+
+class WarmUpSection(Section):
+    steps: Positive
+    batch_tokens: Positive
+    learning_rate: Rate
+
+    def build(self) -> WarmUpConfig:
+        return WarmUpConfig(**self.model_dump())
+
+
+class SmallPolicySection(Section):
+    """A transformer from nothing; see `kbqa.training.small_policy` and `kbqa.training.copying`."""
+
+    vocabulary: Annotated[int, Field(ge=300)]
+    layers: Positive
+    width: Positive
+    heads: Positive
+    feed_forward: Positive
+    max_length: Positive
+    warm_up: WarmUpSection
+
+    def build(self) -> SmallPolicyConfig:
+        return SmallPolicyConfig(**self.model_dump(exclude={"warm_up"}))
+
+
+class ColdStartSection(Section):
+    """SFT on demonstrations of gold programs.
+
+    Attributes:
+        demonstrations: at most that many.
+        validate_every: steps between two looks at the validation F1; the best one wins.
+        patience: looks without a new best after which the cold start ends.
+    """
+
+    demonstrations: Positive
+    steps: Positive
+    batch: Positive
+    learning_rate: Rate
+    validate_every: Positive
+    patience: Positive
+    max_seconds: float | None = None
+
+    def build(self) -> SftConfig:
+        return SftConfig(steps=self.steps, batch=self.batch, learning_rate=self.learning_rate)
+
+
+class Recipe(Section):
+    """A paper as numbers.
+
+    Attributes:
+        base_model: the pretrained model to start from; None makes a small policy from nothing.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    base_model: str | None = None
+    protocol: ProtocolSection
+    rollout: RolloutSection
+    reward: RewardSection
+    advantage: AdvantageSection
+    optimisation: OptimisationSection
+    schedule: ScheduleSection
+    small_policy: SmallPolicySection | None = None
+    cold_start: ColdStartSection | None = None
+
+    def digest(self) -> str:
+        """SHA-256 over all resolved values, hexadecimal."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()

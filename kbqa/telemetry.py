@@ -1,0 +1,198 @@
+"""Log setup, and the one registry of metric names.
+
+Every metric that any service exports stands in `METRICS`; dashboards and alert
+rules are checked against it. A service makes its own through `Metrics`, which
+refuses a name that the table lacks:
+
+    metrics = Metrics(CollectorRegistry())
+    metrics.counter("kbqa_kg_actions_total").labels("get_tail_entities", "ok").inc()
+
+Logs are structured: pass fields by `extra`, bind those of a whole task by
+`log_context`.
+
+    logger.info("graph loaded", extra={"graph": "metaqa", "triples": 133582})
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+LogFormat = Literal["json", "text"]
+MetricKind = Literal["counter", "gauge", "histogram"]
+
+# Seconds. One-hop actions take microseconds, batches milliseconds, queries up to minutes.
+ACTION_BUCKETS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One exported metric, as it is called in PromQL.
+
+    Attributes:
+        name: in full: counters end in `_total`, durations in `_seconds`.
+        labels: label names, in the order in which `.labels()` takes them.
+        buckets: upper bounds, for histograms only.
+    """
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = REQUEST_BUCKETS
+
+
+METRICS: tuple[Metric, ...] = (
+    # every service
+    Metric(
+        "kbqa_http_requests_total",
+        "counter",
+        "HTTP requests answered.",
+        ("service", "method", "route", "status"),
+    ),
+    Metric("kbqa_http_request_seconds", "histogram", "Time to answer a request.", ("service", "route")),
+    # kg_server
+    Metric("kbqa_kg_actions_total", "counter", "Graph actions executed.", ("action", "outcome")),
+    Metric(
+        "kbqa_kg_action_seconds",
+        "histogram",
+        "Time per graph action, averaged over the actions of one name in a batch.",
+        ("action",),
+        ACTION_BUCKETS,
+    ),
+    Metric(
+        "kbqa_kg_batch_size", "histogram", "Actions per batch.", (), (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+    ),
+    Metric("kbqa_kg_queries_total", "counter", "SPARQL queries, by outcome.", ("outcome",)),
+    Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query that reached the engine."),
+    Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
+    Metric("kbqa_kg_cache_requests_total", "counter", "Cache look-ups.", ("tier", "outcome")),
+    Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),
+)
+
+
+class Metrics:
+    """The metrics of one process: each made once, on first demand, from `METRICS`.
+
+    Args:
+        registry: where they are registered; one per application, so that two
+            applications in a process (tests) do not collide.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def counter(self, name: str) -> Counter:
+        if name not in self._counters:
+            metric = self._metric(name, "counter")
+            self._counters[name] = Counter(name, metric.help, metric.labels, registry=self.registry)
+        return self._counters[name]
+
+    def gauge(self, name: str) -> Gauge:
+        if name not in self._gauges:
+            metric = self._metric(name, "gauge")
+            self._gauges[name] = Gauge(name, metric.help, metric.labels, registry=self.registry)
+        return self._gauges[name]
+
+    def histogram(self, name: str) -> Histogram:
+        if name not in self._histograms:
+            metric = self._metric(name, "histogram")
+            self._histograms[name] = Histogram(
+                name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
+            )
+        return self._histograms[name]
+
+    def _metric(self, name: str, kind: MetricKind) -> Metric:
+        for metric in METRICS:
+            if metric.name == name and metric.kind == kind:
+                return metric
+        raise KeyError(f"no {kind} named {name}: add it to METRICS in kbqa/telemetry.py")
+
+
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
+_context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
+    "log_context", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def log_context(**fields: Any) -> Iterator[None]:
+    """Add `fields` to every record logged inside, by this thread or task."""
+    token = _context.set({**_context.get(), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class StructuredFormatter(logging.Formatter):
+    """One record per line, as JSON or as `time level logger message key=value …`.
+
+    Args:
+        service: name of the process, in every record.
+        style: "json" for machines, "text" for people.
+    """
+
+    def __init__(self, service: str, style: LogFormat) -> None:
+        super().__init__()
+        self._service, self._json = service, style == "json"
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
+        fields = {**_context.get(), **extra}
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        if self._json:
+            head = {
+                "time": time,
+                "level": record.levelname,
+                "service": self._service,
+                "logger": record.name,
+                "message": record.getMessage(),
+            }
+            return json.dumps({**head, **fields, **head}, default=str, ensure_ascii=False)
+        exception = fields.pop("exception", None)
+        pairs = "".join(f" {key}={_logfmt(value)}" for key, value in fields.items())
+        line = f"{time} {record.levelname:<7} {self._service} {record.getMessage()}{pairs}"
+        return f"{line}\n{exception}" if exception else line
+
+
+def _logfmt(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "=\n\r\t') else text
+
+
+def configure_logging(service: str, level: str = "INFO", style: LogFormat = "text") -> None:
+    """Send every log record of this process to standard error, in one form.
+
+    Args:
+        service: name of the process, in every record.
+        level: lowest level that is written: DEBUG, INFO, WARNING or ERROR.
+        style: "json" or "text".
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(StructuredFormatter(service, style))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # Each logs lines per request or step of start-up at INFO that say nothing new.
+    for chatty in ("httpx", "httpcore", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

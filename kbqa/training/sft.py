@@ -1,0 +1,83 @@
+"""Supervised fine-tuning on whole episodes, observations masked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kbqa.training.batching import micro_batches, pad
+from kbqa.training.likelihood import token_logprobs
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One episode to imitate: token ids and a mask, True where the policy writes; both length T."""
+
+    token_ids: tuple[int, ...]
+    mask: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Attributes:
+    steps: optimiser steps.
+    batch: episodes a step.
+    warm_up_steps: steps in which the learning rate rises linearly; a cosine follows.
+    token_budget: most padded tokens of a micro-batch.
+    """
+
+    steps: int = 600
+    batch: int = 16
+    learning_rate: float = 2e-3
+    warm_up_steps: int = 20
+    weight_decay: float = 0.01
+    token_budget: int = 8192
+
+
+def cosine(step: int, config: SftConfig) -> float:
+    """Learning rate of a step: linear warm-up, then a half cosine to a tenth."""
+    if step < config.warm_up_steps:
+        return config.learning_rate * (step + 1) / config.warm_up_steps
+    progress = (step - config.warm_up_steps) / max(1, config.steps - config.warm_up_steps)
+    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+
+
+def fine_tune(
+    model: Any,
+    draw: Callable[[int], Sequence[Example]],
+    config: SftConfig,
+    on_step: Callable[[int, float], bool],
+) -> None:
+    """Maximise the likelihood of policy tokens, in place.
+
+    Args:
+        draw: gives the episodes of a step.
+        on_step: called with the number of finished steps and the loss; True ends the tuning.
+    """
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
+    )
+    for step in range(config.steps):
+        model.train()
+        examples = draw(config.batch)
+        total = sum(sum(example.mask) for example in examples)
+        loss_sum = 0.0
+        optimiser.zero_grad()
+        for batch in micro_batches([len(e.token_ids) for e in examples], config.token_budget):
+            ids = pad([examples[i].token_ids for i in batch], torch.long)
+            mask = pad([examples[i].mask for i in batch], torch.bool)
+            logprobs, _ = token_logprobs(model, ids, mask)
+            loss = -logprobs.sum() / total
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss_sum += loss.item()
+        for group in optimiser.param_groups:
+            group["lr"] = cosine(step, config)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        model.eval()
+        if on_step(step + 1, loss_sum):
+            return

@@ -1,0 +1,93 @@
+"""A small policy from nothing: its own tokenizer and a randomly initialised Qwen2.
+
+Saved as an ordinary Hugging Face directory, so that any engine can serve it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+PAD, END = "<pad>", "<end>"
+_ROTARY_BASE = 500.0
+
+# White space is never part of a word: a name is the same tokens after a blank, a quote or
+# a line break, and copying it is copying tokens. Identifiers (domain.type.property,
+# place_of_birth) are words; digits stand alone.
+_WORDS = r"\p{N}|[\p{L}\p{M}_]+(?:\.[\p{L}\p{M}_]+)*|[^\s\p{L}\p{M}\p{N}_]|\s"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallPolicyConfig:
+    """Size of the model; the defaults make about a million parameters."""
+
+    vocabulary: int = 2048
+    layers: int = 3
+    width: int = 128
+    heads: int = 4
+    feed_forward: int = 384
+    max_length: int = 768
+
+
+def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) -> Tokenizer:
+    """A byte-level BPE in which every tag is one token, and any text round-trips."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, END, *tags],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> Any:
+    """A Qwen2 with random weights, fp32, embeddings tied.
+
+    Qwen2 rather than Llama, and a short rotary period: its biases on queries and keys, and
+    positions that differ visibly from their neighbours, let a head find the previous token,
+    which is half of a copying head. Measured in docs/benchmarks.md.
+    """
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=config.width,
+            intermediate_size=config.feed_forward,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.heads,
+            max_position_embeddings=config.max_length,
+            rope_parameters={"rope_type": "default", "rope_theta": _ROTARY_BASE},
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.token_to_id(PAD),
+            eos_token_id=tokenizer.token_to_id(END),
+            bos_token_id=None,
+        )
+    )
+
+
+def save_model(model: Any, tokenizer: Tokenizer, directory: Path) -> None:
+    """Write config, safetensors weights and tokenizer files."""
+    model.save_pretrained(directory)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        clean_up_tokenization_spaces=False,
+        model_max_length=model.config.max_position_embeddings,
+    ).save_pretrained(directory)

@@ -1,0 +1,218 @@
+"""What an agent did, as exact token ids: questions, turns, trajectories, groups.
+
+Tokens in, tokens out. A trajectory holds the ids that the policy read and wrote.
+Nothing is ever tokenised again from text. One that asks twice and then answers
+is laid out as
+
+    token_ids:  prompt | turn 0 | observation | turn 1 | observation | turn 2
+    mask:       0 0 0  | 1 1 1  | 0 0 0 0     | 1 1 1  | 0 0 0 0     | 1 1
+
+so a turn is a half-open range of positions, its prompt is everything before it,
+and each turn's prompt extends the last one token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of text on its way to a tokenizer.
+
+    Attributes:
+        text: the characters.
+        trusted: whether tags in it are tags. Text from a user or a graph is not
+            trusted: a `</answer>` in it is encoded as plain characters.
+    """
+
+    text: str
+    trusted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of a gold program: follow `relation` forwards, or backwards if `inverse`."""
+
+    relation: str
+    inverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold answers.
+
+    Attributes:
+        answers: gold answers, as labels or ids.
+        topic_entities: entities that the question names, as ids.
+        graph: id of a per-question subgraph, if there is one.
+        path: gold relation path from the topic entity, if the data set states one.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    topic_entities: tuple[str, ...]
+    kg: str
+    graph: str | None = None
+    path: tuple[Hop, ...] = ()
+
+    @property
+    def hops(self) -> int:
+        """Length of the gold path; 0 when it is unknown."""
+        return len(self.path)
+
+
+class Status(StrEnum):
+    """How a turn or an episode ended. The reward sees it; nothing is raised."""
+
+    OK = "ok"
+    ANSWERED = "answered"
+    UNPARSABLE = "unparsable"
+    ACTION_ERROR = "action_error"
+    OUT_OF_TURNS = "out_of_turns"
+    OUT_OF_TOKENS = "out_of_tokens"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedAction:
+    """A retrieval action of a turn and what came of it.
+
+    Attributes:
+        name: the action's name as the policy wrote it.
+        arguments: its arguments by name.
+        code: error code, or None if it succeeded.
+        items: ids retrieved, in the order shown.
+        labels: their labels, in the same order.
+    """
+
+    name: str
+    arguments: dict[str, str]
+    code: str | None = None
+    items: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.code is None and bool(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One completion of the policy and what the environment answered.
+
+    Attributes:
+        start, end: its half-open range in the trajectory's `token_ids`.
+        logprobs: behaviour log-probability of each token in that range.
+        text: the completion, decoded.
+        thought: what stood between the thinking tags.
+        well_formed: whether the protocol's format rules hold for it.
+        observation: text that the environment appended, "" after an answer.
+        policy_version: full id of the version that wrote it.
+    """
+
+    start: int
+    end: int
+    logprobs: tuple[float, ...]
+    text: str
+    status: Status
+    thought: str = ""
+    well_formed: bool = False
+    actions: tuple[ExecutedAction, ...] = ()
+    observation: str = ""
+    policy_version: str = ""
+    elapsed_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A whole episode.
+
+    Attributes:
+        token_ids: every token read or written, length T.
+        turns: in order; their ranges do not overlap.
+        answers: predicted answers as labels, unique, in the order given.
+        answer_ids: for each answer the ids of the seen entities that bear the label.
+    """
+
+    token_ids: tuple[int, ...]
+    turns: tuple[Turn, ...]
+    status: Status
+    answers: tuple[str, ...] = ()
+    answer_ids: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def actions(self) -> Iterator[ExecutedAction]:
+        return (action for turn in self.turns for action in turn.actions)
+
+    @property
+    def policy_versions(self) -> tuple[str, ...]:
+        """The versions that wrote it, unique, oldest first."""
+        return tuple(sorted({turn.policy_version for turn in self.turns}))
+
+    @property
+    def generated_tokens(self) -> int:
+        return sum(turn.end - turn.start for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardedTrajectory:
+    """A trajectory with its rewards.
+
+    Attributes:
+        turn_rewards: r_t, one per turn.
+        outcome: the trajectory's global reward.
+        components: named parts of the reward, for metrics (`f1` is always there).
+    """
+
+    trajectory: Trajectory
+    turn_rewards: tuple[float, ...]
+    outcome: float
+    components: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The N trajectories of one question; advantages need them together."""
+
+    id: str
+    question: Question
+    members: tuple[RewardedTrajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """A trajectory as the objective reads it. All sequences have length T.
+
+    Attributes:
+        token_ids: prompt, turns and observations.
+        mask: True exactly at policy tokens that carry an advantage.
+        logprobs: behaviour log-probabilities, 0 where the mask is False.
+        advantages: 0 where the mask is False.
+    """
+
+    token_ids: tuple[int, ...]
+    mask: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    advantages: tuple[float, ...]
+
+
+def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) -> TrainingSample:
+    """Spread one advantage per turn over the tokens of that turn.
+
+    Raises:
+        ValueError: the number of advantages is not the number of turns.
+    """
+    if len(turn_advantages) != len(trajectory.turns):
+        raise ValueError(f"{len(turn_advantages)} advantages for {len(trajectory.turns)} turns")
+    length = len(trajectory.token_ids)
+    mask, logprobs, advantages = [False] * length, [0.0] * length, [0.0] * length
+    for turn, advantage in zip(trajectory.turns, turn_advantages, strict=True):
+        for offset, position in enumerate(range(turn.start, turn.end)):
+            mask[position] = True
+            logprobs[position] = turn.logprobs[offset]
+            advantages[position] = advantage
+    return TrainingSample(trajectory.token_ids, tuple(mask), tuple(logprobs), tuple(advantages))

@@ -1,0 +1,166 @@
+"""A rollout request and its reply.
+
+A request is one question; its reply is the whole group of trajectories, since
+advantages need them together, or the reason why there is none.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kbqa.trajectory import Group, Question, RewardedTrajectory
+
+SCHEMA_VERSION = 1
+
+RUN_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
+_REQUEST_PATTERN = r"^[a-z0-9][a-z0-9-]{0,127}$"
+
+# Both become names of files and directories, hence neither dots nor slashes.
+RunId = Annotated[str, Field(pattern=RUN_PATTERN)]
+RequestId = Annotated[str, Field(pattern=_REQUEST_PATTERN)]
+
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Purpose(StrEnum):
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+
+
+class FailureReason(StrEnum):
+    """Why a request came to nothing."""
+
+    NO_POLICY = "no_policy"
+    """No version with a number of at least `min_policy_version` was published in time."""
+    POLICY_UNAVAILABLE = "policy_unavailable"
+    """The engine failed, or the version's files are damaged."""
+    RECIPE_MISMATCH = "recipe_mismatch"
+    """The version was made with another recipe than the request's."""
+    GRAPH_NOT_FOUND = "graph_not_found"
+    GRAPH_UNAVAILABLE = "graph_unavailable"
+    GRAPH_CHANGED = "graph_changed"
+    """kg_server holds another version of the graph than the request's."""
+    INTERNAL = "internal"
+    """A fault of the worker; its log has the details."""
+
+
+class Message(BaseModel):
+    """Base of all messages; a field that it does not know is an error, and so is NaN."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+
+class RolloutRequest(Message):
+    """Roll out one question.
+
+    Attributes:
+        request_id: unique within the run; the same when it is sent again.
+        question: with its gold answers, which the reward needs.
+        kg_version: what the graph's version must be; None accepts any.
+        recipe_digest: of the recipe that the policy version must name.
+        min_policy_version: the worker uses the newest version of the run, whose number must
+            be at least that.
+        n: trajectories of the group.
+        temperature: 0 is greedy.
+        sent_at: seconds since the epoch.
+        deadline_s: seconds after `sent_at` at which the sender gives this message up (and
+            sends another under the same id); a worker need not begin it any more.
+    """
+
+    run: RunId
+    request_id: RequestId
+    purpose: Purpose
+    question: Question
+    kg_version: str | None = None
+    recipe_digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    min_policy_version: Count
+    n: Annotated[int, Field(ge=1, le=1024)]
+    temperature: Annotated[float, Field(ge=0, le=2)]
+    seed: Count
+    sent_at: Seconds
+    deadline_s: Annotated[float, Field(gt=0)]
+
+    @property
+    def kg(self) -> str:
+        return self.question.kg
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since the epoch."""
+        return self.sent_at + self.deadline_s
+
+
+class Failure(BaseModel):
+    """Why there is no group; `detail` is for people."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    reason: FailureReason
+    detail: str
+
+
+class Timings(BaseModel):
+    """Where a request's time went.
+
+    Attributes:
+        queued_s: from `sent_at` until a worker took it.
+        policy_s: until the engine held a version that is new enough.
+        rollout_s: playing and scoring the episodes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    queued_s: Seconds = 0.0
+    policy_s: Seconds = 0.0
+    rollout_s: Seconds = 0.0
+
+
+class RolloutReply(Message):
+    """What came of a request: exactly one of `group` and `failure`.
+
+    Attributes:
+        group: its id is the request's.
+        worker: name of the worker, for people.
+    """
+
+    run: RunId
+    request_id: RequestId
+    purpose: Purpose
+    group: Group | None = None
+    failure: Failure | None = None
+    worker: str
+    timings: Timings = Timings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.group is None) == (self.failure is None):
+            raise ValueError("a reply has either a group or a failure")
+        if self.group is not None:
+            if self.group.id != self.request_id:
+                raise ValueError(f"group.id is {self.group.id!r}, request_id is {self.request_id!r}")
+            for index, member in enumerate(self.group.members):
+                if fault := _fault(member):
+                    raise ValueError(f"group.members.{index}: {fault}")
+        return self
+
+
+def _fault(member: RewardedTrajectory) -> str | None:
+    """What contradicts itself in a trajectory, since training would stumble over it later."""
+    trajectory = member.trajectory
+    if len(member.turn_rewards) != len(trajectory.turns):
+        return f"turn_rewards: {len(member.turn_rewards)} for {len(trajectory.turns)} turns"
+    for index, turn in enumerate(trajectory.turns):
+        if not 0 < turn.start <= turn.end <= len(trajectory.token_ids):
+            return f"turns.{index}: tokens {turn.start} to {turn.end} of {len(trajectory.token_ids)}"
+        if len(turn.logprobs) != turn.end - turn.start:
+            return f"turns.{index}.logprobs: {len(turn.logprobs)} for {turn.end - turn.start} tokens"
+    if any(right.start < left.end for left, right in pairwise(trajectory.turns)):
+        return "turns overlap"
+    return None

@@ -1,0 +1,58 @@
+"""Ends a process group once whoever started it is gone, however that came about.
+
+    python -m services.cli.reaper GRACE_S < pipe
+
+The reaper leads the group and reads a pipe of which the supervisor holds the other
+end. When the supervisor closes it, or dies, even by SIGKILL, the pipe ends and the
+reaper terminates every other process of the group, children of children included.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import psutil
+
+_POLL_S = 0.05
+
+
+def main() -> None:
+    """Wait for the end of standard input, then end the group."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    deadline = time.monotonic() + float(sys.argv[1])
+    if others():
+        os.killpg(0, signal.SIGTERM)
+    while members := others():
+        if time.monotonic() > deadline:
+            for pid in members:
+                _kill(pid)
+        time.sleep(_POLL_S)
+
+
+def others() -> list[int]:
+    """The living processes of this process's group but itself."""
+    return [pid for pid in psutil.pids() if pid != os.getpid() and _is_member(pid)]
+
+
+def _is_member(pid: int) -> bool:
+    try:
+        in_group = os.getpgid(pid) == os.getpgrp()
+        return in_group and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return False
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""All services on this machine, as child processes of this one.
+
+    with Stack(home, free_ports=True) as stack:
+        stack.wait_ready(timeout_s=60)
+        httpx.get(f"{stack.urls['kg_server']}/v1/kg")
+
+A service that dies is started again. No child outlives the process that made the
+stack: see `services.cli.reaper`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from kbqa.errors import ConfigurationError, KbqaError
+from services.cli.programs import Program, choose_ports, redis_program, service_program
+from services.settings import SERVICES
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_BACK_OFF_S = (0.5, 30.0)  # first and longest pause before a service is started again
+_STEADY_S = 30.0  # a service that ran that long is not a failing one
+_HOPELESS = 3  # failures in a row before it was ever ready
+_GRACE_S = 20.0  # from SIGTERM to SIGKILL; services drain for 10
+_WRONG_SETTING = 2  # exit code of a service whose settings are wrong
+
+# What others lean on: stopped after them.
+_FOUNDATIONS = ("redis", "kg_server")
+
+
+class StackError(KbqaError):
+    """A service of a local stack does not become ready."""
+
+
+@dataclass(slots=True)
+class _Child:
+    """A program and the process that runs it now."""
+
+    program: Program
+    process: subprocess.Popen[bytes]
+    started_at: float
+    failures: int = 0
+    restart_at: float | None = None
+    was_ready: bool = False
+    exit_code: int | None = None
+
+
+class Stack:
+    """Services as child processes, with an embedded Redis where they need one.
+
+    Use it in a `with`, or call `start` and `stop`.
+
+    Args:
+        home: `KBQA_HOME` of every service.
+        services: names out of `services.settings.SERVICES`.
+        ports: by service, or "redis"; others get their usual port.
+        free_ports: take any free port for those that `ports` leaves out.
+        host: address on which the services listen; Redis always listens on 127.0.0.1.
+        log_dir: one file for each service; HOME/logs unless given.
+        on_event: told in a sentence when a service dies or is started again.
+
+    Attributes:
+        urls: base URL of each service.
+        redis_url: of the embedded Redis, or of the one that `KBQA_REDIS_URL` or
+            `REDIS_URL` names; None if no service here needs one.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        services: Iterable[str] = SERVICES,
+        ports: Mapping[str, int] | None = None,
+        free_ports: bool = False,
+        host: str = "127.0.0.1",
+        log_dir: Path | None = None,
+        on_event: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self.home = home.absolute()
+        self.host = host
+        self.services = tuple(service for service in SERVICES if service in set(services))
+        self.log_dir = log_dir or self.home / "logs"
+        self.urls: dict[str, str] = {}
+        self.redis_url = os.environ.get("KBQA_REDIS_URL") or os.environ.get("REDIS_URL")
+        self._ports, self._free_ports = dict(ports or {}), free_ports
+        self._on_event = on_event
+        self._children: dict[str, _Child] = {}
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._reaper: subprocess.Popen[bytes] | None = None
+        self._home_lock: IO[bytes] | None = None
+        self._monitor = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start every program; returns before they are ready.
+
+        Raises:
+            ConfigurationError: a port is in use, or another stack's Redis runs in this home.
+                Nothing is left running.
+        """
+        embedded_redis = self.redis_url is None and bool({"trainer", "rollout_worker"} & set(self.services))
+        wanted = [*self.services, *(["redis"] if embedded_redis else [])]
+        ports = choose_ports(self.host, wanted, self._ports, free=self._free_ports)
+        self.urls = {service: f"http://{_reachable(self.host)}:{ports[service]}" for service in self.services}
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        programs = []
+        if embedded_redis:
+            self._claim_redis()
+            self.redis_url = f"redis://127.0.0.1:{ports['redis']}/0"
+            programs.append(redis_program(self.home / "redis", ports["redis"]))
+        environment = self._environment(ports)
+        programs += [
+            service_program(service, self.urls[service], environment, self.home) for service in self.services
+        ]
+        try:
+            self._start_reaper()
+            for program in programs:
+                self._children[program.name] = _Child(program, self._spawn(program), time.monotonic())
+        except BaseException:
+            self.stop()
+            raise
+        self._monitor.start()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Block until every program can do its work.
+
+        Raises:
+            StackError: one has not become ready in time, or keeps ending; says where its log is.
+        """
+        deadline = time.monotonic() + timeout_s
+        while pending := self.pending():
+            for name in pending:
+                self._raise_if_hopeless(self._children[name])
+            if time.monotonic() > deadline:
+                reasons = "; ".join(f"{name}: {reason}" for name, reason in pending.items())
+                raise StackError(f"not ready after {timeout_s:.0f} s: {reasons} (logs: {self.log_dir})")
+            time.sleep(_POLL_S)
+
+    def pending(self) -> dict[str, str]:
+        """The programs that are not ready, and why."""
+        reasons = {}
+        for name, child in list(self._children.items()):
+            # Asked even while no process runs: what answers then is no part of the stack.
+            reason = "not running" if child.process.poll() is not None else child.program.unready()
+            if reason is None:
+                child.was_ready = True
+            else:
+                reasons[name] = reason
+        return reasons
+
+    def pids(self) -> dict[str, int]:
+        """Process id of each program that runs now."""
+        return {
+            name: child.process.pid for name, child in self._children.items() if child.process.poll() is None
+        }
+
+    def stop(self) -> None:
+        """Stop everything in order, the queue and the graphs last; safe to call again."""
+        self._stopping.set()
+        with self._lock:
+            children = list(self._children.values())
+        _terminate(child.process for child in children if child.program.name not in _FOUNDATIONS)
+        _terminate(child.process for child in children if child.program.name in _FOUNDATIONS)
+        if self._reaper is not None:
+            assert self._reaper.stdin is not None
+            self._reaper.stdin.close()
+            self._reaper.wait()
+        if self._home_lock is not None:
+            self._home_lock.close()
+        if self._monitor.is_alive():
+            self._monitor.join()
+
+    def _environment(self, ports: Mapping[str, int]) -> dict[str, str]:
+        environment = {**os.environ, "KBQA_HOME": str(self.home)}
+        for service in self.services:
+            environment[f"KBQA_{service.upper()}_URL"] = self.urls[service]
+            environment[f"KBQA_{service.upper()}_HOST"] = self.host
+            environment[f"KBQA_{service.upper()}_PORT"] = str(ports[service])
+        if self.redis_url is not None:
+            environment["KBQA_REDIS_URL"] = self.redis_url
+        return environment
+
+    def _claim_redis(self) -> None:
+        """Two servers must never append to one file. The reaper holds the lock too, to the very end."""
+        directory = self.home / "redis"
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise ConfigurationError(
+                f"another stack already runs in {self.home}: use it, stop it, or choose another KBQA_HOME"
+            ) from None
+        self._home_lock = lock
+
+    def _start_reaper(self) -> None:
+        locks = () if self._home_lock is None else (self._home_lock.fileno(),)
+        command = [sys.executable, "-P", "-m", "services.cli.reaper", str(_GRACE_S)]
+        self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0, pass_fds=locks)
+
+    def _spawn(self, program: Program) -> subprocess.Popen[bytes]:
+        assert self._reaper is not None
+        with self.log_path(program.name).open("ab") as log:
+            return subprocess.Popen(
+                program.command,
+                env=program.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=self._reaper.pid,
+            )
+
+    def log_path(self, name: str) -> Path:
+        """Where a program's output goes."""
+        return self.log_dir / f"{name}.log"
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_POLL_S):
+            for child in self._children.values():
+                with self._lock:
+                    if not self._stopping.is_set():
+                        self._revive(child)
+
+    def _revive(self, child: _Child) -> None:
+        """Notice the end of a process, and start another when its time has come."""
+        now, name = time.monotonic(), child.program.name
+        if child.process.poll() is None:
+            return
+        if child.restart_at is None:
+            child.exit_code = child.process.returncode
+            child.failures = 1 if now - child.started_at > _STEADY_S else child.failures + 1
+            first, longest = _BACK_OFF_S
+            pause_s = min(first * 2 ** (child.failures - 1), longest)
+            child.restart_at = now + pause_s
+            self._on_event(f"{name} {_ending(child.exit_code)}; it is started again in {pause_s:g} s")
+        elif now >= child.restart_at:
+            child.process, child.started_at, child.restart_at = self._spawn(child.program), now, None
+            self._on_event(f"{name} is started again")
+
+    def _raise_if_hopeless(self, child: _Child) -> None:
+        if child.was_ready or child.exit_code is None:
+            return
+        if child.exit_code == _WRONG_SETTING or child.failures >= _HOPELESS:
+            path = self.log_path(child.program.name)
+            raise StackError(
+                f"{child.program.name} {_ending(child.exit_code)}: {_last_line(path)} (its log: {path})"
+            )
+
+
+def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.terminate()
+    deadline = time.monotonic() + _GRACE_S
+    for process in running:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "it wrote nothing"
+
+
+def _reachable(host: str) -> str:
+    """An address under which this machine reaches what listens on `host`."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,277 @@
+"""What every HTTP process shares: probes, metrics, problem documents, serving.
+
+    app = FastAPI(title="kg_server")
+    install(app, service="kg_server", metrics=metrics, readiness=why_not_ready, errors=STATUS)
+    serve(app, "127.0.0.1", 8001)
+
+`install` adds `/healthz` (the process runs), `/readyz` (it can do its work) and
+`/metrics`, measures every request, and answers every failure as an
+`application/problem+json` document (RFC 9457). Which status a domain error has is
+the service's decision: a table in its `errors.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kbqa.errors import ConfigurationError, KbqaError, PortInUseError
+from kbqa.telemetry import Metrics
+
+logger = logging.getLogger(__name__)
+
+# None when the service can do its work, otherwise why it cannot.
+Readiness = Callable[[], str | None]
+
+_UNMEASURED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def install(
+    app: FastAPI,
+    *,
+    service: str,
+    metrics: Metrics,
+    readiness: Readiness,
+    errors: Mapping[type[KbqaError], int],
+) -> None:
+    """Add probes, `/metrics`, request metrics and problem documents to `app`.
+
+    Args:
+        service: its name, as it stands in metrics.
+        metrics: what `/metrics` shows.
+        readiness: asked by `/readyz`, in a worker thread: None, or why the service is not ready.
+        errors: status of each domain error; a subclass inherits its nearest ancestor's.
+    """
+
+    @app.get("/healthz", tags=["operations"], summary="The process runs")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["operations"], summary="The service can do its work")
+    def readyz() -> Response:
+        reason = readiness()
+        if reason is None:
+            return JSONResponse({"status": "ready"})
+        return problem(503, reason, kind="not-ready")
+
+    @app.get("/metrics", tags=["operations"], summary="Prometheus metrics")
+    def exposition() -> Response:
+        return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def on_domain_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, KbqaError)
+        status = next((errors[cls] for cls in type(error).__mro__ if cls in errors), 500)
+        if status >= 500:
+            logger.error("request failed", extra={"path": request.url.path, "error": str(error)})
+        return problem(status, str(error), kind=_kind(type(error)))
+
+    def on_http_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return problem(error.status_code, str(error.detail), headers=error.headers)
+
+    def on_invalid_request(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        details = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        malformed = any(e["type"] == "json_invalid" for e in error.errors())
+        return problem(400 if malformed else 422, "; ".join(details), kind="invalid-request")
+
+    def on_unexpected_error(_request: Request, _error: Exception) -> Response:
+        # Starlette raises it again behind this answer, and uvicorn logs it.
+        return problem(500, "internal error; the server's log has the details")
+
+    app.add_exception_handler(KbqaError, on_domain_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(Exception, on_unexpected_error)
+    app.add_middleware(_RequestMetrics, service=service, metrics=metrics)
+
+
+def problem(
+    status: int, detail: str, *, kind: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """A problem document (RFC 9457).
+
+    Args:
+        detail: what went wrong and what to do next, for the user.
+        kind: machine-readable name, in kebab case; becomes the document's `type`.
+    """
+    body = {
+        "type": f"urn:kbqa:problem:{kind}" if kind else "about:blank",
+        "title": _reason_phrase(status),
+        "status": status,
+        "detail": detail,
+    }
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The request's body, refused with 413 as soon as it is known to be too large."""
+    too_large = HTTPException(413, f"the body is larger than {max_bytes} bytes: send less at a time")
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise too_large
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > max_bytes:
+            raise too_large
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def serve(app: ASGIApp, host: str, port: int, *, drain_s: int = 10) -> None:
+    """Serve `app` in this thread until SIGTERM or SIGINT, then let running requests end.
+
+    Args:
+        drain_s: seconds after which requests that still run are cut off.
+
+    Raises:
+        PortInUseError: another process listens there.
+        ConfigurationError: nothing can listen there, or the application does not start.
+    """
+    listener = _listen(host, port)
+    logger.info("listening", extra={"url": _url(listener)})
+    with listener:
+        try:
+            _Server(_config(app, drain_s)).run(sockets=[listener])
+        except SystemExit as error:
+            raise ConfigurationError("the application did not start; the log above says why") from error
+
+
+@contextmanager
+def background(app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, drain_s: int = 2) -> Iterator[str]:
+    """Serve `app` from a thread while the block runs; yields its base URL.
+
+    For a process whose main thread is something else (a Celery worker) and for
+    tests. Port 0 takes any free port.
+
+    Raises:
+        PortInUseError, ConfigurationError: as `serve`.
+    """
+    with _listen(host, port) as listener:
+        server = _Server(_config(app, drain_s))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+        thread.start()
+        while not server.started:
+            if not thread.is_alive():
+                raise ConfigurationError("the application did not start; the log above says why")
+            time.sleep(0.005)
+        try:
+            yield _url(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    """Run a process to its end; what the user can mend becomes one line and no stack trace.
+
+    Returns:
+        0 at a normal end, 2 for a wrong setting or a port in use, 1 for any other of our errors.
+    """
+    try:
+        run()
+    except ConfigurationError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KbqaError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn raises the signal anew after its shutdown; a drained process should end with 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {
+            number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _config(app: ASGIApp, drain_s: int) -> uvicorn.Config:
+    return uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=drain_s)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(host, port) from error
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _kind(error: type[KbqaError]) -> str:
+    """GraphNotFoundError → graph-not-found."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", error.__name__.removesuffix("Error")).lower()
+
+
+def _reason_phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+class _RequestMetrics:
+    """Counts and times every request under its route's template, never its raw path."""
+
+    def __init__(self, app: ASGIApp, service: str, metrics: Metrics) -> None:
+        self._app, self._service = app, service
+        self._requests = metrics.counter("kbqa_http_requests_total")
+        self._seconds = metrics.histogram("kbqa_http_request_seconds")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        started = time.perf_counter()
+
+        async def watch(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            route = getattr(scope.get("route"), "path", "unmatched")
+            if route not in _UNMEASURED_ROUTES:
+                self._requests.labels(self._service, scope["method"], route, str(status)).inc()
+                self._seconds.labels(self._service, route).observe(time.perf_counter() - started)

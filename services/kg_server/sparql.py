@@ -1,0 +1,218 @@
+"""`GET|POST /v1/kg/{kg}/sparql`: the SPARQL 1.1 Protocol, queries only."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+from urllib.parse import parse_qsl
+
+import anyio
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from kbqa.errors import QueryError, QueryRefusedError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat, check_query
+from kbqa.telemetry import Metrics
+from services.http import read_body
+from services.kg_server.actions import opened
+from services.kg_server.cache import SparqlCache
+from services.kg_server.settings import KgServerSettings
+
+# Media type in an Accept header → format; for each kind of result the first is the default.
+_ROW_TYPES = {
+    "application/sparql-results+json": ResultFormat.JSON,
+    "application/json": ResultFormat.JSON,
+    "application/sparql-results+xml": ResultFormat.XML,
+    "application/xml": ResultFormat.XML,
+    "text/csv": ResultFormat.CSV,
+    "text/tab-separated-values": ResultFormat.TSV,
+}
+_GRAPH_TYPES = {
+    "application/n-triples": ResultFormat.NTRIPLES,
+    "text/plain": ResultFormat.NTRIPLES,
+    "text/turtle": ResultFormat.TURTLE,
+}
+_DOCUMENTED: dict[str, Any] = {
+    "parameters": [{"name": "query", "in": "query", "required": True, "schema": {"type": "string"}}]
+}
+_DOCUMENTED_POST: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/sparql-query": {"schema": {"type": "string"}},
+            "application/x-www-form-urlencoded": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"query": {"type": "string"}},
+                    "required": ["query"],
+                }
+            },
+        },
+    }
+}
+
+
+def sparql_router(
+    settings: KgServerSettings, catalog: GraphCatalog, cache: SparqlCache, metrics: Metrics
+) -> APIRouter:
+    router = APIRouter(prefix="/v1/kg", tags=["SPARQL"])
+    runner = _Runner(settings, metrics)
+
+    @router.get("/{kg}/sparql", summary="Query by URL", response_class=Response, openapi_extra=_DOCUMENTED)
+    async def by_url(kg: str, request: Request) -> Response:
+        """Results as JSON, XML, CSV or TSV; of CONSTRUCT and DESCRIBE as N-Triples or Turtle."""
+        return await answer(kg, _sole_query(request.scope["query_string"]), request)
+
+    @router.post(
+        "/{kg}/sparql", summary="Query by body", response_class=Response, openapi_extra=_DOCUMENTED_POST
+    )
+    async def by_body(kg: str, request: Request) -> Response:
+        """A form, or the query itself; results as for GET."""
+        body = await read_body(request, settings.max_body_bytes)
+        return await answer(kg, _posted_query(request, body), request)
+
+    async def answer(kg: str, text: str, request: Request) -> Response:
+        store = await opened(catalog, kg)
+        query = check_query(text)
+        result_format = negotiate(request.headers.get("accept", ""), query)
+        result = await cache.get(kg, store.version, query, result_format)
+        cached = result is not None
+        if result is None:
+            result = await runner.run(store, query, result_format)
+            await cache.put(kg, store.version, query, result)
+        headers = {
+            "Kbqa-Graph-Version": store.version,
+            "Kbqa-Truncated": str(result.truncated).lower(),
+            "Kbqa-Cached": str(cached).lower(),
+            "Vary": "Accept",
+        }
+        return Response(result.body, headers=headers, media_type=result.format.value)
+
+    return router
+
+
+class _Runner:
+    """Runs queries in threads that wait for query processes, and no more than may wait."""
+
+    def __init__(self, settings: KgServerSettings, metrics: Metrics) -> None:
+        self._deadline_s = settings.query_deadline_s
+        self._places = settings.query_processes + settings.query_queue
+        self._taken = 0
+        self._threads: anyio.CapacityLimiter | None = None
+        self._queries = metrics.counter("kbqa_kg_queries_total")
+        self._seconds = metrics.histogram("kbqa_kg_query_seconds")
+        self._running = metrics.gauge("kbqa_kg_queries_running")
+
+    async def run(
+        self, store: OxigraphStore, query: CheckedQuery, result_format: ResultFormat
+    ) -> QueryResult:
+        """Execute a query.
+
+        Raises:
+            HTTPException: 429 when too many are waiting already.
+            QueryError: as `GraphStore.query`.
+        """
+        if self._taken >= self._places:
+            self._queries.labels("overload").inc()
+            retry_after_s = str(math.ceil(self._deadline_s))
+            raise HTTPException(429, "too many queries are waiting", headers={"Retry-After": retry_after_s})
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(self._places)
+        self._taken += 1
+        self._running.inc()
+        outcome, started = "failed", time.perf_counter()
+        try:
+            result = await anyio.to_thread.run_sync(
+                lambda: store.query(query.text, result=result_format, deadline_s=self._deadline_s),
+                limiter=self._threads,
+            )
+            outcome = "truncated" if result.truncated else "ok"
+            return result
+        except QueryError as error:
+            outcome = type(error).__name__.removesuffix("Error")
+            raise
+        finally:
+            self._taken -= 1
+            self._running.dec()
+            self._queries.labels(outcome).inc()
+            self._seconds.observe(time.perf_counter() - started)
+
+
+def negotiate(accept: str, query: CheckedQuery) -> ResultFormat:
+    """The format that an Accept header likes best, of those that fit the query's form.
+
+    Raises:
+        HTTPException: 406 when it likes none.
+    """
+    offered = _GRAPH_TYPES if query.returns_graph else _ROW_TYPES
+    wishes: list[tuple[float, int, str]] = []
+    for position, part in enumerate(accept.split(",")):
+        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        if media_type:
+            wishes.append((-_number(quality), position, media_type))
+    if not wishes:
+        return next(iter(offered.values()))
+    for negative_quality, _, media_type in sorted(wishes):
+        if negative_quality == 0:
+            continue
+        if media_type in offered:
+            return offered[media_type]
+        if media_type == "*/*" or media_type.endswith("/*"):
+            family = media_type.removesuffix("*").removeprefix("*/")
+            for known, result_format in offered.items():
+                if known.startswith(family):
+                    return result_format
+    raise HTTPException(406, f"no format that is accepted fits the query; on offer: {', '.join(offered)}")
+
+
+def _number(quality: str) -> float:
+    try:
+        return float(quality)
+    except ValueError:
+        return 0.0
+
+
+def _posted_query(request: Request, body: bytes) -> str:
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type == "application/sparql-query":
+        _refuse_data_sets(_pairs(request.scope["query_string"]))
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            raise HTTPException(400, "the query is not UTF-8") from error
+    if media_type == "application/x-www-form-urlencoded":
+        return _sole_query(body)
+    if media_type == "application/sparql-update":
+        raise QueryRefusedError("updates are refused: queries only read the graph that they are sent to")
+    raise HTTPException(415, "send application/sparql-query or application/x-www-form-urlencoded")
+
+
+def _sole_query(encoded: bytes) -> str:
+    pairs = _pairs(encoded)
+    _refuse_data_sets(pairs)
+    queries = [value for name, value in pairs if name == "query"]
+    if len(queries) != 1:
+        raise HTTPException(400, f"exactly one query parameter is required, {len(queries)} were sent")
+    return queries[0]
+
+
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(encoded.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError as error:
+        raise HTTPException(400, f"the parameters are not URL-encoded UTF-8: {error}") from error
+
+
+def _refuse_data_sets(pairs: list[tuple[str, str]]) -> None:
+    for name, _ in pairs:
+        if name in (
+            "default-graph-uri",
+            "named-graph-uri",
+            "update",
+            "using-graph-uri",
+            "using-named-graph-uri",
+        ):
+            raise QueryRefusedError(f"{name} is refused: queries only read the graph that they are sent to")

@@ -1,0 +1,122 @@
+"""What the settings of all services share: where they come from, and clear errors.
+
+A setting is a field. Its environment variable is the service's prefix and the
+field's name in capitals (`KBQA_KG_SERVER_PORT`); fields that all services share
+have one name without a service in it (`KBQA_HOME`). Arguments of `load` win over
+the environment. A variable that begins with `KBQA_` and names nothing is an
+error, since a misspelt one would otherwise be ignored in silence.
+
+    class GatewaySettings(ServiceSettings):
+        service = "gateway"
+        port: int = Field(8080, ge=1, le=65535)
+
+    settings = GatewaySettings.load(port=9000)
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import AliasChoices, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from kbqa.errors import ConfigurationError
+from kbqa.telemetry import LogFormat
+
+SERVICES = ("kg_server", "rollout_worker", "trainer", "gateway")
+
+# Variables that any process may carry although its own settings lack them: where
+# the services find each other, and what tests and tools read.
+SHARED_VARIABLES = frozenset(
+    {
+        "KBQA_HOME",
+        "KBQA_LOG_LEVEL",
+        "KBQA_LOG_FORMAT",
+        "KBQA_REDIS_URL",
+        "KBQA_BROKER_URL",
+        "KBQA_DATA",
+        *(f"KBQA_{service.upper()}_URL" for service in SERVICES),
+    }
+)
+
+
+class ServiceSettings(BaseSettings):
+    """Settings of one service.
+
+    Attributes:
+        service: its name, one of `SERVICES`; a subclass sets it.
+        home: directory under which graphs, policies and runs are kept (`KBQA_HOME`).
+        host: address to listen on.
+        port: port to listen on.
+        log_level: lowest level that is logged (`KBQA_LOG_LEVEL`).
+        log_format: "text" or "json" (`KBQA_LOG_FORMAT`).
+        drain_s: seconds that running requests get after SIGTERM.
+    """
+
+    service: ClassVar[str] = ""
+
+    home: Path = Field(Path("var"), validation_alias="KBQA_HOME")
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", validation_alias="KBQA_LOG_LEVEL")
+    log_format: LogFormat = Field("text", validation_alias="KBQA_LOG_FORMAT")
+    drain_s: int = Field(10, ge=0)
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, env_ignore_empty=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls.model_config["env_prefix"] = _prefix(cls.service)
+
+    @classmethod
+    def load(cls, **overrides: Any) -> Self:
+        """Read the settings from `overrides` (those that are not None), then the environment.
+
+        Raises:
+            ConfigurationError: a value is wrong or a variable unknown; names the key.
+        """
+        _refuse_unknown_variables(cls, os.environ)
+        try:
+            return cls(**{name: value for name, value in overrides.items() if value is not None})
+        except ValidationError as error:
+            problems = "; ".join(_describe(cls, problem) for problem in error.errors())
+            raise ConfigurationError(problems) from error
+
+
+def _prefix(service: str) -> str:
+    return f"KBQA_{service.upper()}_"
+
+
+def _variables(settings: type[ServiceSettings]) -> dict[str, str]:
+    """Field name → the environment variable that sets it."""
+    names = {}
+    for name, field in settings.model_fields.items():
+        alias = field.validation_alias
+        if isinstance(alias, AliasChoices):
+            alias = str(alias.choices[0])
+        names[name] = str(alias) if alias else f"{_prefix(settings.service)}{name.upper()}"
+    return names
+
+
+def _refuse_unknown_variables(settings: type[ServiceSettings], environment: Mapping[str, str]) -> None:
+    known = {*_variables(settings).values(), *SHARED_VARIABLES}
+    others = tuple(_prefix(service) for service in SERVICES if service != settings.service)
+    for variable in sorted(environment):
+        name = variable.upper()
+        if name.startswith("KBQA_") and name not in known and not name.startswith(others):
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f'did you mean "{close[0]}"?' if close else f"known: {', '.join(sorted(known))}"
+            raise ConfigurationError(f'unknown setting "{variable}": {hint}')
+
+
+def _describe(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
+    path = [str(part) for part in problem["loc"]] or ["settings"]
+    variable = _variables(settings).get(path[0], path[0])
+    value = f" (it is {problem['input']!r})" if problem["type"] not in ("missing", "extra_forbidden") else ""
+    return f"{'.'.join([variable, *path[1:]])}: {problem['msg']}{value}"

@@ -1,0 +1,81 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbqa.advantages import group_advantages, has_spread, samples_of, trajectory_returns, turn_advantages
+from kbqa.trajectory import Group, training_sample
+from tests.unit.episodes import question, rewarded
+
+
+def test_group_advantages_are_standardised_with_the_population_deviation():
+    # mean 2, deviation sqrt((4 + 0 + 4) / 3)
+    deviation = math.sqrt(8 / 3)
+    assert group_advantages([0.0, 2.0, 4.0]) == pytest.approx([-2 / deviation, 0, 2 / deviation], abs=1e-5)
+
+
+def test_mean_only_advantages_leave_the_deviation_out():
+    assert group_advantages([0.0, 2.0, 4.0], by_deviation=False) == [-2.0, 0.0, 2.0]
+
+
+def test_turn_advantages_pool_all_turns_of_a_ragged_group():
+    """Worked by hand: returns G = r + R are (3, 3), (1), (0.5, 1, 0.5, 1).
+
+    Their mean over seven turns is 10/7; squared deviations sum to 7.5 + 11 - 100/7 ... that is
+    sum of squares 9 + 9 + 1 + 0.25 + 1 + 0.25 + 1 = 21.5, variance 21.5/7 - (10/7)^2.
+    """
+    advantages = turn_advantages([[1.0, 1.0], [1.0], [0.5, 1.0, 0.5, 1.0]], [2.0, 0.0, 0.0])
+    mean, deviation = 10 / 7, math.sqrt(21.5 / 7 - (10 / 7) ** 2)
+    expected = [[3, 3], [1], [0.5, 1, 0.5, 1]]
+    for row, values in zip(advantages, expected, strict=True):
+        assert row == pytest.approx([(value - mean) / deviation for value in values], abs=1e-5)
+
+
+def test_lambda_weighs_the_outcome():
+    half = turn_advantages([[1.0], [0.0]], [0.0, 1.0], lam=0.5)
+    assert half[0][0] == pytest.approx(1.0, abs=1e-5)  # returns 1 and 0.5
+    whole = turn_advantages([[1.0], [0.0]], [0.0, 1.0], lam=1.0)
+    assert whole[0][0] == pytest.approx(0.0, abs=1e-5)  # returns 1 and 1
+
+
+def test_trajectory_returns_average_the_turns_and_add_the_outcome():
+    assert trajectory_returns([[1.0, 0.5], [0.5]], [2.0, 0.0]) == [2.75, 0.5]
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=20))
+def test_group_advantages_sum_to_zero(returns):
+    assert sum(group_advantages(returns)) == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["turn", "group", "group_mean_only"])
+def test_a_group_without_spread_gives_no_samples(kind):
+    group = Group("g", question(), (rewarded([0.5], 0.5), rewarded([0.5], 0.5)))
+    assert samples_of(group, kind) == []
+
+
+def test_spread_not_the_mean_decides():
+    """A group whose mean is 0.5 may be without spread, one whose mean is 0 may have some."""
+    assert not has_spread([0.5, 0.5])
+    assert has_spread([-0.5, 0.5])
+
+
+def test_a_samples_mask_covers_exactly_the_turns():
+    member = rewarded([1.0, 1.0], 0.0, length=3)
+    sample = training_sample(member.trajectory, [0.25, -0.5])
+    assert sample.mask == (False, True, True, True, False, True, True, True)
+    assert sample.advantages == (0, 0.25, 0.25, 0.25, 0, -0.5, -0.5, -0.5)
+    assert sample.logprobs == (0, -0.5, -0.5, -0.5, 0, -0.5, -0.5, -0.5)
+
+
+def test_one_advantage_a_turn_is_asked_for():
+    with pytest.raises(ValueError, match="1 advantages for 2 turns"):
+        training_sample(rewarded([1.0, 1.0], 0.0).trajectory, [0.1])
+
+
+def test_group_kind_gives_every_turn_of_a_trajectory_the_same_value():
+    group = Group("g", question(), (rewarded([1.0, 0.0], 1.0), rewarded([0.5], 0.0)))
+    samples = samples_of(group, "group")
+    masked = {a for a, m in zip(samples[0].advantages, samples[0].mask, strict=True) if m}
+    assert len(masked) == 1
+    assert masked.pop() == pytest.approx(1.0, abs=1e-5)

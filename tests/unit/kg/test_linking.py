@@ -1,0 +1,160 @@
+"""Topic entities of questions."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kbqa.kg.actions import Item
+from kbqa.kg.linking import EntityLinker
+
+FILMS = [
+    *(
+        "Kismet",
+        "Tom Hanks",
+        "Meg Ryan",
+        "The Dark Knight",
+        "Dark",
+        "It",
+        "Her",
+        "Up",
+        "M",
+        "1999",
+        "12",
+        "director",
+    ),
+    *(
+        "What's Up, Doc?",
+        "Jurassic Park (1993)",
+        "Hell's Kitchen",
+        "In Hell",
+        "kitchen",
+        "Amélie",
+        "The Descent",
+    ),
+    *("ludwig_ii_of_bavaria", "frederica_of_mecklenburg-strelitz", "female", "101 Dalmatians", "!", "US"),
+]
+
+
+@pytest.fixture(scope="module")
+def linked():
+    linker = EntityLinker((name, Item(name, name)) for name in FILMS)
+
+    def link(question):
+        mentions = linker.link(question)
+        assert [m.start for m in mentions] == sorted(m.start for m in mentions)
+        return [mention.id for mention in mentions]
+
+    return link
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("who directed Kismet", ["Kismet"]),
+        ("who directed [Kismet]?", ["Kismet"]),
+        ("who directed kismet?", ["Kismet"]),
+        ("films with Tom Hanks and Meg Ryan", ["Tom Hanks", "Meg Ryan"]),
+        ("FILMS WITH TOM HANKS AND MEG RYAN", ["Tom Hanks", "Meg Ryan"]),
+        ("what is the dark knight about", ["The Dark Knight"]),
+        ("who plays in The Dark Knight", ["The Dark Knight"]),
+        ("who made What's Up, Doc?", ["What's Up, Doc?"]),
+        ("the year of Jurassic Park (1993)", ["Jurassic Park (1993)"]),
+        ("who starred in Hell's Kitchen", ["Hell's Kitchen"]),
+        ("The Descent, when was it released", ["The Descent"]),
+        ("what is the gender of ludwig_ii_of_bavaria 's spouse ?", ["ludwig_ii_of_bavaria"]),
+        ("who was Ludwig II of Bavaria", ["ludwig_ii_of_bavaria"]),
+        ("the couple of frederica_of_mecklenburg-strelitz ?", ["frederica_of_mecklenburg-strelitz"]),
+        ("who   made\tTom\nHanks famous", ["Tom Hanks"]),
+        ("who made Ame\u0301lie", ["Amélie"]),
+        ("", []),
+        ("?!", []),
+        ("who directed nothing at all", []),
+    ],
+)
+def test_the_longest_name_in_the_question_is_its_topic(linked, question, topics):
+    assert linked(question) == topics
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("is it true that her us visit is up", []),
+        ("who directed It in Rome", ["It"]),
+        ("who directed [it]", ["It"]),
+        ('who directed "Up"', ["Up"]),
+        ("It is the best film by whom", []),
+        ("who directed M?", ["M"]),
+        ("who's the m in it", []),
+        ("films of 1999", ["1999"]),
+        ("films of 1999 with Tom Hanks", ["Tom Hanks"]),
+        ("the director of Kismet", ["Kismet"]),
+        ("what does a director do", ["director"]),
+        ("the films of 12", ["12"]),
+        ("who owns 101 dalmatians", ["101 Dalmatians"]),
+        ("wow!", []),
+    ],
+)
+def test_everyday_words_numbers_and_letters_are_names_only_where_marked(linked, question, topics):
+    assert linked(question) == topics
+
+
+def test_names_are_found_between_word_boundaries_only(linked):
+    assert linked("a kismetic darkness at the hanksians") == []
+    assert linked("Kismet's end") == ["Kismet"]
+
+
+def test_a_mention_says_where_it_is():
+    [mention] = EntityLinker([("Kismet", Item("Q1", "Kismet"))]).link("😀 é who made KISMET?")
+    assert (mention.id, mention.label) == ("Q1", "Kismet")
+    assert "😀 é who made KISMET?"[mention.start : mention.end] == "KISMET"
+
+
+def test_entities_of_one_name_are_all_mentioned_and_the_exact_case_is_preferred():
+    names = [("Paris", Item("Q1", "Paris")), ("Paris", Item("Q2", "Paris")), ("PARIS", Item("Q3", "PARIS"))]
+    linker = EntityLinker(names)
+    assert [m.id for m in linker.link("where is Paris")] == ["Q1", "Q2"]
+    assert [m.id for m in linker.link("where is PARIS")] == ["Q3"]
+    assert [m.id for m in linker.link("where is paris")] == ["Q1", "Q2", "Q3"]
+
+
+def test_every_label_of_an_entity_is_its_name():
+    film = Item("Q1", "Amélie")
+    linker = EntityLinker([("Amélie", film), ("Le Fabuleux Destin d'Amélie Poulain", film)])
+    assert [m.label for m in linker.link("who made le fabuleux destin d'amélie poulain")] == ["Amélie"]
+
+
+def data(name):
+    root = os.environ.get("KBQA_DATA")
+    path = Path(root or "") / name
+    if not root or not path.exists():
+        pytest.skip(f"set KBQA_DATA to a directory that holds {name}")
+    return path
+
+
+def names_of(path, separator):
+    rows = (line.split(separator) for line in path.read_text(encoding="utf8").splitlines())
+    return {name for row in rows for name in (row[0], row[2])}
+
+
+def test_metaqa_topics_are_found_without_their_brackets():
+    linker = EntityLinker((n, Item(n, n)) for n in names_of(data("metaqa/kb.txt"), "|"))
+    questions = [
+        line.split("\t")[0] for line in data("metaqa/2hop_dev.txt").read_text(encoding="utf8").splitlines()
+    ]
+    right = 0
+    for question in questions:
+        topic = re.search(r"\[(.*)\]", question)[1]
+        right += [m.id for m in linker.link(question.replace("[", "").replace("]", ""))] == [topic]
+    assert right / len(questions) > 0.995
+
+
+def test_pathquestion_topics_are_found():
+    linker = EntityLinker((n, Item(n, n)) for n in names_of(data("pathquestion/2H-kb.txt"), "\t"))
+    rows = [
+        line.split("\t") for line in data("pathquestion/PQ-2H.txt").read_text(encoding="utf8").splitlines()
+    ]
+    assert all([m.id for m in linker.link(row[0])] == [row[2].split("#")[0]] for row in rows)

@@ -1,0 +1,62 @@
+"""Logs and the registry of metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kbqa.telemetry import METRICS, Metrics, StructuredFormatter, log_context
+
+
+def record(message, **extra):
+    return logging.makeLogRecord(
+        {"name": "kbqa.x", "levelname": "INFO", "msg": message, "created": 0.0, **extra}
+    )
+
+
+def test_json_records_carry_fields_and_context():
+    formatter = StructuredFormatter("kg_server", "json")
+    with log_context(run="r1"):
+        line = json.loads(formatter.format(record("graph\nloaded", graph="films", level="not mine")))
+    assert line == {
+        "time": "1970-01-01T00:00:00.000+00:00",
+        "level": "INFO",
+        "service": "kg_server",
+        "logger": "kbqa.x",
+        "message": "graph\nloaded",
+        "run": "r1",
+        "graph": "films",
+    }
+    assert "run" not in json.loads(formatter.format(record("later")))
+
+
+def test_text_records_are_one_line_of_pairs():
+    line = StructuredFormatter("kg_server", "text").format(record("loaded", graph="a b", empty="", n=3))
+    assert line == '1970-01-01T00:00:00.000+00:00 INFO    kg_server loaded graph="a b" empty="" n=3'
+
+
+def test_every_metric_of_the_table_can_be_made_and_is_exported_under_its_name():
+    metrics = Metrics(CollectorRegistry())
+    for metric in METRICS:
+        made = getattr(metrics, metric.kind)(metric.name)
+        assert made is getattr(metrics, metric.kind)(metric.name)
+        child = made.labels(*metric.labels) if metric.labels else made
+        child.observe(1) if metric.kind == "histogram" else child.inc()
+    text = generate_latest(metrics.registry).decode()
+    for metric in METRICS:
+        assert f"# TYPE {metric.name} {metric.kind}" in text
+
+
+def test_names_follow_prometheus():
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        assert metric.name.startswith("kbqa_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+
+
+def test_a_metric_that_is_not_in_the_table_is_refused():
+    with pytest.raises(KeyError, match="add it to METRICS"):
+        Metrics(CollectorRegistry()).gauge("kbqa_http_requests_total")
