@@ -38,11 +38,7 @@ def samples_of(group: Group, kind: AdvantageKind, lam: float = 1.0) -> list[Trai
     else:
         flat = trajectory_returns(turn_rewards, [lam * outcome for outcome in outcomes])
         values = group_advantages(flat, by_deviation=kind == "group") if flat else []
-        advantages = [
-            [value] * len(rewards) for value, rewards in zip(values, turn_rewards, strict=True)
-        ]
+        advantages = [[value] * len(rewards) for value, rewards in zip(values, turn_rewards, strict=True)]
     if not flat or not has_spread(flat):
         return []
-    return [
-        training_sample(member.trajectory, row) for member, row in zip(members, advantages, strict=True)
-    ]
+    return [training_sample(member.trajectory, row) for member, row in zip(members, advantages, strict=True)]

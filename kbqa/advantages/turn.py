@@ -33,8 +33,7 @@ def turn_advantages(
 def trajectory_returns(turn_rewards: Sequence[Sequence[float]], outcomes: Sequence[float]) -> list[float]:
     """The ablation of appendix E.3: G = mean over turns of r_t, plus R; one value a trajectory."""
     return [
-        sum(rewards) / len(rewards) + outcome
-        for rewards, outcome in zip(turn_rewards, outcomes, strict=True)
+        sum(rewards) / len(rewards) + outcome for rewards, outcome in zip(turn_rewards, outcomes, strict=True)
     ]
 
 

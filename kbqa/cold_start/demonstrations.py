@@ -111,4 +111,3 @@ def _exchange(
     thought = " then ".join(("of " if hop.inverse else "") + hop.relation for hop in remaining)
     yield Passage((Segment(write_query(thought, action)),), by_policy=True)
     yield Passage(tuple(protocol.observation([action], [result])), by_policy=False)
-

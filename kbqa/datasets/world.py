@@ -31,14 +31,14 @@ class World:
 
 
 def generate_world(seed: int, size: float = 1.0) -> World:
-    """A graph of about 2,900 `size` entities under 27 relations."""
+    """A graph of about 2,900 `size` entities under 45 relations."""
     rng = random.Random(f"world/{seed}")
     members = {kind: _names(kind, max(4, int(n * size)), rng) for kind, n in POPULATION.items()}
     members["year"] = [str(year) for year in range(1900, 2021)]
-    members["date"] = [f"{y}-{m:02}-{d:02}" for y in range(1990, 2021) for m in range(1, 13) for d in (3, 14, 25)]
-    members["employment"] = [
-        f"m.0{value:05x}" for value in rng.sample(range(16**5), len(members["person"]))
+    members["date"] = [
+        f"{y}-{m:02}-{d:02}" for y in range(1990, 2021) for m in range(1, 13) for d in (3, 14, 25)
     ]
+    members["employment"] = [f"m.0{value:05x}" for value in rng.sample(range(16**5), len(members["person"]))]
     triples: list[Triple] = []
     for relation in RELATIONS:
         heads = members[relation.head]
@@ -79,9 +79,7 @@ def generate_questions(world: World, seed: int, sizes: dict[str, int], kg: str) 
             path = tuple(hop for step in steps for hop in step.hops)
             seen.add((topic, path))
             text = _phrase(topic, steps, rng)
-            questions.append(
-                Question(f"{split}-{number:05}", text, answers, (topic,), kg, path=path)
-            )
+            questions.append(Question(f"{split}-{number:05}", text, answers, (topic,), kg, path=path))
         splits[split] = questions
     return Splits(**{name: tuple(questions) for name, questions in splits.items()})
 
@@ -153,11 +151,11 @@ def _couples(relation: str, people: Sequence[str], share: float, rng: random.Ran
         yield (right, relation, left)
 
 
-_ONSETS = "b br c ch d dr f g gr h j k l m n p r s st t tr v w z".split()
-_VOWELS = "a e i o u ai ea".split()
+_ONSETS = ["b", "br", "c", "ch", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v", "w", "z"]
+_VOWELS = ["a", "e", "i", "o", "u", "ai", "ea"]
 _CODAS = ["", "", "l", "n", "r", "s", "th", "m"]
-_TITLES = "Silent Golden Broken Hidden Last First Winter Summer Crimson Distant Burning Empty".split()
-_THINGS = "River Mountain Garden Mirror Door Harbour Bridge Forest Letter Voyage Crown Storm".split()
+_TITLES = ["Silent", "Golden", "Broken", "Hidden", "Last", "First", "Winter", "Summer", "Crimson", "Distant", "Burning", "Empty"]
+_THINGS = ["River", "Mountain", "Garden", "Mirror", "Door", "Harbour", "Bridge", "Forest", "Letter", "Voyage", "Crown", "Storm"]
 
 
 def _word(rng: random.Random, syllables: int) -> str:
@@ -180,6 +178,7 @@ def _names(kind: str, count: int, rng: random.Random) -> list[str]:
         "language": lambda: _word(rng, 2) + "ish",
         "profession": lambda: _word(rng, 1).lower() + rng.choice(["smith", "wright", "ist", "er"]),
         "role": lambda: f"{rng.choice(['head', 'chief', 'deputy', 'junior'])} of {_word(rng, 1).lower()}",
+        "religion": lambda: _word(rng, 2) + "ism",
         "genre": lambda: _word(rng, 1).lower() + "punk",
         "city": lambda: _word(rng, 2) + rng.choice(["ville", "burg", "ton", "port"]),
     }

@@ -19,7 +19,7 @@ class Relation:
     Attributes:
         tails: fewest and most tails of a head.
         share: share of the heads that have it at all.
-        forward, inverse: phrases that ask for its tails and heads; () if nobody would.
+        forward, inverse: phrases that ask for its tails and heads; () if no question does.
     """
 
     name: str
@@ -46,27 +46,23 @@ RELATIONS = (
         "people.person.place_of_birth",
         "person",
         "city",
-        ("the birthplace of {}", "the city where {} was born", "{} 's place of birth", "the home town of {}"),
-        ("the people born in {}", "the natives of {}", "whoever was born in {}"),
+        ("the birthplace of {}", "the city where {} was born", "{} 's home town"),
     ),
     Relation(
-        "people.person.nationality",
-        "person",
-        "country",
-        ("the nationality of {}", "the country {} is a citizen of", "{} 's home country"),
+        "people.person.nationality", "person", "country", ("the nationality of {}", "{} 's home country")
     ),
     Relation(
         "people.person.profession",
         "person",
         "profession",
-        ("the profession of {}", "what {} does for a living", "{} 's occupation", "the job of {}"),
+        ("the profession of {}", "what {} does for a living", "{} 's occupation"),
     ),
     Relation(
         "people.person.parents",
         "person",
         "person",
-        ("the parents of {}", "{} 's mother and father", "the people who raised {}"),
-        ("the children of {}", "{} 's kids", "the sons and daughters of {}"),
+        ("the parents of {}", "{} 's mother and father"),
+        ("the children of {}", "{} 's kids"),
         tails=(1, 2),
         share=0.6,
     ),
@@ -74,22 +70,22 @@ RELATIONS = (
         "people.person.spouse",
         "person",
         "person",
-        ("the spouse of {}", "{} 's partner", "the person {} is married to", "the husband or wife of {}"),
+        ("the spouse of {}", "{} 's partner", "the person {} is married to"),
         share=0.7,
     ),
     Relation(
         "people.person.alma_mater",
         "person",
         "university",
-        ("the alma mater of {}", "the university {} attended", "the school where {} studied"),
-        ("the graduates of {}", "the people who studied at {}"),
+        ("the alma mater of {}", "the school where {} studied"),
     ),
     Relation(
         "people.person.date_of_birth",
         "person",
         "year",
-        ("the birth year of {}", "the year {} was born", "when {} came into the world"),
+        ("the birth year of {}", "the year {} came into the world"),
     ),
+    Relation("people.person.religion", "person", "religion", ()),
     Relation("people.person.employment", "person", "employment", (), share=0.8),
     Relation("people.employment.employer", "employment", "company", ()),
     Relation("people.employment.role", "employment", "role", ()),
@@ -98,107 +94,95 @@ RELATIONS = (
         "film.film.directed_by",
         "film",
         "person",
-        ("the director of {}", "the person who directed {}", "{} 's film maker"),
-        ("the films directed by {}", "the movies {} made", "the films of director {}"),
+        ("the director of {}", "the person who directed {}"),
+        ("the films directed by {}", "the movies {} made"),
     ),
     Relation(
         "film.film.starring",
         "film",
         "person",
         ("the stars of {}", "the actors in {}", "the cast of {}"),
-        ("the films starring {}", "the movies {} played in", "the films with actor {}"),
+        ("the films starring {}", "the movies {} played in"),
         tails=(1, 3),
     ),
-    Relation(
-        "film.film.genre",
-        "film",
-        "genre",
-        ("the genre of {}", "the kind of film {} is", "{} 's category"),
-    ),
-    Relation(
-        "film.film.release_date",
-        "film",
-        "year",
-        ("the release year of {}", "the year {} came out", "when {} was released"),
-    ),
+    Relation("film.film.genre", "film", "genre", ("the genre of {}", "the kind of film {} is")),
+    Relation("film.film.release_date", "film", "year", ("the release year of {}", "the year {} came out")),
+    Relation("film.film.country", "film", "country", ()),
+    Relation("film.film.music", "film", "person", ()),
+    Relation("film.film.producer", "film", "person", ()),
+    Relation("film.film.distributor", "film", "company", ()),
+    Relation("film.film.language", "film", "language", ()),
     Relation(
         "book.book.author",
         "book",
         "person",
-        ("the author of {}", "the writer of {}", "the person who wrote {}"),
-        ("the books by {}", "the novels {} wrote", "the works written by {}"),
+        ("the author of {}", "the writer of {}"),
+        ("the books by {}", "the novels {} wrote"),
     ),
     Relation(
-        "book.book.publisher",
-        "book",
-        "company",
-        ("the publisher of {}", "the company that published {}", "{} 's publishing house"),
+        "book.book.publisher", "book", "company", ("the publisher of {}", "the company that published {}")
     ),
     Relation(
         "book.book.publication_date",
         "book",
         "year",
-        ("the publication year of {}", "the year {} was printed", "when {} was published"),
+        ("the publication year of {}", "the year {} was printed"),
     ),
+    Relation("book.book.genre", "book", "genre", ()),
+    Relation("book.book.language", "book", "language", ()),
+    Relation("book.book.editor", "book", "person", ()),
+    Relation("book.book.illustrator", "book", "person", ()),
+    Relation("book.book.translator", "book", "person", ()),
     Relation(
         "organization.organization.founder",
         "company",
         "person",
-        ("the founder of {}", "the person who started {}", "{} 's creator"),
-        ("the companies founded by {}", "the firms {} started", "the businesses of {}"),
+        ("the founder of {}", "the person who started {}"),
+        ("the companies founded by {}", "the firms {} started"),
     ),
     Relation(
         "organization.organization.headquarters",
         "company",
         "city",
-        ("the headquarters of {}", "the city where {} is based", "{} 's main office"),
-        ("the companies based in {}", "the firms with an office in {}"),
+        ("the headquarters of {}", "the city where {} is based"),
     ),
     Relation(
-        "education.university.city",
-        "university",
-        "city",
-        ("the campus of {}", "the city that {} lies in", "{} 's university town"),
+        "education.university.city", "university", "city", ("the campus of {}", "{} 's university town")
     ),
-    Relation(
-        "location.city.country",
-        "city",
-        "country",
-        ("the country of {}", "the nation {} belongs to", "the state that contains {}"),
-    ),
+    Relation("location.city.country", "city", "country", ("the country of {}", "the nation {} belongs to")),
+    Relation("location.city.mayor", "city", "person", ()),
     Relation(
         "location.country.capital",
         "country",
         "city",
-        ("the capital of {}", "{} 's seat of government", "the chief city of {}"),
+        ("the capital of {}", "{} 's seat of government"),
     ),
     Relation(
         "location.country.official_language",
         "country",
         "language",
-        ("the language of {}", "the language spoken in {}", "{} 's official tongue"),
-        ("the countries where they speak {}", "the nations whose language is {}"),
+        ("the language of {}", "the language spoken in {}"),
     ),
     Relation(
         "event.event.location",
         "event",
         "city",
-        ("the venue of {}", "the city where {} took place", "the place {} was held in"),
+        ("the venue of {}", "the city where {} took place"),
         ("the events held in {}", "what took place in {}"),
     ),
-    Relation(
-        "event.event.date",
-        "event",
-        "date",
-        ("the date of {}", "the day of {}", "when {} took place"),
-    ),
+    Relation("event.event.date", "event", "date", ("the date of {}", "the day of {}")),
     Relation(
         "event.event.winner",
         "event",
         "person",
-        ("the winner of {}", "the champion of {}", "the person who won {}"),
-        ("the events won by {}", "the victories of {}", "the contests {} won"),
+        ("the winner of {}", "the champion of {}"),
+        ("the events won by {}", "the contests {} won"),
     ),
+    Relation("event.event.runner_up", "event", "person", ()),
+    Relation("event.event.sponsor", "event", "company", ()),
+    Relation("event.event.host_country", "event", "country", ()),
+    Relation("event.event.organizer", "event", "person", ()),
+    Relation("event.event.judge", "event", "person", ()),
 )
 
 _COMPOUNDS = (
@@ -206,25 +190,19 @@ _COMPOUNDS = (
         "person",
         "company",
         (Hop("people.person.employment"), Hop("people.employment.employer")),
-        ("the employer of {}", "the company {} works for", "{} 's workplace"),
+        ("the employer of {}", "the company {} works for"),
     ),
     Step(
         "person",
         "role",
         (Hop("people.person.employment"), Hop("people.employment.role")),
-        ("the role of {} at work", "the position {} holds", "{} 's job title"),
+        ("the position {} holds", "{} 's job title"),
     ),
     Step(
         "person",
         "year",
         (Hop("people.person.employment"), Hop("people.employment.since")),
-        ("the year {} was hired", "when {} got the job", "the start of {} 's employment"),
-    ),
-    Step(
-        "company",
-        "person",
-        (Hop("people.employment.employer", True), Hop("people.person.employment", True)),
-        ("the employees of {}", "the staff of {}", "the people who work for {}"),
+        ("the year {} was hired", "the start of {} 's employment"),
     ),
 )
 
@@ -234,17 +212,9 @@ STEPS = (
     *_COMPOUNDS,
 )
 
-QUESTION_FORMS = (
-    "what is {} ?",
-    "who or what is {} ?",
-    "name {} .",
-    "tell me {} .",
-    "i want to know {} .",
-    "can you find {} ?",
-    "which is {} ?",
-)
+QUESTION_FORMS = ("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .")
 
-# How many entities of each type a world of size 1 has; 2,300 in all, dates and years aside.
+# How many entities of each type a world of size 1 has; 1,700 in all, dates and years aside.
 POPULATION = {
     "person": 700,
     "film": 320,
@@ -258,4 +228,5 @@ POPULATION = {
     "profession": 24,
     "role": 16,
     "genre": 14,
+    "religion": 9,
 }

@@ -12,6 +12,7 @@ the same episode, and the siblings of the same question, start from it.
 
 from __future__ import annotations
 
+import logging
 import queue
 import random
 import threading
@@ -29,6 +30,9 @@ from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
 from kbqa.policies.prefix_cache import PrefixCache
 
+logger = logging.getLogger(__name__)
+
+_STOP_WINDOW = 16  # latest tokens that are searched for a stop string
 _PREFILL_TOKENS = 4096  # padded tokens of one prefill batch; bounds its memory
 
 
@@ -40,7 +44,11 @@ def load_model(directory: Path) -> Any:
     """
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, local_files_only=True
+            directory,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise PolicyIntegrityError(f"{directory}: no model that can be loaded ({error})") from error
@@ -75,6 +83,7 @@ class TransformersPolicy:
         self._prefixes = PrefixCache(cached_tokens)
         self._inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []
+        self._unanswered: set[_Request] = set()
         self._swap: tuple[str, Callable[[Any], None], Future[None]] | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="policy-engine", daemon=True)
@@ -112,6 +121,8 @@ class TransformersPolicy:
         done: Future[None] = Future()
         self._swap = (version, change, done)
         self._inbox.put(None)
+        if self._closed:
+            self._fail_all(PolicyUnavailableError("the policy engine is closed"))
         done.result()
 
     def close(self) -> None:
@@ -133,8 +144,8 @@ class TransformersPolicy:
                         self._step()
         except Exception as error:  # whatever it is, nobody may wait for ever
             self._closed = True
+            logger.exception("the policy engine failed")
             self._fail_all(PolicyUnavailableError(f"the policy engine failed: {error!r}"), cause=error)
-            raise
         self._fail_all(PolicyUnavailableError("the policy engine was closed"))
 
     def _receive(self) -> None:
@@ -145,6 +156,7 @@ class TransformersPolicy:
             idle = False
             if request is not None:
                 self._waiting.append(request)
+                self._unanswered.add(request)
 
     def _apply_swap(self) -> None:
         assert self._swap is not None
@@ -176,7 +188,6 @@ class TransformersPolicy:
             batch.append(request)
         self._prefill(batch)
         rows = {row.request.prompt: (index, row) for index, row in enumerate(self._rows)}
-        fresh = []
         for request in siblings:
             index, leader = rows[request.prompt]
             self._cache.copy(index, len(self._rows), len(request.prompt))
@@ -260,21 +271,22 @@ class TransformersPolicy:
                 self._cache.copy(last, index, len(self._rows[last].token_ids))
                 self._rows[index] = self._rows[last]
             self._rows.pop()
+            self._unanswered.discard(row.request)
             row.request.future.set_result(row.completion(self._version))
 
     def _fail_all(self, error: PolicyUnavailableError, cause: Exception | None = None) -> None:
         error.__cause__ = cause
         while not self._inbox.empty():
             if (request := self._inbox.get()) is not None:
-                self._waiting.append(request)
-        for request in [*self._waiting, *(row.request for row in self._rows)]:
-            if not request.future.done():
-                request.future.set_exception(error)
+                self._unanswered.add(request)
+        for request in self._unanswered:
+            request.future.set_exception(error)
+        self._unanswered.clear()
         if self._swap is not None and not self._swap[2].done():
             self._swap[2].set_exception(error)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Request:
     prompt: tuple[int, ...]
     params: SamplingParams
@@ -297,8 +309,8 @@ class _Row:
         self.token_ids.append(token)
         self.logprobs.append(logprob)
         params = self.request.params
-        tail = codec.decode(self.token_ids[-min(len(self.logprobs), 16) :]) if params.stop else ""
-        if any(stop in tail for stop in params.stop):
+        written = self.token_ids[-min(len(self.logprobs), _STOP_WINDOW) :]
+        if params.stop and any(stop in codec.decode(written) for stop in params.stop):
             self.finish_reason = FinishReason.STOP
         elif len(self.logprobs) >= params.max_tokens or len(self.token_ids) >= self.request.max_length:
             self.finish_reason = FinishReason.LENGTH
@@ -306,9 +318,7 @@ class _Row:
     def completion(self, version: str) -> Completion:
         start = len(self.request.prompt)
         assert self.finish_reason is not None
-        return Completion(
-            tuple(self.token_ids[start:]), tuple(self.logprobs), self.finish_reason, version
-        )
+        return Completion(tuple(self.token_ids[start:]), tuple(self.logprobs), self.finish_reason, version)
 
 
 class _RowCache:
@@ -335,9 +345,7 @@ class _RowCache:
         self._rows = torch.arange(first, first + positions.shape[0])[:, None]
         self._positions = positions.clamp(max=self._max_length)
 
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Write [b, H, T, D] and return everything that the rows may read, [b, H, reach, D]."""
         stored = self._data[layer]
         stored[0][self._rows, :, self._positions] = keys.transpose(1, 2)

@@ -115,7 +115,9 @@ class KgR1:
         return [Segment("<information>"), Segment(body, trusted=False), Segment("</information>")]
 
     def complaint(self, problem: str) -> list[Segment]:
-        advice = f"{problem}; reason in <think></think>, then write one <kg-query></kg-query> or <answer></answer>"
+        advice = (
+            f"{problem}; reason in <think></think>, then write one <kg-query></kg-query> or <answer></answer>"
+        )
         return [
             Segment("<information><error>"),
             Segment(advice, trusted=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -66,7 +66,8 @@ def _explain(fault: Any) -> str:
     model: Any = Recipe
     for part in fault["loc"][:-1]:
         annotation = model.model_fields[part].annotation
-        model = next(a for a in (annotation, *getattr(annotation, "__args__", ())) if a is not type(None))
+        alternatives = get_args(annotation) or (annotation,)
+        model = next(option for option in alternatives if option is not type(None))
     return f"unknown key (known: {', '.join(model.model_fields)})"
 
 

@@ -83,9 +83,7 @@ class OptimisationSection(Section):
             weight_decay=self.weight_decay,
             clip_norm=self.clip_norm,
             token_budget=self.token_budget,
-            surrogate=SurrogateConfig(
-                self.clip_low, self.clip_high, self.kl_coefficient, self.aggregation
-            ),
+            surrogate=SurrogateConfig(self.clip_low, self.clip_high, self.kl_coefficient, self.aggregation),
         )
 
 

@@ -1,7 +1,7 @@
 """KG-R1's rewards: a sum for each turn (Eq. 1) and one for the trajectory (Eq. 2).
 
-    r_t = w_fmt v_fmt(m_t) + w_kg v_kg(a_t, o_t+1) + w_ans v_ans(m_T)
-    R   = w_F1 F1(predicted, gold) + w_ret v_ret
+r_t = w_fmt v_fmt(m_t) + w_kg v_kg(a_t, o_t+1) + w_ans v_ans(m_T)
+R   = w_F1 F1(predicted, gold) + w_ret v_ret
 """
 
 from __future__ import annotations

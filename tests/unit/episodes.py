@@ -22,11 +22,20 @@ def turn(
 ) -> Turn:
     logprobs = tuple(-0.5 for _ in range(end - start))
     return Turn(
-        start, end, logprobs, "", status, well_formed=well_formed, actions=tuple(actions), policy_version=version
+        start,
+        end,
+        logprobs,
+        "",
+        status,
+        well_formed=well_formed,
+        actions=tuple(actions),
+        policy_version=version,
     )
 
 
-def query(relation: str = "parent", found: Sequence[str] = ("Byron",), code: str | None = None) -> ExecutedAction:
+def query(
+    relation: str = "parent", found: Sequence[str] = ("Byron",), code: str | None = None
+) -> ExecutedAction:
     names = () if code else tuple(found)
     arguments = {"entity": "Ada", "relation": relation}
     return ExecutedAction("get_tail_entities", arguments, code, names, names)

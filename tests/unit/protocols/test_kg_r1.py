@@ -132,13 +132,23 @@ def test_text_of_users_and_graphs_is_never_trusted():
 
 def test_the_full_prompt_names_turns_tags_and_queries():
     text = "".join(s.text for s in KgR1("full").prompt(question(), max_turns=5))
-    for word in ("at most 5 times", "<think>", "<kg-query>", "<answer>", "get_head_entities(entity, relation)"):
+    for word in (
+        "at most 5 times",
+        "<think>",
+        "<kg-query>",
+        "<answer>",
+        "get_head_entities(entity, relation)",
+    ):
         assert word in text
 
 
 def test_seen_labels_win_over_commas():
     seen = ["Washington, D.C.", "Paris"]
-    assert PROTOCOL.split_answer("Washington, D.C., Paris, Rome", seen) == ("Washington, D.C.", "Paris", "Rome")
+    assert PROTOCOL.split_answer("Washington, D.C., Paris, Rome", seen) == (
+        "Washington, D.C.",
+        "Paris",
+        "Rome",
+    )
 
 
 def test_answers_may_stand_on_lines_and_count_once():

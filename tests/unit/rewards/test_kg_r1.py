@@ -13,9 +13,7 @@ def play(*turns, answers=()):
 
 def test_a_good_query_and_a_good_answer_earn_one_each_and_two_globally():
     """Table 8: 0.5 format + 0.5 query; 0.5 format + 0.5 answer; F1 1 + retrieval 1."""
-    trajectory = play(
-        turn(1, 5, actions=[query()]), turn(6, 9, status=Status.ANSWERED), answers=["Byron"]
-    )
+    trajectory = play(turn(1, 5, actions=[query()]), turn(6, 9, status=Status.ANSWERED), answers=["Byron"])
     scored = KgR1Reward().score(question("Byron"), trajectory)
     assert scored.turn_rewards == (1.0, 1.0)
     assert scored.outcome == 2.0

@@ -1,0 +1,117 @@
+import random
+
+import pytest
+
+from kbqa.cold_start.demonstrations import demonstrate
+from kbqa.cold_start.imitation import draw_examples, example, fresh_name
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols.kg_r1 import KgR1
+from kbqa.trajectory import Hop, Question
+from tests.unit.policies_fixtures import make_codec
+
+PROTOCOL = KgR1("brief")
+TRIPLES = [
+    ("Heat", "starring", "Al P"),
+    ("Heat", "starring", "Val K"),
+    ("Ronin", "starring", "Val K"),
+    ("Al P", "born", "1940"),
+    ("Val K", "born", "1959"),
+]
+
+
+@pytest.fixture
+def tools():
+    return LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(TRIPLES)}))
+
+
+def ask(path, answers, topic="Heat"):
+    return Question("q", f"about {topic} ?", tuple(answers), (topic,), "films", path=tuple(path))
+
+
+BORN = ask([Hop("starring"), Hop("born")], ["1940", "1959"])
+
+
+def text_of(demonstration, by_policy):
+    return ["".join(s.text for s in p.segments) for p in demonstration.passages if p.by_policy is by_policy]
+
+
+def test_a_gold_path_is_played_node_by_node(tools):
+    demonstration = demonstrate(BORN, PROTOCOL, tools, max_turns=5)
+    turns = text_of(demonstration, by_policy=True)
+    assert [PROTOCOL.parse(turn).actions[0].arguments for turn in turns[:-1]] == [
+        {"entity": "Heat", "relation": "starring"},
+        {"entity": "Al P", "relation": "born"},
+        {"entity": "Val K", "relation": "born"},
+    ]
+    assert PROTOCOL.parse(turns[-1]).answer == "1940, 1959"
+    assert all(PROTOCOL.parse(turn).well_formed for turn in turns)
+
+
+def test_observations_are_what_the_graph_says(tools):
+    demonstration = demonstrate(BORN, PROTOCOL, tools, max_turns=5)
+    assert 'Tail entities for relation "born" with head "Al P": 1940' in text_of(demonstration, False)[2]
+
+
+def test_an_inverse_hop_asks_for_heads(tools):
+    question = ask([Hop("starring", inverse=True)], ["Heat", "Ronin"], topic="Val K")
+    turn = text_of(demonstrate(question, PROTOCOL, tools, 5), by_policy=True)[0]
+    assert PROTOCOL.parse(turn).actions[0].name == "get_head_entities"
+
+
+def test_a_path_that_comes_back_to_the_topic_leaves_it_out(tools):
+    question = ask([Hop("starring"), Hop("starring", inverse=True)], ["Ronin"])
+    turns = text_of(demonstrate(question, PROTOCOL, tools, 6), by_policy=True)
+    assert PROTOCOL.parse(turns[-1]).answer == "Ronin"
+
+
+def test_a_path_that_does_not_fit_the_budget_or_the_answers_is_no_demonstration(tools):
+    assert demonstrate(BORN, PROTOCOL, tools, max_turns=3) is None
+    assert demonstrate(ask([Hop("starring")], ["Al P"]), PROTOCOL, tools, 5) is None
+    assert demonstrate(ask([Hop("starring")], ["Al P", "Val K"]), PROTOCOL, tools, 5, max_items=1) is None
+
+
+def test_a_question_without_path_is_an_error(tools):
+    with pytest.raises(ValueError, match="no gold path"):
+        demonstrate(ask([], ["x"]), PROTOCOL, tools, 5)
+
+
+def test_names_are_replaced_everywhere_and_alike(tools):
+    demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
+    renamed = demonstration.renamed({"Heat": "Zork", "Al P": "Bo", "Val K": "Cy", "1940": "11", "1959": "22"})
+    everything = "".join(text_of(renamed, True) + text_of(renamed, False))
+    assert not any(name in everything for name in ("Heat", "Al P", "Val K", "1940", "1959"))
+    turns = text_of(renamed, by_policy=True)
+    assert PROTOCOL.parse(turns[0]).actions[0].arguments["entity"] == "Zork"
+    assert PROTOCOL.parse(turns[-1]).answer == "11, 22"
+
+
+def test_a_name_inside_a_word_is_left_alone(tools):
+    question = Question("q", "the birthplace of art ?", ("x",), ("art",), "films", path=(Hop("r"),))
+    store = OxigraphStore.from_triples([("art", "r", "x")])
+    demonstration = demonstrate(question, PROTOCOL, LocalGraphTools(FixedGraphs({"films": store})), 4)
+    prompt = text_of(demonstration.renamed({"art": "zzz"}), False)[0]
+    assert "zzz" in prompt
+    assert "start" not in prompt
+
+
+def test_the_mask_covers_exactly_the_policys_passages(tools):
+    codec = make_codec()
+    demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
+    made = example(demonstration, codec)
+    written = codec.decode([t for t, m in zip(made.token_ids, made.mask, strict=True) if m])
+    assert written == "".join(text_of(demonstration, by_policy=True))
+
+
+def test_a_fresh_name_has_the_same_shape():
+    name = fresh_name("O'Neil (born 1959), jr.", ["ab", "cd"], random.Random(1))
+    assert name != "O'Neil (born 1959), jr."
+    assert [c for c in name if not c.isalnum()] == [c for c in "O'Neil (born 1959), jr." if not c.isalnum()]
+    assert sum(c.isdigit() for c in name) == 4
+
+
+def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
+    demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
+    drawn = draw_examples([demonstration], 8, make_codec(), ["ka", "lo", "mi"], random.Random(1))
+    assert len({e.token_ids for e in drawn}) == 8

@@ -1,0 +1,75 @@
+import pytest
+
+from kbqa.errors import RecipeError
+from kbqa.recipes import load_recipe, recipe_names
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_in_the_package_is_valid_and_named_after_its_file(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    recipe.protocol.build()
+    recipe.reward.build()
+    recipe.optimisation.build()
+
+
+def test_kg_r1_has_the_papers_numbers():
+    recipe = load_recipe("kg-r1")
+    rewards = recipe.reward
+    assert (rewards.w_format, rewards.w_query, rewards.w_answer) == (0.5, 0.5, 0.5)  # table 8
+    assert (rewards.w_f1, rewards.w_retrieval) == (1.0, 1.0)
+    assert (recipe.rollout.n, recipe.rollout.max_turns, recipe.rollout.temperature) == (16, 5, 1.0)
+    assert (recipe.advantage.kind, recipe.advantage.lam) == ("turn", 1.0)
+    step = recipe.optimisation
+    assert (step.learning_rate, step.weight_decay, step.clip_norm) == (1e-6, 0.01, 1.0)
+    assert (step.kl_coefficient, step.aggregation) == (0.01, "token_sum")
+    assert (recipe.schedule.steps, recipe.schedule.questions_per_step) == (400, 128)
+    assert recipe.schedule.max_staleness == 0
+
+
+def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
+    small, paper = load_recipe("kg-r1-small"), load_recipe("kg-r1")
+    assert small.base_model is None
+    assert small.protocol.name == paper.protocol.name
+    assert small.optimisation.weight_decay == paper.optimisation.weight_decay
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"schedule.stepz": 3}, r"schedule.stepz: unknown key \(known: steps, "),
+        ({"rolout.n": 3}, r"rolout: unknown key \(known: name, base_model"),
+        ({"small_policy.warm_up.step": 3}, r"small_policy.warm_up.step: unknown key \(known: steps"),
+        ({"rollout.n": 0}, r"rollout.n: .*greater than or equal to 1"),
+        ({"rollout.n": "many"}, r"rollout.n: .*integer"),
+        ({"advantage.kind": "best"}, r"advantage.kind: .*'turn', 'group'"),
+        ({"name.x": 3}, "name is not a section"),
+    ],
+)
+def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("kg-r1-small", overrides)
+
+
+def test_an_unknown_recipe_names_the_known_ones():
+    with pytest.raises(RecipeError, match="known: kg-r1, kg-r1-small"):
+        load_recipe("kgr1")
+
+
+@pytest.mark.parametrize("content", ["{", "- a", "", "name: [x"])
+def test_a_file_that_is_no_recipe_is_an_error(tmp_path, content):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    with pytest.raises(RecipeError):
+        load_recipe(str(file))
+
+
+def test_a_file_of_ones_own_may_extend_a_recipe(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: kg-r1-small\nname: mine\nrollout: {n: 4}\n")
+    assert load_recipe(str(file)).rollout.n == 4
+
+
+def test_the_digest_covers_every_value():
+    assert load_recipe("kg-r1").digest() == load_recipe("kg-r1").digest()
+    assert load_recipe("kg-r1", {"schedule.steps": 399}).digest() != load_recipe("kg-r1").digest()
