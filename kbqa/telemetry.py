@@ -79,6 +79,44 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
     Metric("kbqa_kg_cache_requests_total", "counter", "Cache look-ups.", ("tier", "outcome")),
     Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),
+    # rollout_worker
+    Metric(
+        "kbqa_rollout_requests_total",
+        "counter",
+        "Rollout requests taken from the queue: answered, expired, invalid, or the reason of a failure.",
+        ("purpose", "outcome"),
+    ),
+    Metric("kbqa_rollout_requests_running", "gauge", "Rollout requests that are worked on now."),
+    Metric("kbqa_rollout_queue_seconds", "histogram", "Time from sending a request to taking it."),
+    Metric("kbqa_rollout_seconds", "histogram", "Time to play and score a group.", ("purpose",)),
+    Metric("kbqa_rollout_generated_tokens_total", "counter", "Tokens written by the policy."),
+    Metric("kbqa_rollout_policy_version", "gauge", "Number of the policy version that the engine holds."),
+    Metric("kbqa_rollout_policy_loads_total", "counter", "Versions loaded: swap or build.", ("kind",)),
+    Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
+    # trainer
+    Metric(
+        "kbqa_trainer_messages_total",
+        "counter",
+        "Replies taken from the queue: accepted, duplicate, late, or dead_letter.",
+        ("outcome",),
+    ),
+    Metric("kbqa_trainer_run_active", "gauge", "1 while a run is being trained."),
+    Metric("kbqa_trainer_restarts_total", "counter", "Training processes started again after they died."),
+    Metric("kbqa_trainer_step", "gauge", "Finished steps of the latest run's phase.", ("phase",)),
+    Metric("kbqa_trainer_groups", "gauge", "Groups of the latest run by what became of them.", ("outcome",)),
+    Metric("kbqa_trainer_f1", "gauge", "Latest mean F1 of the latest run.", ("phase", "split")),
+    Metric("kbqa_trainer_reward", "gauge", "Mean outcome reward of the latest step.", ("phase",)),
+    Metric("kbqa_trainer_turns", "gauge", "Mean turns an episode of the latest step.", ("phase",)),
+    Metric("kbqa_trainer_invalid_actions", "gauge", "Share of turns without a valid action.", ("phase",)),
+    # gateway
+    Metric(
+        "kbqa_gateway_answers_total", "counter", "Questions answered, by the answer's status.", ("status",)
+    ),
+    Metric("kbqa_gateway_answer_seconds", "histogram", "Time from a question to its answer."),
+    Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or wait for it."),
+    Metric(
+        "kbqa_gateway_tokens_total", "counter", "Tokens read (prompt) and written (generated).", ("kind",)
+    ),
 )
 
 

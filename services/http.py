@@ -33,7 +33,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.errors import ConfigurationError, KbqaError, PortInUseError
+from kbqa.errors import ConfigurationError, KbqaError, PortInUseError, QueueUnavailableError
 from kbqa.telemetry import Metrics
 
 logger = logging.getLogger(__name__)
@@ -185,11 +185,12 @@ def exit_code(run: Callable[[], object]) -> int:
     """Run a process to its end; what the user can mend becomes one line and no stack trace.
 
     Returns:
-        0 at a normal end, 2 for a wrong setting or a port in use, 1 for any other of our errors.
+        0 at a normal end, 2 for a wrong setting, a port in use or a broker that does not answer,
+        1 for any other of our errors.
     """
     try:
         run()
-    except ConfigurationError as error:
+    except (ConfigurationError, QueueUnavailableError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     except KbqaError as error:

@@ -39,6 +39,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_REDIS_URL",
         "KBQA_BROKER_URL",
         "KBQA_DATA",
+        "KBQA_DEBUG",
         *(f"KBQA_{service.upper()}_URL" for service in SERVICES),
     }
 )

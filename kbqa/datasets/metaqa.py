@@ -21,6 +21,7 @@ _RELATIONS = {
     "year": "release_year",
     "genre": "has_genre",
     "language": "in_language",
+    "tag": "has_tags",
     "tags": "has_tags",
     "imdbrating": "has_imdb_rating",
     "imdbvotes": "has_imdb_votes",

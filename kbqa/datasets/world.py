@@ -18,8 +18,8 @@ from kbqa.trajectory import Hop, Question
 
 Triple = tuple[str, str, str]
 
-MAX_ANSWERS = 4  # more is no question that one would ask a small agent to list
-MAX_LOOKUPS = 4  # one-hop look-ups that answer a question, one for each node on the way
+MAX_ANSWERS = 3  # more is no question that one would ask a small agent to list
+MAX_LOOKUPS = 3  # one-hop look-ups that answer a question, one for each node on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,62 @@ def _couples(relation: str, people: Sequence[str], share: float, rng: random.Ran
         yield (right, relation, left)
 
 
-_ONSETS = ["b", "br", "c", "ch", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v", "w", "z"]
+_ONSETS = [
+    "b",
+    "br",
+    "c",
+    "ch",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "l",
+    "m",
+    "n",
+    "p",
+    "r",
+    "s",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "w",
+    "z",
+]
 _VOWELS = ["a", "e", "i", "o", "u", "ai", "ea"]
 _CODAS = ["", "", "l", "n", "r", "s", "th", "m"]
-_TITLES = ["Silent", "Golden", "Broken", "Hidden", "Last", "First", "Winter", "Summer", "Crimson", "Distant", "Burning", "Empty"]
-_THINGS = ["River", "Mountain", "Garden", "Mirror", "Door", "Harbour", "Bridge", "Forest", "Letter", "Voyage", "Crown", "Storm"]
+_TITLES = [
+    "Silent",
+    "Golden",
+    "Broken",
+    "Hidden",
+    "Last",
+    "First",
+    "Winter",
+    "Summer",
+    "Crimson",
+    "Distant",
+    "Burning",
+    "Empty",
+]
+_THINGS = [
+    "River",
+    "Mountain",
+    "Garden",
+    "Mirror",
+    "Door",
+    "Harbour",
+    "Bridge",
+    "Forest",
+    "Letter",
+    "Voyage",
+    "Crown",
+    "Storm",
+]
 
 
 def _word(rng: random.Random, syllables: int) -> str:

@@ -32,7 +32,9 @@ class HttpGraphTools:
     def __init__(self, base_url: str, *, timeout_s: float = 30.0, connect_timeout_s: float = 3.0) -> None:
         self._base_url = base_url.rstrip("/")
         self._client = httpx.Client(
-            base_url=self._base_url, timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s)
+            trust_env=False,  # our own services are never behind the environment's proxy
+            base_url=self._base_url,
+            timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s),
         )
 
     def __enter__(self) -> Self:

@@ -77,6 +77,15 @@ def remove_directory(directory: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def sweep(parent: Path) -> None:
+    """Remove what a writer left aside when it died; for the only writer of `parent`."""
+    for path in parent.glob(f"{_ASIDE}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def sync_directory(directory: Path) -> None:
     """Flush a directory's entries, so that a rename survives a power cut."""
     _sync(directory)

@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
-from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, write_file
+from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep, write_file
 from kbqa.policy_store.manifest import (
     MANIFEST_NAME,
     RECIPE_NAME,
@@ -100,6 +100,7 @@ class PolicyStore:
         Raises:
             NoPolicyError: the run's name is none.
         """
+        sweep(self._directory(run))
         with new_directory(self._directory(run)) as directory:
             write(directory)
             _dump_json(directory / RECIPE_NAME, recipe)
@@ -207,26 +208,33 @@ class PolicyStore:
             NoPolicyError: none was promoted yet; says how to get one.
             PolicyIntegrityError: the pointer or the manifest cannot be read.
         """
-        path = self._root / _PROMOTED
-        if not path.exists():
+        pointer = self._pointer()
+        if pointer is None:
             raise NoPolicyError("no policy is promoted yet: train one with `kbqa demo` or `kbqa train`")
-        pointer = _read_json(path)
-        return self.get(str(pointer.get("run")), str(pointer.get("id")))
+        return self.get(*pointer)
 
     def retain(self, run: str, keep: int, protect: Collection[str] = ()) -> list[str]:
         """Remove all but the newest `keep` versions of a run; returns the ids removed.
 
         The newest, the promoted one and those in `protect` always stay.
         """
-        spared = {*protect, *(version.id for version in self.versions(run)[-max(keep, 1) :])}
-        try:
-            spared.add(self.promoted().id)
-        except NoPolicyError:
-            pass
-        doomed = [version.id for version in self.versions(run) if version.id not in spared]
+        versions = self.versions(run)
+        spared = {*protect, *(version.id for version in versions[-max(keep, 1) :])}
+        pointer = self._pointer()
+        if pointer is not None and pointer[0] == run:
+            spared.add(pointer[1])
+        doomed = [version.id for version in versions if version.id not in spared]
         for name in doomed:
             remove_directory(self._directory(run) / name)
         return doomed
+
+    def _pointer(self) -> tuple[str, str] | None:
+        """Run and id of the promoted version."""
+        path = self._root / _PROMOTED
+        if not path.exists():
+            return None
+        values = _read_json(path)
+        return str(values.get("run")), str(values.get("id"))
 
     def _names(self, run: str) -> list[str]:
         directory = self._directory(run)

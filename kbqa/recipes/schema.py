@@ -146,12 +146,18 @@ class ColdStartSection(Section):
     steps: Positive
     batch: Positive
     learning_rate: Rate
+    token_budget: Positive
     validate_every: Positive
     patience: Positive
     max_seconds: float | None = None
 
     def build(self) -> SftConfig:
-        return SftConfig(steps=self.steps, batch=self.batch, learning_rate=self.learning_rate)
+        return SftConfig(
+            steps=self.steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            token_budget=self.token_budget,
+        )
 
 
 class Recipe(Section):

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -113,7 +114,7 @@ class Checkpoints:
             optimiser.load_state_dict(tensors["optimiser"])
             torch.set_rng_state(tensors["generator"])
             return Checkpoint(step, json.loads((directory / _STATE).read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, UnpicklingError) as error:
             raise CheckpointError(f"{directory}: cannot be read ({error})") from error
 
 

@@ -24,30 +24,33 @@ _RISE = 30  # steps in which the learning rate rises
 @dataclass(frozen=True, slots=True)
 class WarmUpConfig:
     """Attributes:
-    steps: most optimiser steps.
+    steps: optimiser steps.
     batch_tokens: tokens a step.
     length: shortest and longest sequence. Short ones come first, where there is little to
         attend to; whenever copying works, sequences grow by `growth`.
-    copied_loss: the smoothed loss of repeated tokens under which copying works.
-    stop_loss: the one at full length under which the warm-up is over.
+    scattered_from: length from which half of the sequences scatter short stretches.
+    copied_loss: the smoothed loss of periodic sequences under which copying works.
     """
 
-    steps: int = 1200
-    batch_tokens: int = 2048
+    steps: int = 700
+    batch_tokens: int = 1024
     length: tuple[int, int] = (16, 256)
     growth: float = 1.03
+    scattered_from: int = 64
     learning_rate: float = 3e-3
     copied_loss: float = 1.0
-    stop_loss: float = 0.12
 
 
 def periodic(vocabulary: range, length: int, rng: random.Random) -> tuple[list[int], list[bool]]:
-    """A random stretch, repeated to the end; its period is random, so no fixed distance helps.
+    """A random stretch, repeated to the end.
+
+    Short sequences have few periods, which counting positions can learn; as they grow,
+    only looking for what stood after the same token goes on working.
 
     Returns:
         Token ids [length] and a mask [length], True where a token follows from earlier ones.
     """
-    period = rng.randint(length // 3, length // 2)
+    period = rng.randint(6, length // 2)
     stretch = rng.choices(vocabulary, k=period)
     ids = (stretch * (length // period + 1))[:length]
     return ids, [position > period for position in range(length)]
@@ -77,7 +80,7 @@ def warm_up(
     seed: int,
     on_step: Callable[[int, float], None] | None = None,
 ) -> float:
-    """Teach `model` to copy, in place; returns the last smoothed loss.
+    """Teach `model` to copy, in place; returns the last smoothed loss of periodic sequences.
 
     Args:
         vocabulary: token ids to draw from (no tags).
@@ -91,8 +94,7 @@ def warm_up(
     shortest, longest = config.length
     length, smoothed = float(shortest), math.log(len(vocabulary))
     for step in range(1, config.steps + 1):
-        grown = length >= longest
-        kind = scattered if grown and rng.random() < 0.5 else periodic
+        kind = scattered if length >= config.scattered_from and rng.random() < 0.5 else periodic
         batch = [kind(vocabulary, int(length), rng) for _ in range(config.batch_tokens // int(length))]
         for group in optimiser.param_groups:
             group["lr"] = config.learning_rate * min(1.0, step / _RISE)
@@ -104,12 +106,11 @@ def warm_up(
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        smoothed = 0.9 * smoothed + 0.1 * loss.item()
+        if kind is periodic:
+            smoothed = 0.9 * smoothed + 0.1 * loss.item()
+            if smoothed < config.copied_loss:
+                length = min(float(longest), length * config.growth)
         if on_step is not None:
             on_step(step, loss.item())
-        if grown and smoothed < config.stop_loss:
-            break
-        if smoothed < config.copied_loss:
-            length = min(float(longest), length * config.growth)
     model.eval()
     return smoothed

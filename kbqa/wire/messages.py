@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kbqa.trajectory import Group, Question, RewardedTrajectory
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 RUN_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
 _REQUEST_PATTERN = r"^[a-z0-9][a-z0-9-]{0,127}$"

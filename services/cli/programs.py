@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import httpx
 
-from kbqa.errors import ConfigurationError
+from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError
+from kbqa.policy_store import PolicyStore
 
 USUAL_PORTS = {"kg_server": 8001, "rollout_worker": 8002, "trainer": 8003, "gateway": 8080}
 PROBE_TIMEOUT_S = 2.0
@@ -106,8 +106,14 @@ def unready(url: str) -> str | None:
 
 
 def has_policy(home: Path) -> bool:
-    """Whether a policy has been promoted in `home`."""
-    return (home / "policies" / "promoted.json").is_file()
+    """Whether a policy has been promoted in `home`; a damaged one counts, since that is no beginning."""
+    try:
+        PolicyStore(home / "policies").promoted()
+    except NoPolicyError:
+        return False
+    except PolicyIntegrityError:
+        return True
+    return True
 
 
 def _unready_gateway(url: str, home: Path) -> str | None:

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-import psutil
+import psutil  # type: ignore[import-untyped, unused-ignore]
 
 _POLL_S = 0.05
 

@@ -70,12 +70,14 @@ class Stack:
         free_ports: take any free port for those that `ports` leaves out.
         host: address on which the services listen; Redis always listens on 127.0.0.1.
         log_dir: one file for each service; HOME/logs unless given.
+        environment: variables of the services beyond this process's own.
         on_event: told in a sentence when a service dies or is started again.
 
     Attributes:
         urls: base URL of each service.
         redis_url: of the embedded Redis, or of the one that `KBQA_REDIS_URL` or
-            `REDIS_URL` names; None if no service here needs one.
+            `REDIS_URL` names; None if no service here needs one, or has another
+            broker (`KBQA_BROKER_URL`).
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Stack:
         free_ports: bool = False,
         host: str = "127.0.0.1",
         log_dir: Path | None = None,
+        environment: Mapping[str, str] | None = None,
         on_event: Callable[[str], None] = logger.warning,
     ) -> None:
         self.home = home.absolute()
@@ -96,6 +99,7 @@ class Stack:
         self.urls: dict[str, str] = {}
         self.redis_url = os.environ.get("KBQA_REDIS_URL") or os.environ.get("REDIS_URL")
         self._ports, self._free_ports = dict(ports or {}), free_ports
+        self._extra_environment = dict(environment or {})
         self._on_event = on_event
         self._children: dict[str, _Child] = {}
         self._lock = threading.RLock()
@@ -120,21 +124,19 @@ class Stack:
             ConfigurationError: a port is in use, or another stack's Redis runs in this home.
                 Nothing is left running.
         """
-        embedded_redis = self.redis_url is None and bool({"trainer", "rollout_worker"} & set(self.services))
+        broker = self.redis_url or os.environ.get("KBQA_BROKER_URL")
+        embedded_redis = not broker and bool({"trainer", "rollout_worker"} & set(self.services))
         wanted = [*self.services, *(["redis"] if embedded_redis else [])]
         ports = choose_ports(self.host, wanted, self._ports, free=self._free_ports)
         self.urls = {service: f"http://{_reachable(self.host)}:{ports[service]}" for service in self.services}
         self.log_dir.mkdir(parents=True, exist_ok=True)
-        programs = []
-        if embedded_redis:
-            self._claim_redis()
-            self.redis_url = f"redis://127.0.0.1:{ports['redis']}/0"
-            programs.append(redis_program(self.home / "redis", ports["redis"]))
-        environment = self._environment(ports)
-        programs += [
-            service_program(service, self.urls[service], environment, self.home) for service in self.services
-        ]
         try:
+            programs = [self._redis(ports["redis"])] if embedded_redis else []
+            environment = self._environment(ports)
+            programs += [
+                service_program(service, self.urls[service], environment, self.home)
+                for service in self.services
+            ]
             self._start_reaper()
             for program in programs:
                 self._children[program.name] = _Child(program, self._spawn(program), time.monotonic())
@@ -193,7 +195,7 @@ class Stack:
             self._monitor.join()
 
     def _environment(self, ports: Mapping[str, int]) -> dict[str, str]:
-        environment = {**os.environ, "KBQA_HOME": str(self.home)}
+        environment = {**os.environ, **self._extra_environment, "KBQA_HOME": str(self.home)}
         for service in self.services:
             environment[f"KBQA_{service.upper()}_URL"] = self.urls[service]
             environment[f"KBQA_{service.upper()}_HOST"] = self.host
@@ -202,8 +204,8 @@ class Stack:
             environment["KBQA_REDIS_URL"] = self.redis_url
         return environment
 
-    def _claim_redis(self) -> None:
-        """Two servers must never append to one file. The reaper holds the lock too, to the very end."""
+    def _redis(self, port: int) -> Program:
+        """A Redis of our own; two must never append to one file, so the reaper holds the lock to the end."""
         directory = self.home / "redis"
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("ab")
@@ -215,6 +217,8 @@ class Stack:
                 f"another stack already runs in {self.home}: use it, stop it, or choose another KBQA_HOME"
             ) from None
         self._home_lock = lock
+        self.redis_url = f"redis://127.0.0.1:{port}/0"
+        return redis_program(directory, port)
 
     def _start_reaper(self) -> None:
         locks = () if self._home_lock is None else (self._home_lock.fileno(),)
@@ -241,8 +245,13 @@ class Stack:
         while not self._stopping.wait(_POLL_S):
             for child in self._children.values():
                 with self._lock:
-                    if not self._stopping.is_set():
+                    if self._stopping.is_set():
+                        return
+                    try:
                         self._revive(child)
+                    except Exception:
+                        # No memory for a process, nobody who reads our output: the others need us still.
+                        logger.exception("cannot look after %s", child.program.name)
 
     def _revive(self, child: _Child) -> None:
         """Notice the end of a process, and start another when its time has come."""

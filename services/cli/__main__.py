@@ -1,0 +1,72 @@
+"""The `kbqa` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from kbqa.errors import KbqaError
+from services.cli import ask, demo, kg, policies, serve, status, train, up
+
+_ERROR, _UNEXPECTED = 2, 1
+
+
+def create_cli() -> typer.Typer:
+    """All commands, put together."""
+    cli = typer.Typer(
+        name="kbqa",
+        help="Question answering over your own knowledge graph, by an agent that you host and train.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",  # else a docstring keeps its line breaks
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.command()(demo.demo)
+    cli.command()(ask.ask)
+    cli.command()(demo.demo)
+    cli.command()(up.up)
+    cli.command()(status.status)
+    cli.command()(train.train)
+    cli.command()(policies.promote)
+    cli.command()(status.version)
+    cli.add_typer(serve.commands, name="serve")
+    cli.add_typer(kg.commands, name="kg")
+    cli.add_typer(train.runs, name="runs")
+    cli.add_typer(policies.recipes, name="recipe")
+    return cli
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code.
+
+    Errors that the user can mend are a line on standard error and code 2, surprises a
+    line and code 1. `KBQA_DEBUG=1` adds the stack trace.
+    """
+    # Taken out, since services refuse KBQA_ variables that they do not know.
+    debug = os.environ.pop("KBQA_DEBUG", "") not in ("", "0")
+    try:
+        create_cli()(args=arguments, prog_name="kbqa")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else _UNEXPECTED
+    except KbqaError as error:
+        _complain(f"error: {error}", debug)
+        return _ERROR
+    except Exception as error:
+        hint = "" if debug else " (KBQA_DEBUG=1 shows where)"
+        _complain(f"unexpected error: {type(error).__name__}: {error}{hint}", debug)
+        return _UNEXPECTED
+    return 0
+
+
+def _complain(message: str, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    typer.echo(message, err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

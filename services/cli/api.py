@@ -1,0 +1,74 @@
+"""Calls to our own services: JSON back, or an error that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from kbqa.errors import KbqaError
+
+
+class ApiError(KbqaError):
+    """A service refused a request; the text is its own.
+
+    Attributes:
+        status: HTTP status, 0 when there was no answer.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        super().__init__(detail)
+
+
+class UnreachableError(ApiError):
+    """Nothing answers where a service was expected."""
+
+
+class Api:
+    """One service.
+
+    Args:
+        name: what it is called in errors.
+        option: how the user names another address.
+        timeout_s: for each call, once connected.
+    """
+
+    def __init__(self, name: str, url: str, option: str, *, timeout_s: float = 30.0) -> None:
+        self.name, self.url, self._option, self._timeout_s = name, url.rstrip("/"), option, timeout_s
+
+    def get(self, path: str) -> Any:
+        """Raises: UnreachableError, ApiError."""
+        return self._call("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Raises: UnreachableError, ApiError."""
+        return self._call("POST", path, body)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        timeout = httpx.Timeout(self._timeout_s, connect=3.0)
+        try:
+            # Our own services are never behind the proxy that the environment may name.
+            response = httpx.request(method, f"{self.url}{path}", json=body, timeout=timeout, trust_env=False)
+        except httpx.TimeoutException as error:
+            raise UnreachableError(0, f"the {self.name} at {self.url} did not answer in time") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnreachableError(
+                0,
+                f"no {self.name} answers at {self.url} ({error}): start everything with kbqa up, "
+                f"or say where it is with {self._option}",
+            ) from error
+        try:
+            content = response.json()
+        except ValueError:
+            content = None
+        if response.is_success and content is not None:
+            return content
+        detail = content.get("detail") if isinstance(content, dict) else None
+        raise ApiError(
+            response.status_code,
+            str(
+                detail or f"{method} {self.url}{path} answered {response.status_code}: is this a {self.name}?"
+            ),
+        )

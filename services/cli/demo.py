@@ -1,0 +1,113 @@
+"""`kbqa demo`: the whole of it on this machine, from random weights to an answer.
+
+Starts every service on free ports, loads a data set's graph, trains a small policy
+through the queues, promotes it, and asks it a question that it has never seen.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kbqa.datasets import DATASETS, load_dataset
+from kbqa.errors import DatasetError, RunError
+from kbqa.trajectory import Question
+from services.cli.api import Api, ApiError
+from services.cli.ask import render
+from services.cli.following import follow
+from services.cli.options import DEFAULT_HOME, Home, Overrides, read_pairs
+from services.cli.supervisor import Stack
+from services.cli.train import load_graph
+
+_START_S = 180.0
+_SWITCH_S = 60.0  # for the gateway to take up a promoted policy
+_INTERRUPTED = 130
+_NO_POLICY = 503  # what the gateway answers until it has one
+
+
+def demo(
+    home: Home = DEFAULT_HOME,
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "world",
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 1,
+    recipe: Annotated[str, typer.Option(help="A recipe for a small policy.")] = "kg-r1-small",
+    overrides: Overrides = None,
+) -> None:
+    """Train a small agent from random weights, and ask it a question.
+
+    Takes about ten minutes on two cores. What it has learned stays in KBQA_HOME and
+    is what `kbqa up` serves.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    began = time.monotonic()
+    values = read_pairs("--set", overrides)
+    data = os.environ.get("KBQA_DATA")
+    questions = load_dataset(dataset, seed, Path(data) if data else None).splits
+    try:
+        load_graph(home, dataset, seed)
+        typer.echo(f"loaded the graph of {dataset}; starting the services")
+        manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
+        with Stack(home, free_ports=True, environment=manners, on_event=typer.echo) as stack:
+            stack.wait_ready(_START_S)
+            for service, url in stack.urls.items():
+                typer.echo(f"  {service:<15} {url}")
+            trainer = Api("trainer", stack.urls["trainer"], "--trainer")
+            order = {"recipe": recipe, "dataset": dataset, "overrides": values, "seed": seed}
+            run = str(trainer.post("/v1/runs", order)["id"])
+            typer.echo(f"run {run}")
+            view = follow(trainer, run)
+            if view["state"] != "done":
+                raise RunError(f"run {run} ended as {view['state']}: {view['error'] or 'no reason given'}")
+            promoted = trainer.post(f"/v1/runs/{run}/promote")["version"]
+            _ask(Api("gateway", stack.urls["gateway"], "--gateway"), questions.test, promoted)
+            _report(view, home, time.monotonic() - began)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; everything that was started has been stopped")
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
+    """Ask held-out questions until one of two hops or more is answered, and show that one."""
+    hard = [question for question in questions if question.hops > 1] or list(questions)
+    if not hard:
+        raise DatasetError("the data set has no held-out question")
+    _wait_for(gateway, hard[0], version)
+    for question in hard[:20]:
+        response = gateway.post("/v1/answer", {"question": question.text, "kg": question.kg})
+        if response["status"] == "answered":
+            break
+    typer.echo(f"\nPOST /v1/answer  {question.text}")
+    Console(soft_wrap=True, highlight=False).print(render(response))
+    typer.echo(f"gold answers: {', '.join(question.answers)}")
+
+
+def _wait_for(gateway: Api, question: Question, version: str) -> None:
+    """Until the gateway answers with the policy that was just promoted."""
+    deadline = time.monotonic() + _SWITCH_S
+    while True:
+        try:
+            response = gateway.post("/v1/answer", {"question": question.text, "kg": question.kg})
+            if response["policy_version"] == version:
+                return
+        except ApiError as error:
+            if error.status != _NO_POLICY:
+                raise
+        if time.monotonic() > deadline:
+            raise RunError(f"the gateway has not taken up policy {version}: see its log")
+        time.sleep(0.5)
+
+
+def _report(view: dict[str, Any], home: Path, seconds: float) -> None:
+    summary = view["summary"]
+    typer.echo(f"\nF1 on {summary['questions']} held-out questions of {summary['dataset']}")
+    for phase in ("base", "cold_start", "rl"):
+        hops = "  ".join(f"{h} hop {f1:.3f}" for h, f1 in sorted(summary["f1_by_hops"][phase].items()))
+        typer.echo(f"  {phase:<12} {summary['f1'][phase]:.3f}   {hops}")
+    typer.echo(f"\n{seconds:.0f} s in all; the summary is {home / 'runs' / view['id'] / 'summary.json'}")
+    typer.echo("serve the policy with: kbqa up, and then ask it with: kbqa ask QUESTION")

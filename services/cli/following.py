@@ -1,0 +1,136 @@
+"""How a training run goes, as it goes: a live display on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from services.cli.api import Api, UnreachableError
+
+_POLL_S = 1.0
+_PATIENCE_S = 60.0  # for a trainer that does not answer
+_LINE_S = 10.0  # between two lines of steps in a log
+_OVER = ("stopped", "failed", "done")
+# What of a step's record is worth a glance.
+_SHOWN = ("loss", "reward", "f1", "turns", "invalid_actions", "staleness")
+
+
+def follow(api: Api, run: str) -> dict[str, Any]:
+    """Show a run until it ends; returns how it is then.
+
+    Raises:
+        ApiError: the trainer does not know it, or is gone.
+    """
+    display: Display
+    console = Console()
+    if not console.is_terminal:
+        display = Lines()
+        return _follow(api, run, display)
+    with Progress(
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        return _follow(api, run, Bars(progress))
+
+
+class Display(Protocol):
+    """Shows a run."""
+
+    def phase(self, name: str, step: int, of: int) -> None:
+        """How far it is."""
+        ...
+
+    def record(self, record: dict[str, Any]) -> None:
+        """A step was made, or a version was evaluated."""
+        ...
+
+
+class Lines:
+    """A line for each phase and each evaluation, and now and then one for a step."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._step_told_at = 0.0
+
+    def phase(self, name: str, step: int, of: int) -> None:
+        if name != self._phase:
+            self._phase = name
+            typer.echo(f"{name} begins" if name != "done" else name)
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "step":
+            if time.monotonic() - self._step_told_at < _LINE_S:
+                return
+            self._step_told_at = time.monotonic()
+        typer.echo(describe(record))
+
+
+class Bars:
+    """A bar for each phase; evaluations stand above them."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def phase(self, name: str, step: int, of: int) -> None:
+        if name == "done":
+            return
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, numbers="")
+        self._progress.update(self._tasks[name], completed=step, total=of or None)
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["kind"] != "step":
+            self._progress.console.print(describe(record), markup=False, highlight=False)
+            return
+        task = self._tasks.get(record["phase"])
+        if task is not None:
+            self._progress.update(task, numbers=_numbers(record))
+
+
+def describe(record: dict[str, Any]) -> str:
+    """A metrics record in a line."""
+    where = f"{record['phase']} {record['step']}/{record['of']}"
+    if record["kind"] == "evaluation":
+        return f"{where}: {record['split']} F1 {record['f1']:.3f} ({record['version']})"
+    numbers = record["kind"] if record["kind"] != "step" else _numbers(record)
+    return f"{where}: {numbers}  {record['seconds']:.0f} s"
+
+
+def _numbers(record: dict[str, Any]) -> str:
+    return "  ".join(f"{name} {record[name]:.3f}" for name in _SHOWN if isinstance(record.get(name), float))
+
+
+def _follow(api: Api, run: str, display: Display) -> dict[str, Any]:
+    last = 0
+    while True:
+        # Read before its records, so that those of a run that has ended are complete.
+        view = _patiently(api, f"/v1/runs/{run}")
+        page = _patiently(api, f"/v1/runs/{run}/metrics?since={last}")
+        last = page["last"]
+        display.phase(view["phase"], view["step"], view["of"])
+        for record in page["records"]:
+            display.record(record)
+        if view["state"] in _OVER:
+            return dict(view)
+        time.sleep(_POLL_S)
+
+
+def _patiently(api: Api, path: str) -> Any:
+    """Get a page, though the trainer may be in the midst of being started again."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return api.get(path)
+        except UnreachableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)

@@ -1,0 +1,52 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from kbqa.errors import ConfigurationError
+
+Home = Annotated[
+    Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory of graphs, policies and runs.")
+]
+GatewayUrl = Annotated[
+    str, typer.Option("--gateway", envvar="KBQA_GATEWAY_URL", help="Where the gateway is.")
+]
+TrainerUrl = Annotated[
+    str, typer.Option("--trainer", envvar="KBQA_TRAINER_URL", help="Where the trainer is.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Lay a value over the recipe's: --set schedule.steps=50. Repeatable.",
+    ),
+]
+
+DEFAULT_HOME = Path("var")
+DEFAULT_GATEWAY = "http://127.0.0.1:8080"
+DEFAULT_TRAINER = "http://127.0.0.1:8003"
+
+
+def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:
+    """Values by key, from KEY=VALUE; values are YAML scalars.
+
+    Raises:
+        ConfigurationError: one is not of that form; names the option.
+    """
+    values = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise ConfigurationError(f'{option} "{pair}": write KEY=VALUE, for instance schedule.steps=50')
+        try:
+            values[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigurationError(f'{option} "{pair}": the value is not YAML ({error})') from error
+    return values

@@ -1,0 +1,183 @@
+"""`kbqa train` and `kbqa runs`: training by the trainer that is up, or by one of our own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from kbqa.errors import ConfigurationError
+from kbqa.kg.catalog import GraphCatalog
+from services.cli.api import Api, UnreachableError
+from services.cli.following import follow
+from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, Overrides, TrainerUrl, read_pairs
+from services.cli.supervisor import Stack
+
+runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
+
+Run = Annotated[str, typer.Argument(help="A training run.")]
+
+_FAILED, _INTERRUPTED = 2, 130
+_START_S = 180.0
+
+
+def train(
+    dataset: Annotated[str | None, typer.Option(help="What to learn from: world, pathquestion-2h, …")] = None,
+    recipe: Annotated[str, typer.Option(help="How; kbqa recipe list tells which there are.")] = "kg-r1-small",
+    overrides: Overrides = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 1,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", metavar="SPLIT=N", help="Use N questions of train, validation or test. Repeatable."
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or has failed.")
+    ] = None,
+    trainer: TrainerUrl = DEFAULT_TRAINER,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Train a policy, and follow the run to its end.
+
+    When no trainer is up, everything that training needs is started for the length of
+    the run. With a trainer that is up, Ctrl-C only ends the following.
+    """
+    if (dataset is None) == (resume is None):
+        raise ConfigurationError(
+            "say what to learn from (--dataset world), or which run to go on with (--resume RUN)"
+        )
+    with _trainer(trainer, home) as (api, is_ours):
+        if resume is not None:
+            run = _resume(api, resume)
+        else:
+            assert dataset is not None
+            if _is_here(api.url):
+                load_graph(home, dataset, seed)
+            order = {
+                "recipe": recipe,
+                "dataset": dataset,
+                "overrides": read_pairs("--set", overrides),
+                "limits": read_pairs("--limit", limits),
+                "seed": seed,
+            }
+            run = str(api.post("/v1/runs", order)["id"])
+        typer.echo(f"run {run}")
+        try:
+            _conclude(follow(api, run))
+        except KeyboardInterrupt:
+            if is_ours:
+                api.post(f"/v1/runs/{run}/stop")
+                typer.echo(f"stopped; nothing is lost, go on with: kbqa train --resume {run}")
+                raise typer.Exit(_INTERRUPTED) from None
+            _tell_that_it_goes_on(run)
+
+
+@runs.command("list")
+def list_runs(trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
+    """List all runs, oldest first."""
+    for run in _api(trainer).get("/v1/runs")["runs"]:
+        typer.echo("  ".join([run["id"], run["state"], run["phase"], run["recipe"], run["dataset"]]))
+
+
+@runs.command("follow")
+def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
+    """Follow a run to its end; Ctrl-C only ends the following."""
+    try:
+        _conclude(follow(_api(trainer), run))
+    except KeyboardInterrupt:
+        _tell_that_it_goes_on(run)
+
+
+@runs.command("stop")
+def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
+    """Stop a run; nothing that it has learned is lost."""
+    _api(trainer).post(f"/v1/runs/{run}/stop")
+    typer.echo(f"stopped; go on with: kbqa train --resume {run}")
+
+
+def load_graph(home: Path, dataset: str, seed: int) -> None:
+    """Load the graph of a data set into `home`, unless it is there in this version.
+
+    Raises:
+        DatasetError: there is no such data set, or its files are not there.
+        GraphLoadError: its graph cannot be read.
+    """
+    from kbqa.datasets import load_dataset
+
+    data = os.environ.get("KBQA_DATA")
+    found = load_dataset(dataset, seed, Path(data) if data else None)
+    catalog = GraphCatalog(home)
+    try:
+        if found.graph_file is not None:
+            catalog.load(found.kg, found.graph_file)
+        elif found.graph is not None:
+            with tempfile.TemporaryDirectory() as directory:
+                file = Path(directory) / f"{found.kg}.tsv"
+                file.write_text(found.graph, encoding="utf-8")
+                catalog.load(found.kg, file)
+    finally:
+        catalog.close()
+
+
+def _api(url: str) -> Api:
+    return Api("trainer", url, "--trainer or KBQA_TRAINER_URL")
+
+
+@contextmanager
+def _trainer(url: str, home: Path) -> Iterator[tuple[Api, bool]]:
+    """The trainer at `url`; where none is expected and none answers, one of our own (True)."""
+    api = _api(url)
+    try:
+        api.get("/v1/runs")
+    except UnreachableError:
+        if url != DEFAULT_TRAINER:
+            raise
+    else:
+        yield api, False
+        return
+    typer.echo("no trainer is up: starting one, with all that it needs")
+    services = ("kg_server", "rollout_worker", "trainer")
+    # A run that another stack left behind must not begin by itself: it would be in the way.
+    manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
+    with Stack(home, services=services, free_ports=True, environment=manners, on_event=typer.echo) as stack:
+        stack.wait_ready(_START_S)
+        yield _api(stack.urls["trainer"]), True
+
+
+def _resume(api: Api, run: str) -> str:
+    if api.get(f"/v1/runs/{run}")["state"] != "running":
+        api.post(f"/v1/runs/{run}/resume")
+    return run
+
+
+def _is_here(url: str) -> bool:
+    """Whether a service runs on this machine, and so most likely in our KBQA_HOME."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def _conclude(view: dict[str, Any]) -> None:
+    """Tell how a run ended.
+
+    Raises:
+        typer.Exit: it failed.
+    """
+    if view["state"] == "failed":
+        typer.echo(f"run {view['id']} failed: {view['error']}", err=True)
+        raise typer.Exit(_FAILED)
+    if view["state"] == "stopped":
+        typer.echo(f"run {view['id']} was stopped; go on with: kbqa train --resume {view['id']}")
+        return
+    scores = ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items())
+    typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; test F1: {scores}")
+    typer.echo(f"let it answer with: kbqa promote {view['id']}")
+
+
+def _tell_that_it_goes_on(run: str) -> None:
+    typer.echo(f"the run goes on; follow it with kbqa runs follow {run}, end it with kbqa runs stop {run}")

@@ -1,0 +1,76 @@
+"""`kbqa up`: every service on this machine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.options import DEFAULT_HOME, Home
+from services.cli.programs import has_policy
+from services.cli.supervisor import Stack
+from services.settings import SERVICES
+
+_WITHOUT_TRAINING = ("kg_server", "gateway")
+
+
+def _port(service: str) -> Any:
+    return typer.Option(min=1, max=65535, envvar=f"KBQA_{service.upper()}_PORT")
+
+
+def up(
+    home: Home = DEFAULT_HOME,
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="Start the trainer and a rollout worker, too.")
+    ] = True,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    kg_server_port: Annotated[int | None, _port("kg_server")] = None,
+    rollout_worker_port: Annotated[int | None, _port("rollout_worker")] = None,
+    trainer_port: Annotated[int | None, _port("trainer")] = None,
+    gateway_port: Annotated[int | None, _port("gateway")] = None,
+    redis_port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
+    free_ports: Annotated[
+        bool, typer.Option("--free-ports", help="Take any free port where none is given.")
+    ] = False,
+    timeout_s: Annotated[float, typer.Option(help="How long the services may take to become ready.")] = 180.0,
+) -> None:
+    """Start every service on this machine, and keep them running until Ctrl-C.
+
+    A Redis server of their own comes with them, unless KBQA_REDIS_URL names one.
+    """
+    given = {
+        "kg_server": kg_server_port,
+        "rollout_worker": rollout_worker_port,
+        "trainer": trainer_port,
+        "gateway": gateway_port,
+        "redis": redis_port,
+    }
+    ports = {name: port for name, port in given.items() if port is not None}
+    services = SERVICES if train else _WITHOUT_TRAINING
+    # SIGTERM, and the terminal's end, stop it as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    stack = Stack(home, services=services, ports=ports, free_ports=free_ports, host=host, on_event=typer.echo)
+    try:
+        with stack:
+            _describe(stack)
+            stack.wait_ready(timeout_s)
+            typer.echo("ready")
+            if not has_policy(home):
+                typer.echo(
+                    "no policy has been promoted yet, so the gateway cannot answer: "
+                    "run kbqa demo, or kbqa train and then kbqa promote RUN"
+                )
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        typer.echo("stopped")
+
+
+def _describe(stack: Stack) -> None:
+    for service, url in stack.urls.items():
+        typer.echo(f"{service:<15} {url}")
+    if stack.redis_url is not None:
+        typer.echo(f"{'redis':<15} {stack.redis_url}")
+    typer.echo(f"{'logs':<15} {stack.log_dir}")

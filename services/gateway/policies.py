@@ -1,0 +1,178 @@
+"""The policy that answers: whichever is promoted, replaced while questions are being answered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kbqa.environment import Budget
+from kbqa.errors import KbqaError, NoPolicyError
+from kbqa.policies.base import Codec, Policy
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.protocols import AgentProtocol
+
+logger = logging.getLogger(__name__)
+
+# A version that could not be loaded is tried again after that; a newer one at once.
+_RETRY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """A policy with everything that an episode needs of it.
+
+    Attributes:
+        version: full id.
+        recipe: name of the recipe that it was trained with.
+        close: frees it; called once, when nobody uses it any more.
+    """
+
+    version: str
+    recipe: str
+    policy: Policy
+    codec: Codec
+    protocol: AgentProtocol
+    budget: Budget
+    close: Callable[[], None]
+
+
+class Lease:
+    """A policy that stays as it is until it is released, whatever is promoted meanwhile."""
+
+    def __init__(self, served: ServedPolicy, released: Callable[[], None]) -> None:
+        self.served = served
+        self._released = released
+
+    def release(self) -> None:
+        self._released()
+
+
+class PolicySource(Protocol):
+    """Where the gateway has its policy from."""
+
+    def lease(self) -> Lease:
+        """The policy that answers now.
+
+        Raises:
+            NoPolicyError: there is none (yet); says what to do.
+        """
+        ...
+
+    def unready(self) -> str | None:
+        """None if there is a policy, otherwise why not."""
+        ...
+
+
+class PromotedPolicies:
+    """Follows the pointer of a policy store.
+
+    A newly promoted version gets an engine of its own; questions that are being answered
+    finish on the old one, which is closed after the last of them. So each answer is the
+    work of one version, the one that it names.
+
+    Args:
+        load: makes a version ready to serve; takes its time and may raise `KbqaError`.
+        poll_s: how often the pointer is read, in seconds.
+    """
+
+    def __init__(
+        self, store: PolicyStore, load: Callable[[PolicyVersion], ServedPolicy], *, poll_s: float
+    ) -> None:
+        self._store, self._load, self._poll_s = store, load, poll_s
+        self._lock = threading.Lock()
+        self._current: _Held | None = None
+        self._reason = "the policy is being loaded"
+        self._failed: tuple[str, float] = ("", 0.0)  # version that could not be loaded, when
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="policy-switch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow the pointer, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and close the policy: whoever still uses it gets a `PolicyUnavailableError`."""
+        self._stopping.set()
+        self._thread.join()
+        with self._lock:
+            held, self._current = self._current, None
+        if held is not None:
+            held.served.close()
+
+    def lease(self) -> Lease:
+        with self._lock:
+            held = self._current
+            if held is None:
+                raise NoPolicyError(self._reason)
+            held.users += 1
+        return Lease(held.served, lambda: self._release(held))
+
+    def unready(self) -> str | None:
+        with self._lock:
+            return self._reason if self._current is None else None
+
+    def refresh(self) -> None:
+        """Look once which version is promoted, and serve that."""
+        try:
+            version = self._store.promoted()
+        except NoPolicyError:
+            self._explain(
+                "no policy is promoted yet: run `kbqa demo`, or train one with `kbqa train` "
+                "and promote it with `kbqa promote RUN`"
+            )
+            return
+        except KbqaError as error:
+            self._explain(str(error))
+            return
+        serving = self._current.served.version if self._current else ""
+        name, failed_at = self._failed
+        if version.id == serving or (version.id == name and time.monotonic() - failed_at < _RETRY_S):
+            return
+        try:
+            served = self._load(version)
+        except KbqaError as error:
+            self._failed = version.id, time.monotonic()
+            self._explain(str(error))
+            logger.error("policy cannot be loaded", extra={"version": version.id, "error": str(error)})
+            return
+        self._replace(_Held(served))
+        logger.info("policy switched", extra={"version": version.id, "recipe": served.recipe})
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.refresh()
+            except Exception:
+                # A surprise while one version is loaded must not end the watch for the next.
+                logger.exception("the promoted policy cannot be followed")
+                self._explain("the promoted policy cannot be loaded; the gateway's log says why")
+            self._stopping.wait(self._poll_s)
+
+    def _explain(self, reason: str) -> None:
+        with self._lock:
+            self._reason = reason
+
+    def _replace(self, held: _Held) -> None:
+        with self._lock:
+            retired, self._current = self._current, held
+        if retired is not None:
+            self._release(retired)
+
+    def _release(self, held: _Held) -> None:
+        with self._lock:
+            held.users -= 1
+            idle = held.users == 0
+        if idle:
+            held.served.close()
+
+
+@dataclass(slots=True)
+class _Held:
+    """A policy and how many hold it: every lease, and whoever calls it the current one."""
+
+    served: ServedPolicy
+    users: int = 1

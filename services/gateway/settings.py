@@ -1,0 +1,42 @@
+"""Settings of the gateway: `KBQA_GATEWAY_…`, and those that all services share."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from services.settings import ServiceSettings
+
+
+class GatewaySettings(ServiceSettings):
+    """Where the gateway finds graphs and policies, and what one question may cost.
+
+    Attributes:
+        kg_server_url: where the graphs are (`KBQA_KG_SERVER_URL`).
+        poll_s: how often it looks which policy is promoted, in seconds.
+        max_rows: completions that the engine computes at a time; each reserves memory.
+        concurrency: questions that are answered at the same time.
+        queue: questions that may wait for that; one more is answered with 429.
+        timeout_s: time for a question that names none, in seconds.
+        max_timeout_s: most that a question may ask for.
+        max_runs: most runs of a question.
+        max_turns: most turns that a question may ask for.
+        max_topic_entities: most topic entities of a question, given or found.
+        max_question_chars: longer questions are refused.
+        max_body_bytes: size of a request.
+    """
+
+    service = "gateway"
+
+    port: int = Field(8080, ge=1, le=65535)
+    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    poll_s: float = Field(2.0, gt=0)
+    max_rows: int = Field(16, ge=1)
+    concurrency: int = Field(8, ge=1)
+    queue: int = Field(32, ge=0)
+    timeout_s: float = Field(60.0, gt=0)
+    max_timeout_s: float = Field(300.0, gt=0)
+    max_runs: int = Field(8, ge=1)
+    max_turns: int = Field(20, ge=1)
+    max_topic_entities: int = Field(16, ge=1)
+    max_question_chars: int = Field(2000, ge=1)
+    max_body_bytes: int = Field(256 * 2**10, ge=1024)

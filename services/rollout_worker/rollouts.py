@@ -1,0 +1,173 @@
+"""From a request to its reply, and nothing in between is lost: what fails says why."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kbqa.errors import (
+    GraphNotFoundError,
+    GraphUnavailableError,
+    NoPolicyError,
+    PolicyError,
+    PolicyUnavailableError,
+)
+from kbqa.kg.actions import GraphTools
+from kbqa.kg.store import GraphInfo
+from kbqa.rollouts import Agent, linear_rollout
+from kbqa.trajectory import Group
+from kbqa.wire import Failure, FailureReason, RolloutReply, RolloutRequest, Timings
+from services.rollout_worker.engine import Engine, Held
+
+logger = logging.getLogger(__name__)
+
+_BACK_OFF_S = (0.2, 3.0)  # first and longest pause before kg_server is asked again
+_VERSIONS_S = 5.0  # how long the versions of the graphs are believed
+
+T = TypeVar("T")
+
+
+class Graphs(GraphTools, Protocol):
+    """Graph tools that also know which graphs there are."""
+
+    def graphs(self) -> list[GraphInfo]: ...
+
+
+class _Refused(Exception):
+    """A request cannot be met as it stands."""
+
+    def __init__(self, reason: FailureReason, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a request waits, in seconds; see `RolloutWorkerSettings`."""
+
+    policy_s: float
+    graph_s: float
+    rollout_s: float
+
+
+class Rollouts:
+    """Answers rollout requests; safe for many threads.
+
+    Args:
+        worker: name that the replies carry.
+    """
+
+    def __init__(self, engine: Engine, graphs: Graphs, patience: Patience, worker: str) -> None:
+        self._engine, self._graphs = engine, graphs
+        self._patience, self.worker = patience, worker
+        self._versions: dict[str, str] = {}
+        self._versions_until = 0.0
+
+    def answer(self, request: RolloutRequest) -> RolloutReply:
+        """Roll out and score a request's group; never raises."""
+        began = time.time()
+        queued_s = max(0.0, began - request.sent_at)
+        try:
+            with self._engine.lease(request.run, request.min_policy_version, self._patience.policy_s) as held:
+                leased = time.time()
+                group = self._retrying(lambda: self._roll_out(held, request))
+                timings = Timings(
+                    queued_s=queued_s,
+                    policy_s=max(0.0, leased - began),
+                    rollout_s=max(0.0, time.time() - leased),
+                )
+                return self._reply(request, timings, group=group)
+        except Exception as error:  # whatever it is, the trainer has to hear of it
+            failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
+            log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
+            log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
+            return self._reply(request, Timings(queued_s=queued_s), failure=failure)
+
+    def _roll_out(self, held: Held, request: RolloutRequest) -> Group:
+        if held.recipe.digest() != request.recipe_digest:
+            raise _Refused(
+                FailureReason.RECIPE_MISMATCH,
+                f"version {held.version.id} was made with another recipe than the request's",
+            )
+        self._require_graph_version(request)
+        recipe = held.recipe
+        agent = Agent(held.policy, held.codec, recipe.protocol.build(), self._graphs, recipe.rollout.budget())
+        try:
+            trajectories = linear_rollout(
+                agent,
+                request.question,
+                request.n,
+                request.temperature,
+                seed=request.seed,
+                deadline=time.monotonic() + self._patience.rollout_s,
+            )
+        except PolicyUnavailableError:
+            self._engine.discard(held)
+            raise
+        reward = recipe.reward.build()
+        members = tuple(reward.score(request.question, trajectory) for trajectory in trajectories)
+        return Group(request.request_id, request.question, members)
+
+    def _require_graph_version(self, request: RolloutRequest) -> None:
+        if request.kg_version is None:
+            return
+        if time.monotonic() > self._versions_until or request.kg not in self._versions:
+            self._versions = {graph.name: graph.version for graph in self._graphs.graphs()}
+            self._versions_until = time.monotonic() + _VERSIONS_S
+        found = self._versions.get(request.kg)
+        if found is None:
+            raise GraphNotFoundError(request.kg, list(self._versions))
+        if found != request.kg_version:
+            raise _Refused(
+                FailureReason.GRAPH_CHANGED,
+                f"kg_server holds version {found} of {request.kg}, the run was begun on {request.kg_version}",
+            )
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
+        """Try again while kg_server does not answer, for a bounded time."""
+        deadline = time.monotonic() + self._patience.graph_s
+        pause_s, longest_s = _BACK_OFF_S
+        while True:
+            try:
+                return attempt()
+            except GraphUnavailableError:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, longest_s)
+
+    def _reply(
+        self,
+        request: RolloutRequest,
+        timings: Timings,
+        group: Group | None = None,
+        failure: Failure | None = None,
+    ) -> RolloutReply:
+        return RolloutReply(
+            run=request.run,
+            request_id=request.request_id,
+            purpose=request.purpose,
+            group=group,
+            failure=failure,
+            worker=self.worker,
+            timings=timings,
+        )
+
+
+def _reason(error: Exception) -> FailureReason:
+    match error:
+        case _Refused():
+            return error.reason
+        case NoPolicyError():
+            return FailureReason.NO_POLICY
+        case PolicyError():
+            return FailureReason.POLICY_UNAVAILABLE
+        case GraphNotFoundError():
+            return FailureReason.GRAPH_NOT_FOUND
+        case GraphUnavailableError():
+            return FailureReason.GRAPH_UNAVAILABLE
+        case _:
+            return FailureReason.INTERNAL

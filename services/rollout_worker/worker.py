@@ -1,0 +1,158 @@
+"""The parts of the rollout worker, put together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+
+import torch
+from celery import Celery
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from transformers.utils.logging import disable_progress_bar
+
+from kbqa import __version__
+from kbqa.errors import GraphError, MessageError, QueueUnavailableError
+from kbqa.kg.client import HttpGraphTools
+from kbqa.policy_store import PolicyStore
+from kbqa.telemetry import Metrics, log_context
+from kbqa.wire import (
+    DELIVER_TASK,
+    ROLL_OUT_TASK,
+    ROLLOUTS,
+    TRAJECTORIES,
+    Failure,
+    FailureReason,
+    RolloutReply,
+    RolloutRequest,
+    decode,
+    encode,
+)
+from services.broker import consume, create_celery, on_termination, require_broker, send, stop_consuming
+from services.http import background, install
+from services.rollout_worker.engine import Engine
+from services.rollout_worker.rollouts import Patience, Rollouts
+from services.rollout_worker.settings import RolloutWorkerSettings
+
+logger = logging.getLogger(__name__)
+
+_BACK_OFF_S = (0.5, 5.0)  # first and longest pause before the broker is offered a reply again
+
+
+def run_worker(settings: RolloutWorkerSettings) -> None:
+    """Work on rollout requests until SIGTERM, then finish those that were begun.
+
+    Raises:
+        PortInUseError: another process has the port.
+    """
+    torch.set_num_threads(settings.threads)
+    disable_progress_bar()
+    celery = create_celery(
+        "rollout_worker", settings.broker_url, visibility_timeout_s=settings.visibility_timeout_s
+    )
+    metrics = Metrics(CollectorRegistry())
+    graphs = HttpGraphTools(settings.kg_server_url)
+    engine = Engine(PolicyStore(settings.home / "policies"), metrics, settings.max_rows)
+    patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
+    rollouts = Rollouts(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
+    desk = Desk(rollouts, celery, metrics, settings.deliver_wait_s)
+    celery.task(desk.take, name=ROLL_OUT_TASK)
+    web = create_app(celery, graphs, metrics)
+    try:
+        with background(web, settings.host, settings.port) as url, on_termination(stop_consuming):
+            logger.info("waiting for rollout requests", extra={"url": url, "worker": desk.worker})
+            consume(celery, ROLLOUTS, concurrency=settings.concurrency)
+    finally:
+        engine.close()
+        graphs.close()
+
+
+def create_app(celery: Celery, graphs: HttpGraphTools, metrics: Metrics) -> FastAPI:
+    """Probes and metrics; the work comes by the queue."""
+
+    def why_not_ready() -> str | None:
+        try:
+            require_broker(celery)
+            graphs.graphs()
+        except (QueueUnavailableError, GraphError) as error:
+            return str(error)
+        return None
+
+    app = FastAPI(title="rollout_worker", summary="Plays and scores episodes", version=__version__)
+    install(app, service="rollout_worker", metrics=metrics, readiness=why_not_ready, errors={})
+    return app
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """How a message is counted."""
+
+    purpose: str = "unknown"
+    outcome: str = "invalid"
+
+
+class Desk:
+    """Takes messages from one queue and puts replies into the other."""
+
+    def __init__(self, rollouts: Rollouts, celery: Celery, metrics: Metrics, deliver_wait_s: float) -> None:
+        self._rollouts, self._celery, self._deliver_wait_s = rollouts, celery, deliver_wait_s
+        self._requests = metrics.counter("kbqa_rollout_requests_total")
+        self._running = metrics.gauge("kbqa_rollout_requests_running")
+        self._queue_seconds = metrics.histogram("kbqa_rollout_queue_seconds")
+        self._seconds = metrics.histogram("kbqa_rollout_seconds")
+        self._tokens = metrics.counter("kbqa_rollout_generated_tokens_total")
+        self._undelivered = metrics.counter("kbqa_rollout_undelivered_total")
+
+    @property
+    def worker(self) -> str:
+        return self._rollouts.worker
+
+    def take(self, message: object) -> None:
+        """Body of the task: never raises, so that no message comes back for ever."""
+        count = _Outcome()
+        with self._running.track_inprogress():
+            try:
+                self._take(message, count)
+            except MessageError as error:
+                logger.error("a message is no rollout request", extra={"reason": str(error)})
+        self._requests.labels(count.purpose, count.outcome).inc()
+
+    def _take(self, message: object, count: _Outcome) -> None:
+        request = decode(RolloutRequest, message)
+        count.purpose = request.purpose
+        now = time.time()
+        self._queue_seconds.observe(max(0.0, now - request.sent_at))
+        with log_context(run=request.run, request=request.request_id):
+            if now > request.expires_at:
+                count.outcome = "expired"  # the trainer has sent another one, or wants it no more
+                return
+            reply = self._rollouts.answer(request)
+            count.outcome = "answered" if reply.failure is None else reply.failure.reason
+            if reply.group is not None:
+                self._seconds.labels(request.purpose).observe(reply.timings.rollout_s)
+                self._tokens.inc(sum(m.trajectory.generated_tokens for m in reply.group.members))
+            self._deliver(reply)
+
+    def _deliver(self, reply: RolloutReply) -> None:
+        try:
+            text = encode(reply)
+        except MessageError as error:
+            failure = Failure(reason=FailureReason.INTERNAL, detail=str(error))
+            text = encode(reply.model_copy(update={"group": None, "failure": failure}))
+        deadline = time.monotonic() + self._deliver_wait_s
+        pause_s, longest_s = _BACK_OFF_S
+        while True:
+            try:
+                send(self._celery, TRAJECTORIES, DELIVER_TASK, text)
+                return
+            except QueueUnavailableError as error:
+                if time.monotonic() + pause_s > deadline:
+                    # The trainer will ask again when its deadline has passed.
+                    self._undelivered.inc()
+                    logger.error("reply not delivered", extra={"reason": str(error)})
+                    return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)

@@ -1,0 +1,36 @@
+"""python -m services.trainer [--host HOST] [--port PORT] [--home DIR]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from kbqa.telemetry import configure_logging
+from services.broker import BROKER_WAIT_S, create_celery, require_broker
+from services.http import exit_code, serve
+from services.trainer.settings import TrainerSettings
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the trainer until it is told to stop; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="trainer", description="Train policies, one run at a time.")
+    parser.add_argument("--host", help="address to listen on (KBQA_TRAINER_HOST, 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (KBQA_TRAINER_PORT, 8003)")
+    parser.add_argument("--home", help="directory that holds runs and policies (KBQA_HOME, ./var)")
+    options = vars(parser.parse_args(argv))
+
+    def run() -> None:
+        settings = TrainerSettings.load(**options)
+        configure_logging("trainer", settings.log_level, settings.log_format)
+        # Before the heavy imports. When everything starts at once, Redis may need a moment.
+        require_broker(create_celery("trainer", settings.broker_url), wait_s=BROKER_WAIT_S)
+        from services.trainer.app import create_app
+
+        serve(create_app(settings), settings.host, settings.port, drain_s=settings.drain_s)
+
+    return exit_code(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

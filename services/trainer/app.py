@@ -1,0 +1,97 @@
+"""The parts of the trainer, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from celery import Celery
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from kbqa import __version__
+from kbqa.errors import QueueUnavailableError
+from kbqa.policy_store import PolicyStore
+from kbqa.telemetry import Metrics
+from kbqa.wire import DELIVER_TASK, TRAJECTORIES
+from services.broker import consume, create_celery, require_broker, stop_consuming
+from services.http import install
+from services.trainer.errors import STATUS
+from services.trainer.exposition import expose_latest_run
+from services.trainer.intake import Intake
+from services.trainer.routes import runs_router
+from services.trainer.runs import Runs
+from services.trainer.settings import TrainerSettings
+from services.trainer.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+_INTAKE_THREADS = 2
+
+
+def create_app(settings: TrainerSettings) -> FastAPI:
+    """The trainer of the runs under `settings.home`."""
+    metrics = Metrics(CollectorRegistry())
+    runs = Runs(settings.home / "runs")
+    intake = Intake(runs, metrics, settings.home / "runs" / "dead-letters.jsonl")
+    celery = create_celery("trainer", settings.broker_url)
+    celery.task(intake.take, name=DELIVER_TASK)
+    consumer = threading.Thread(
+        target=consume,
+        args=(celery, TRAJECTORIES),
+        kwargs={"concurrency": _INTAKE_THREADS},
+        name="intake",
+        daemon=True,
+    )
+    supervisor = Supervisor(runs, settings, metrics, _environment(settings))
+    expose_latest_run(metrics, runs)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(intake.sweep)
+        consumer.start()
+        await asyncio.to_thread(supervisor.resume_interrupted)
+        yield
+        await asyncio.to_thread(supervisor.close)
+        stop_consuming()
+        await asyncio.to_thread(consumer.join, settings.drain_s)
+
+    def why_not_ready() -> str | None:
+        return _why_not_ready(celery, consumer)
+
+    app = FastAPI(
+        title="trainer",
+        summary="Trains policies by reinforcement, one run at a time",
+        version=__version__,
+        lifespan=lifespan,
+    )
+    install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
+    app.include_router(runs_router(runs, supervisor, PolicyStore(settings.home / "policies"), settings.data))
+    return app
+
+
+def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
+    if not consumer.is_alive():
+        return "replies are not taken in"
+    try:
+        require_broker(celery)
+    except QueueUnavailableError as error:
+        return str(error)
+    return None
+
+
+def _environment(settings: TrainerSettings) -> dict[str, str]:
+    """The training process's: what was given to this one, by flags too."""
+    return {
+        # Threads that spin while they wait slow each other down many times over on a busy machine.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        **os.environ,
+        "KBQA_BROKER_URL": settings.broker_url,
+        "KBQA_KG_SERVER_URL": settings.kg_server_url,
+        "KBQA_LOG_LEVEL": settings.log_level,
+        "KBQA_LOG_FORMAT": settings.log_format,
+    }

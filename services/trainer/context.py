@@ -1,0 +1,151 @@
+"""What every phase of a run works with."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from kbqa.errors import GraphUnavailableError, RunError
+from kbqa.kg.client import HttpGraphTools
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.recipes import Recipe
+from kbqa.trajectory import Question
+from kbqa.wire import Purpose, RolloutRequest
+from services.trainer.courier import Send
+from services.trainer.evaluation import Evaluation, Evaluator
+from services.trainer.journal import Journal
+from services.trainer.runs import RunDirectory, RunRecord
+from services.trainer.settings import TrainerSettings
+from services.trainer.student import Student
+
+_POLL_S = 0.5
+
+
+class Stopped(Exception):
+    """The run was told to stop; raised at the next place where nothing is lost by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A run and its means.
+
+    Attributes:
+        stop: set when the run has to stop.
+        send: puts a rollout request into the queue.
+    """
+
+    directory: RunDirectory
+    record: RunRecord
+    recipe: Recipe
+    settings: TrainerSettings
+    store: PolicyStore
+    tools: HttpGraphTools
+    journal: Journal
+    send: Send
+    stop: threading.Event
+
+    @property
+    def run(self) -> str:
+        return self.record.id
+
+    def check(self) -> None:
+        """Stop here if the run was told to.
+
+        Raises:
+            Stopped: it was.
+        """
+        if self.stop.is_set():
+            raise Stopped
+
+    def use_threads(self, *, alone: bool) -> None:
+        """Compute with all cores while no rollouts run, else with one, unless the settings say how many."""
+        torch.set_num_threads(self.settings.threads or (os.cpu_count() or 1 if alone else 1))
+
+    def kg_version(self, kg: str) -> str:
+        """The version of a graph, once kg_server answers.
+
+        Raises:
+            RunError: the graph is not loaded, or kg_server does not answer in time.
+        """
+        deadline = time.monotonic() + self.settings.graph_wait_s
+        while True:
+            self.check()
+            try:
+                versions = {graph.name: graph.version for graph in self.tools.graphs()}
+            except GraphUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(str(error)) from error
+                time.sleep(_POLL_S)
+                continue
+            if kg not in versions:
+                raise RunError(
+                    f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
+                    f"kbqa kg load {kg} FILE, then resume the run"
+                )
+            return versions[kg]
+
+    def request(self, purpose: Purpose, kg_version: str) -> Callable[[str, Question, int], RolloutRequest]:
+        """Makes requests of one purpose from id, question and least version number."""
+        return partial(self._request, purpose, kg_version)
+
+    def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
+        """Evaluate the newest version and write down the result."""
+        schedule = self.recipe.schedule
+        evaluator = Evaluator(
+            self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
+            self.send,
+            self.directory.inbox,
+            max_in_flight=schedule.max_in_flight,
+            deadline_s=schedule.request_deadline_s,
+            check=self.check,
+        )
+        evaluation = evaluator.evaluate(version, questions, split)
+        self.journal.record("evaluation", evaluation.to_json())
+        return evaluation
+
+    def publish(self, student: Student, step: int, metrics: Mapping[str, float]) -> PolicyVersion:
+        """Publish the student as the run's newest version.
+
+        Numbers are never used twice: a worker may still hold what a restore has undone.
+
+        Args:
+            step: optimiser steps of reinforcement learning.
+        """
+        newest = self.store.newest(self.run)
+        return self.store.publish(
+            self.run,
+            1 if newest is None else newest.number + 1,
+            student.save,
+            recipe=self.recipe.model_dump(mode="json"),
+            recipe_digest=self.recipe.digest(),
+            step=step,
+            metrics=metrics,
+            base_model=self.recipe.base_model,
+        )
+
+    def _request(
+        self, purpose: Purpose, kg_version: str, request_id: str, question: Question, number: int
+    ) -> RolloutRequest:
+        rollout, training = self.recipe.rollout, purpose is Purpose.TRAIN
+        return RolloutRequest(
+            run=self.run,
+            request_id=request_id,
+            purpose=purpose,
+            # No worker needs the gold path, and reinforcement learning must not see it.
+            question=replace(question, path=()),
+            kg_version=kg_version,
+            recipe_digest=self.recipe.digest(),
+            min_policy_version=number,
+            n=rollout.n if training else 1,
+            temperature=rollout.temperature if training else 0.0,
+            seed=random.Random(f"{self.record.seed}/{request_id}").getrandbits(31),
+            sent_at=0.0,  # the courier's business, as is the deadline
+            deadline_s=self.recipe.schedule.request_deadline_s,
+        )

@@ -1,0 +1,132 @@
+"""What became of every group that was asked for, and which weights survived.
+
+The invariant of training: in the history of the surviving weights every group
+asked for occurs once, trained or dropped with a reason. The ledger refuses to
+write anything else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    """What became of a group; all but the first are reasons why it was dropped."""
+
+    TRAINED = "trained"
+    STALE = "stale"
+    """Its oldest turn was written by a version too far behind."""
+    ORPHANED = "orphaned"
+    """It was written by weights that a restore has undone."""
+    NO_SPREAD = "no_spread"
+    """All its returns are equal, so it teaches nothing."""
+    NON_FINITE = "non_finite"
+    """The step that it was part of had no finite loss or gradient."""
+    FAILED = "failed"
+    """A worker answered with a failure."""
+    UNANSWERED = "unanswered"
+    """Asked for again and again, while others were answered."""
+    RUN_ENDED = "run_ended"
+    """Still in flight when the run ended."""
+
+
+class Ledger:
+    """Every request id of a run: in flight, or settled at a step."""
+
+    def __init__(self) -> None:
+        self._in_flight: dict[str, None] = {}
+        self._settled: dict[str, tuple[Outcome, int]] = {}
+
+    @property
+    def in_flight(self) -> list[str]:
+        """Ids asked for and not settled, oldest first."""
+        return list(self._in_flight)
+
+    def ask(self, request_id: str) -> None:
+        """Write down that a group is asked for.
+
+        Raises:
+            ValueError: it was asked for before.
+        """
+        if request_id in self._in_flight or request_id in self._settled:
+            raise ValueError(f"{request_id} was asked for before")
+        self._in_flight[request_id] = None
+
+    def settle(self, request_id: str, outcome: Outcome, step: int) -> None:
+        """Write down what became of a group in flight.
+
+        Args:
+            step: the optimiser step that it was trained in, or dropped before.
+
+        Raises:
+            ValueError: it is not in flight.
+        """
+        if request_id not in self._in_flight:
+            raise ValueError(f"{request_id} is not in flight")
+        del self._in_flight[request_id]
+        self._settled[request_id] = (outcome, step)
+
+    def outcome(self, request_id: str) -> Outcome | None:
+        """What became of a group; None while it is in flight, or if it was never asked for."""
+        entry = self._settled.get(request_id)
+        return None if entry is None else entry[0]
+
+    def settled(self) -> list[str]:
+        return list(self._settled)
+
+    def counts(self) -> dict[str, int]:
+        """Number of groups by outcome."""
+        return dict(Counter(outcome.value for outcome, _ in self._settled.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "in_flight": self.in_flight,
+            "settled": {key: [outcome.value, step] for key, (outcome, step) in self._settled.items()},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Ledger:
+        ledger = cls()
+        ledger._in_flight = dict.fromkeys(values["in_flight"])
+        ledger._settled = {
+            key: (Outcome(outcome), step) for key, (outcome, step) in values["settled"].items()
+        }
+        return ledger
+
+
+class History:
+    """The versions that hold the surviving weights, each with its generation.
+
+    Weights that change get the next generation. Weights that are published again after a
+    restore have another version id and the same generation.
+    """
+
+    def __init__(self, generations: Mapping[str, int] | None = None) -> None:
+        self._generations = dict(generations or {})
+
+    @property
+    def current(self) -> int:
+        """The newest generation; 0 before the first."""
+        return max(self._generations.values(), default=0)
+
+    def advance(self, version: str) -> None:
+        """`version` holds weights that have changed."""
+        self._generations[version] = self.current + 1
+
+    def republish(self, version: str) -> None:
+        """`version` holds the newest generation's weights, unchanged."""
+        self._generations[version] = self.current
+
+    def staleness(self, versions: Iterable[str]) -> int | None:
+        """Generations from the oldest of `versions` to now; None if one has not survived."""
+        generations = [self._generations.get(version) for version in versions]
+        known = [generation for generation in generations if generation is not None]
+        if len(known) < len(generations):
+            return None
+        return self.current - min(known, default=self.current)
+
+    def to_json(self) -> dict[str, int]:
+        return dict(self._generations)

@@ -1,0 +1,139 @@
+"""`/v1/runs`: start, follow, stop, resume, promote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from kbqa.datasets import load_dataset
+from kbqa.errors import RecipeError
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import Recipe, load_recipe, recipe_from
+from services.trainer.errors import RunConflictError
+from services.trainer.runs import RunDirectory, Runs, State, read_json
+from services.trainer.schemas import (
+    MetricsPage,
+    Promote,
+    Promoted,
+    RunList,
+    RunSummary,
+    RunView,
+    StartRun,
+)
+from services.trainer.supervisor import Supervisor
+
+_HISTORY = 50  # records in a view
+_PHASES = ("rl", "cold_start", "base")  # of which a version may be promoted, best first
+
+
+def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None) -> APIRouter:
+    """Routes of the runs; all block, so they run in threads.
+
+    Args:
+        data: directory of data sets that are not generated.
+    """
+    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @router.post("", status_code=201, summary="Start a run")
+    def start(body: StartRun) -> RunView:
+        recipe = _recipe(body)
+        load_dataset(body.dataset, body.seed, data)  # what is wrong with it is better said now
+        supervisor.require_idle()
+        directory = runs.create(recipe, body.dataset, body.limits, body.seed)
+        supervisor.start(directory)
+        return view(directory)
+
+    @router.get("", summary="All runs, oldest first")
+    def index() -> RunList:
+        return RunList(runs=[_summary(directory) for directory in runs.all()])
+
+    @router.get("/{run}", summary="How a run goes")
+    def show(run: str) -> RunView:
+        return view(runs.get(run))
+
+    @router.get("/{run}/metrics", summary="Records of steps and evaluations")
+    def metrics(run: str, since: Annotated[int, Query(ge=0)] = 0) -> MetricsPage:
+        records = runs.get(run).records(since)
+        last = max((record["seq"] for record in records), default=since)
+        return MetricsPage(run=run, last=last, records=records)
+
+    @router.post("/{run}/stop", summary="Stop a run; nothing that it has learned is lost")
+    def stop(run: str) -> RunView:
+        directory = runs.get(run)
+        supervisor.stop(directory)
+        return view(directory)
+
+    @router.post("/{run}/resume", summary="Go on with a run that was stopped or has failed")
+    def resume(run: str) -> RunView:
+        directory = runs.get(run)
+        if directory.read().state is State.DONE:
+            raise RunConflictError(f"run {run} is done")
+        supervisor.start(directory)
+        return view(directory)
+
+    @router.post("/{run}/promote", summary="Let a version of this run answer users")
+    def promote(run: str, body: Promote | None = None) -> Promoted:
+        directory = runs.get(run)
+        version = body.version if body is not None and body.version is not None else _best(directory)
+        if version is None:
+            raise RunConflictError(f"run {run} has no evaluated version yet: wait, or name one")
+        return Promoted(run=run, version=store.promote(run, version).id)
+
+    return router
+
+
+def view(directory: RunDirectory) -> RunView:
+    """A run as its files describe it."""
+    record, progress = directory.read(), directory.progress()
+    records = directory.records()
+    steps = [r for r in records if r["kind"] == "step"]
+    results = progress.get("results", {})
+    return RunView(
+        id=record.id,
+        state=record.state,
+        phase=progress.get("phase", "prepare"),
+        step=progress.get("step", 0),
+        of=progress.get("of", 0),
+        seconds=progress.get("seconds", 0.0),
+        recipe=record.recipe["name"],
+        dataset=record.dataset,
+        seed=record.seed,
+        created_at=record.created_at,
+        restarts=record.restarts,
+        f1=results.get("f1", {}),
+        f1_by_hops=results.get("f1_by_hops", {}),
+        policy=_best(directory),
+        latest=steps[-1] if steps else None,
+        history=records[-_HISTORY:],
+        groups=next((r["groups"] for r in reversed(steps) if "groups" in r), {}),
+        error=record.error,
+        summary=read_json(directory.summary_path) or None,
+    )
+
+
+def _recipe(body: StartRun) -> Recipe:
+    if isinstance(body.recipe, str):
+        return load_recipe(body.recipe, body.overrides)
+    if body.overrides:
+        raise RecipeError("overrides go with a named recipe; put them into the recipe's values instead")
+    return recipe_from(body.recipe, "recipe")
+
+
+def _summary(directory: RunDirectory) -> RunSummary:
+    record = directory.read()
+    return RunSummary(
+        id=record.id,
+        state=record.state,
+        phase=directory.progress().get("phase", "prepare"),
+        dataset=record.dataset,
+        recipe=record.recipe["name"],
+        created_at=record.created_at,
+    )
+
+
+def _best(directory: RunDirectory) -> str | None:
+    """The version of the furthest phase that was evaluated."""
+    versions = directory.progress().get("results", {}).get("versions", {})
+    return next((versions[phase] for phase in _PHASES if phase in versions), None)

@@ -1,0 +1,127 @@
+"""python -m services.trainer.run --run DIR: the process that trains one run.
+
+It is started by the trainer and ends with it: standard input is a pipe whose end
+means that the trainer has died, and a line on it means to stop. The exit code says
+what happened, see `Exit`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers.utils.logging import disable_progress_bar
+
+from kbqa.errors import KbqaError
+from kbqa.kg.client import HttpGraphTools
+from kbqa.policy_store import PolicyStore
+from kbqa.policy_store.durable import write_file
+from kbqa.telemetry import configure_logging, log_context
+from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
+from services.broker import create_celery, send
+from services.trainer.context import Context, Stopped
+from services.trainer.journal import Journal
+from services.trainer.phases import base_version, cold_started_version, prepare
+from services.trainer.reinforcement import Reinforcement
+from services.trainer.runs import RunDirectory
+from services.trainer.settings import TrainerSettings
+from services.trainer.supervisor import Exit
+
+logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train a run to its end; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="trainer.run", description="Train one run.")
+    parser.add_argument("--run", type=Path, required=True, help="the run's directory")
+    directory = RunDirectory(parser.parse_args(argv).run)
+    stop = threading.Event()
+    threading.Thread(target=_obey, args=(stop,), name="obedience", daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Ctrl-C reaches the whole group; the trainer decides what it means for its run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = TrainerSettings.load(home=directory.path.parent.parent)
+    configure_logging("trainer", settings.log_level, settings.log_format)
+    disable_progress_bar()
+    with log_context(run=directory.id):
+        journal = Journal(directory)
+        try:
+            train(directory, settings, journal, stop)
+        except Stopped:
+            logger.info("run stopped", extra={"phase": journal.phase})
+            return Exit.STOPPED
+        except KbqaError as error:
+            logger.exception("run failed")
+            journal.fail(str(error))
+            return Exit.FAILED
+        return Exit.DONE
+
+
+def train(
+    directory: RunDirectory, settings: TrainerSettings, journal: Journal, stop: threading.Event
+) -> None:
+    """All phases of a run that are not finished yet.
+
+    Raises:
+        KbqaError: the run cannot go on.
+        Stopped: it was told to stop.
+    """
+    record = directory.read()
+    celery = create_celery("trainer", settings.broker_url)
+
+    def send_request(request: RolloutRequest) -> None:
+        send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request))
+
+    with HttpGraphTools(settings.kg_server_url) as tools:
+        context = Context(
+            directory=directory,
+            record=record,
+            recipe=record.resolved_recipe(),
+            settings=settings,
+            store=PolicyStore(settings.home / "policies"),
+            tools=tools,
+            journal=journal,
+            send=send_request,
+            stop=stop,
+        )
+        material = prepare(context)
+        base = base_version(context, material)
+        start = cold_started_version(context, material, base)
+        Reinforcement(context, material, start).run()
+    _summarise(context, len(material.questions.test))
+
+
+def _summarise(context: Context, questions: int) -> None:
+    journal, record = context.journal, context.record
+    summary = {
+        "f1": journal.results["f1"],
+        "f1_by_hops": journal.results["f1_by_hops"],
+        "questions": questions,
+        "seconds": round(journal.seconds, 1),
+        "seed": record.seed,
+        "dataset": record.dataset,
+        "run": record.id,
+        "policy": journal.results["versions"]["rl"],
+    }
+    write_file(context.directory.summary_path, json.dumps(summary, indent=1).encode())
+    context.directory.inbox.discard(context.directory.inbox.ids())
+    journal.finish()
+
+
+def _obey(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 64):  # not buffered: a lock on it would hinder the interpreter's end
+        stop.set()
+    # The trainer is gone. Whoever takes its place starts from the last checkpoint, and two
+    # processes must not train one run, so nothing is finished here.
+    os._exit(Exit.ABANDONED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Bodies of requests and answers of the trainer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.trainer.runs import Limits, State
+
+RecipeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+
+
+class StartRun(BaseModel):
+    """What to train.
+
+    Attributes:
+        recipe: name of one that is shipped, or all of its values.
+        dataset: name of a data set, whose graph kg_server has loaded.
+        overrides: values by dotted key, laid over a named recipe's.
+        limits: at most that many questions of a split.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    recipe: RecipeName | dict[str, Any] = "kg-r1-small"
+    dataset: Annotated[str, Field(min_length=1)]
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    seed: Annotated[int, Field(ge=0)] = 1
+    limits: Limits = Limits()
+
+
+class RunView(BaseModel):
+    """How a run goes.
+
+    Attributes:
+        phase: prepare, warm_up, cold_start, rl or done.
+        step: finished steps of the phase, `of` at most so many.
+        seconds: worked on so far.
+        f1: mean F1 on the test questions by phase (base, cold_start, rl), as far as it is known.
+        policy: id of the newest version with a test result.
+        latest: the newest record of a step.
+        history: the newest records, oldest first.
+        groups: number of groups by what became of them.
+        error: why the run failed.
+        summary: the results, once it is done.
+    """
+
+    id: str
+    state: State
+    phase: str
+    step: int
+    of: int
+    seconds: float
+    recipe: str
+    dataset: str
+    seed: int
+    created_at: str
+    restarts: int
+    f1: dict[str, float]
+    f1_by_hops: dict[str, dict[str, float]]
+    policy: str | None
+    latest: dict[str, Any] | None
+    history: list[dict[str, Any]]
+    groups: dict[str, int]
+    error: str | None
+    summary: dict[str, Any] | None
+
+
+class RunSummary(BaseModel):
+    """A run in a list."""
+
+    id: str
+    state: State
+    phase: str
+    dataset: str
+    recipe: str
+    created_at: str
+
+
+class RunList(BaseModel):
+    runs: list[RunSummary]
+
+
+class MetricsPage(BaseModel):
+    """Records of steps and evaluations; ask for more with `since` = `last`."""
+
+    run: str
+    last: int
+    records: list[dict[str, Any]]
+
+
+class Promote(BaseModel):
+    """Attributes:
+    version: a full id; None takes the newest version with a test result.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: str | None = None
+
+
+class Promoted(BaseModel):
+    run: str
+    version: str

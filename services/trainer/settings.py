@@ -1,0 +1,39 @@
+"""Settings of the trainer: `KBQA_TRAINER_…`, and those that all services share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+
+from services.settings import ServiceSettings
+
+
+class TrainerSettings(ServiceSettings):
+    """How runs are kept alive. What a run learns, and how fast, is its recipe's business.
+
+    Attributes:
+        broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
+        data: directory of data sets that are not generated (`KBQA_DATA`).
+        threads: threads that training computes with; unless set, one while rollouts run on the
+            same machine, and as many as there are cores before that.
+        auto_resume: whether a run that was going on when the trainer ended goes on when it starts.
+        max_restarts: how often in a row a training process that dies without a step forward is
+            started again.
+        graph_wait_s: how long a run waits for kg_server when it starts.
+    """
+
+    service = "trainer"
+
+    port: int = Field(8003, ge=1, le=65535)
+    broker_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
+    )
+    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    data: Path | None = Field(None, validation_alias="KBQA_DATA")
+    threads: int | None = Field(None, ge=1)
+    auto_resume: bool = True
+    max_restarts: int = Field(5, ge=0)
+    graph_wait_s: float = Field(60.0, ge=0)

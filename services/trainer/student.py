@@ -1,0 +1,97 @@
+"""The model that a run trains, with its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
+from tokenizers import Tokenizer
+
+from kbqa.errors import RunError
+from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policies.transformers import load_model
+from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """A causal language model in training.
+
+    Attributes:
+        tokenizer_files: contents by name; they never change, so every version gets the same.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    tokenizer_files: dict[str, bytes]
+
+    @classmethod
+    def fresh(
+        cls, config: SmallPolicyConfig, texts: Iterable[str], tags: Sequence[str], seed: int
+    ) -> Student:
+        """A small policy from nothing, whose tokenizer is learned from `texts`."""
+        tokenizer = train_tokenizer(texts, tags, config.vocabulary)
+        model = build_model(tokenizer, config, seed)
+        with TemporaryDirectory() as directory:
+            save_model(model, tokenizer, Path(directory))
+            # Read back, so that it is configured as every later process will find it.
+            return cls.load(Path(directory))
+
+    @classmethod
+    def load(cls, directory: Path) -> Student:
+        """A Hugging Face directory, such as a policy version's.
+
+        Raises:
+            PolicyIntegrityError: it holds no model that can be loaded.
+        """
+        files = {
+            name: (directory / name).read_bytes() for name in _TOKENIZER_FILES if (directory / name).is_file()
+        }
+        TokenizerCodec.load(directory)
+        return cls(load_model(directory), Tokenizer.from_file(str(directory / "tokenizer.json")), files)
+
+    @classmethod
+    def pretrained(cls, name: str) -> Student:
+        """A directory, or a model of the local Hugging Face cache; nothing is downloaded.
+
+        Raises:
+            RunError: it is neither.
+        """
+        if Path(name).is_dir():
+            return cls.load(Path(name))
+        try:
+            return cls.load(Path(snapshot_download(name, local_files_only=True)))
+        except (LocalEntryNotFoundError, ValueError) as error:
+            raise RunError(
+                f"base model {name} is not on this machine: download it first (hf download {name}), "
+                "or name a directory that holds it"
+            ) from error
+
+    @property
+    def codec(self) -> TokenizerCodec:
+        return TokenizerCodec(self.tokenizer)
+
+    def save(self, directory: Path) -> None:
+        """Write an ordinary Hugging Face directory."""
+        self.model.save_pretrained(directory)
+        for name, data in self.tokenizer_files.items():
+            (directory / name).write_bytes(data)
+
+    def words(self) -> list[str]:
+        """Pieces of words of the vocabulary, to make names from."""
+        return [t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha()]

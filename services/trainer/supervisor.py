@@ -1,0 +1,223 @@
+"""Keeps the training process of the active run alive, and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from enum import IntEnum
+
+from kbqa.telemetry import Metrics
+from services.trainer.errors import RunConflictError
+from services.trainer.runs import RunDirectory, Runs, State
+from services.trainer.settings import TrainerSettings
+
+logger = logging.getLogger(__name__)
+
+_BACK_OFF_S = (0.2, 10.0)  # first and longest pause before a process that died is started again
+_POLL_S = 0.05
+
+
+class Exit(IntEnum):
+    """How a training process ends; anything else is a crash."""
+
+    DONE = 0
+    FAILED = 2
+    """Its progress says why; starting it again would not help."""
+    STOPPED = 3
+    ABANDONED = 4
+    """The trainer died."""
+
+
+class Supervisor:
+    """At most one run is active, in one training process.
+
+    Args:
+        environment: of that process.
+    """
+
+    def __init__(
+        self, runs: Runs, settings: TrainerSettings, metrics: Metrics, environment: dict[str, str]
+    ) -> None:
+        self._runs, self._settings, self._environment = runs, settings, environment
+        self._active_gauge = metrics.gauge("kbqa_trainer_run_active")
+        self._restarts = metrics.counter("kbqa_trainer_restarts_total")
+        self._lock = threading.Lock()
+        self._watch: _Watch | None = None
+
+    @property
+    def active(self) -> str | None:
+        """Id of the active run."""
+        watch = self._watch
+        return watch.directory.id if watch is not None and watch.thread.is_alive() else None
+
+    def start(self, directory: RunDirectory) -> None:
+        """Make a run the active one.
+
+        Raises:
+            RunConflictError: another one is.
+        """
+        with self._lock:
+            self.require_idle()
+            directory.write(directory.read().model_copy(update={"state": State.RUNNING, "error": None}))
+            self._watch = _Watch(directory, self._settings, self._environment, self._restarts.inc)
+            self._active_gauge.set_function(lambda: self.active is not None)
+            self._watch.thread.start()
+
+    def require_idle(self) -> None:
+        """Refuse to hold a second run.
+
+        Raises:
+            RunConflictError: a run is active.
+        """
+        if self.active is not None:
+            raise RunConflictError(
+                f"run {self.active} is active, and one trainer holds one run: "
+                f"follow it, or stop it with POST /v1/runs/{self.active}/stop"
+            )
+
+    def stop(self, directory: RunDirectory) -> None:
+        """End the active run at the next place where nothing is lost; returns when it has.
+
+        Raises:
+            RunConflictError: it is not active.
+        """
+        watch = self._watch
+        if watch is None or self.active != directory.id:
+            raise RunConflictError(f"run {directory.id} is not active, it is {directory.read().state}")
+        watch.end(State.STOPPED, self._settings.drain_s)
+
+    def resume_interrupted(self) -> None:
+        """Go on with the run that was active when the trainer ended, if there is one."""
+        for directory in self._runs.all():
+            if directory.read().state is not State.RUNNING:
+                continue
+            if self._settings.auto_resume and self.active is None:
+                logger.info("run resumed", extra={"run": directory.id})
+                self.start(directory)
+            else:
+                directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
+
+    def close(self) -> None:
+        """End the training process; its run stays in state running, to be resumed."""
+        if self._watch is not None and self.active is not None:
+            self._watch.end(None, self._settings.drain_s)
+
+
+class _Watch:
+    """One run's training process, started again while it dies.
+
+    Args:
+        died: called whenever it is started again.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        settings: TrainerSettings,
+        environment: dict[str, str],
+        died: Callable[[], None],
+    ) -> None:
+        self.directory = directory
+        self._settings, self._environment, self._died = settings, environment, died
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ending = False
+        self._state_at_end: State | None = None
+        self.thread = threading.Thread(target=self._run, name=f"run-{directory.id}", daemon=True)
+
+    def end(self, state: State | None, patience_s: float) -> None:
+        """Tell the process to stop, and kill it if it takes longer than `patience_s`.
+
+        Args:
+            state: what the run is afterwards; None leaves it running.
+        """
+        with self._lock:
+            self._ending, self._state_at_end = True, state
+            process = self._process
+        if process is not None:
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):  # it has ended already
+                process.stdin.write(b"stop\n")
+                process.stdin.flush()
+            try:
+                process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                logger.warning("the training process is killed", extra={"run": self.directory.id})
+                process.kill()
+        self.thread.join()
+
+    def _run(self) -> None:
+        failures, pause_s = 0, 0.0
+        while True:
+            before = self._mark()
+            code = self._train(pause_s)
+            if code is None or (self._ending and code not in (Exit.DONE, Exit.FAILED)):
+                if self._state_at_end is not None:
+                    self._write(state=self._state_at_end)
+                return
+            if code == Exit.DONE:
+                self._write(state=State.DONE)
+                return
+            if code == Exit.FAILED:
+                error = self.directory.progress().get("error") or f"see {self.directory.log_path}"
+                self._write(state=State.FAILED, error=str(error))
+                return
+            failures = 1 if self._mark() != before else failures + 1
+            if failures > self._settings.max_restarts:
+                self._write(state=State.FAILED, error=self._epitaph(code, failures))
+                return
+            first, longest = _BACK_OFF_S
+            pause_s = min(first * 2 ** (failures - 1), longest)
+            logger.warning(
+                "the training process died and is started again",
+                extra={"run": self.directory.id, "exit": _describe(code), "pause_s": pause_s},
+            )
+            self._write(restarts=self.directory.read().restarts + 1)
+            self._died()
+
+    def _train(self, pause_s: float) -> int | None:
+        """Run the process to its end; None if the run ended before it began."""
+        deadline = time.monotonic() + pause_s
+        while time.monotonic() < deadline and not self._ending:
+            time.sleep(_POLL_S)
+        with self._lock:
+            if self._ending:
+                return None
+            self._process = self._spawn()
+        return self._process.wait()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # -P: a directory called "services" where the user stands must not be taken for ours.
+        command = [sys.executable, "-P", "-m", "services.trainer.run", "--run", str(self.directory.path)]
+        with self.directory.log_path.open("ab") as log:
+            # The pipe is how the process learns that this one has died, whatever it died of.
+            return subprocess.Popen(
+                command, env=self._environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def _mark(self) -> tuple[object, ...]:
+        """Differs from an earlier one if the run has made progress that survives a crash."""
+        checkpoints = self.directory.checkpoints_path
+        names = sorted(path.name for path in checkpoints.iterdir()) if checkpoints.is_dir() else []
+        progress = self.directory.progress()
+        return (sorted(progress.get("results", {}).get("versions", {})), names)
+
+    def _epitaph(self, code: int, failures: int) -> str:
+        lines = self.directory.log_path.read_text(errors="replace").strip().splitlines()
+        return (
+            f"the training process died {failures} times in a row without a step forward; "
+            f"at last it {_describe(code)} ({self.directory.log_path}: {lines[-1] if lines else 'empty'})"
+        )
+
+    def _write(self, **changes: object) -> None:
+        self.directory.write(self.directory.read().model_copy(update=changes))
+
+
+def _describe(code: int) -> str:
+    return f"ended with code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

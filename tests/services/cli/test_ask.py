@@ -1,0 +1,105 @@
+"""`kbqa ask` against a real gateway and a real kg_server, with policies that recite."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.cli.ask import printable, render
+from services.gateway.app import create_app
+from services.gateway.settings import GatewaySettings
+from services.http import background
+from tests.services.gateway.conftest import FixedPolicy, NoPolicy, answer, query, recite
+
+STARS = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks, Elizabeth Perkins"))
+ASK = ("ask", "Who starred in Big?")
+
+
+@pytest.fixture
+def gateway(kg_server_url, monkeypatch, in_process):
+    """Serves a gateway with the given policy for the rest of the test; `kbqa ask` finds it by itself."""
+    servers = []
+
+    def make(policies, **settings):
+        app = create_app(GatewaySettings.load(kg_server_url=kg_server_url, **settings), policies)
+        server = background(app)
+        monkeypatch.setenv("KBQA_GATEWAY_URL", server.__enter__())
+        servers.append(server)
+
+    yield make
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def test_an_answer_is_told_with_evidence_and_trajectory(gateway, in_process):
+    gateway(FixedPolicy(STARS))
+    code, out, _ = in_process(*ASK, "--kg", "films")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[:2] == ["Tom Hanks", "    Big  starred  Tom Hanks"]
+    assert "run 1: answered" in lines
+    assert '     get_tail_entities("Big", "starred")' in lines
+    assert lines[-1].startswith("policy v000001-scripted, 2 calls, ")
+    assert "<information>" not in out
+
+
+def test_json_is_the_document_itself(gateway, in_process):
+    gateway(FixedPolicy(STARS))
+    code, out, _ = in_process(*ASK, "--kg", "films", "--json", "--runs", "2", "--topic", "Big")
+    assert code == 0
+    document = json.loads(out)
+    assert [a["support"] for a in document["answers"]] == ["2/2", "2/2"]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "says"),
+    [
+        ("Who starred in Big?", "", "no answer was found"),
+        ("Who starred in Big?", "Meg Ryan", "no retrieved fact supports this"),
+        ("Where is the bathroom?", "x", "names nothing in the graph"),
+    ],
+)
+def test_without_an_answer_that_facts_support_the_code_is_3(gateway, in_process, question, text, says):
+    gateway(FixedPolicy(recite(answer(text))))
+    code, out, _ = in_process("ask", question, "--kg", "films")
+    assert (code, says in out) == (3, True)
+
+
+def test_among_several_graphs_one_must_be_chosen(gateway, in_process):
+    gateway(FixedPolicy(STARS))
+    code, out, err = in_process(*ASK)
+    assert (code, out) == (2, "")
+    assert err == "error: several graphs are loaded (films, rdf): choose one with --kg NAME\n"
+
+
+def test_errors_of_the_gateway_are_told_as_they_are(gateway, in_process):
+    gateway(FixedPolicy(STARS))
+    code, _, err = in_process(*ASK, "--kg", "nope")
+    assert (code, err.startswith('error: no graph named "nope" (loaded graphs: films, rdf)')) == (2, True)
+    gateway(NoPolicy())
+    assert in_process(*ASK, "--kg", "films")[::2] == (2, "error: no policy is promoted yet\n")
+
+
+def test_a_gateway_that_is_not_there_is_named_with_the_remedy(in_process):
+    code, _, err = in_process(*ASK, "--gateway", "http://127.0.0.1:9")
+    assert code == 2
+    assert "no gateway answers at http://127.0.0.1:9" in err
+    assert "kbqa up" in err
+    assert "--gateway" in err
+
+
+def test_names_from_a_graph_cannot_steer_the_terminal():
+    assert printable("a\x1b[2Jb\nc") == "a\ufffd[2Jb c"
+    text = render(
+        {
+            "status": "answered",
+            "answers": [
+                {"value": "[red]x[/red]", "support": "1/1", "evidence": {"triples": [["a", "\x1b", "b"]]}}
+            ],
+            "runs": [],
+            "policy_version": "v",
+            "usage": {"llm_calls": 0, "generated_tokens": 0, "kg_calls": 0, "elapsed_ms": 0},
+        }
+    ).plain
+    assert text.splitlines()[:2] == ["[red]x[/red]", "    a  \ufffd  b"]

@@ -1,0 +1,145 @@
+"""Union of runs, support, kinds and statuses, on runs worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
+from services.gateway.answers import record, status_of, unite, usage_of
+
+
+def tails(entity, relation, *found):
+    return ExecutedAction("get_tail_entities", {"entity": entity, "relation": relation}, None, found, found)
+
+
+def turn(start, end, *actions, observation="", status=Status.OK):
+    logprobs = (-0.5,) * (end - start)
+    return Turn(
+        start, end, logprobs, "", status, "a thought", True, tuple(actions), observation, "v", elapsed_ms=1.5
+    )
+
+
+def run(*answers, actions=(), status=Status.ANSWERED, ids=None):
+    """A run that executes its actions in one turn; an answer that they found resolves to itself."""
+    found = {item for action in actions for item in action.items}
+    turns = (turn(10, 14, *actions, observation="<information>…</information>"), turn(20, 23))
+    resolved = ids or tuple((a,) if a in found else () for a in answers)
+    return Trajectory((), turns, status, answers, resolved)
+
+
+STARRED = tails("Big", "starred", "Tom Hanks", "Elizabeth Perkins")
+
+
+def test_runs_are_united_and_what_most_say_comes_first():
+    runs = [
+        run("Elizabeth Perkins", actions=[STARRED]),
+        run("Tom Hanks", actions=[STARRED]),
+        run("tom hanks.", "Elizabeth Perkins", "Tom Hanks"),
+    ]
+    answers = unite(runs, {"Big"})
+    assert [(a.value, a.support) for a in answers] == [("Elizabeth Perkins", "2/3"), ("Tom Hanks", "2/3")]
+    assert answers[1].evidence.triples == [("Big", "starred", "Tom Hanks")]
+    assert (answers[1].kind, answers[1].id, answers[1].label) == ("entity", "Tom Hanks", "Tom Hanks")
+
+
+def test_a_run_that_repeats_an_answer_supports_it_once():
+    assert [a.support for a in unite([run("x", "X", actions=[tails("t", "r", "x")])], {"t"})] == ["1/1"]
+
+
+def test_a_name_of_several_entities_yields_each_of_them():
+    kin = ExecutedAction(
+        "get_tail_entities", {"entity": "t", "relation": "r"}, None, ("m.1", "m.2"), ("Ann",) * 2
+    )
+    answers = unite([run("Ann", actions=[kin], ids=(("m.1", "m.2"),))], {"t"})
+    assert [(a.value, a.id, a.label) for a in answers] == [("Ann", "m.1", "Ann"), ("Ann", "m.2", "Ann")]
+
+
+def test_what_no_observation_showed_carries_no_evidence():
+    (answer,) = unite([run("Meg Ryan", actions=[STARRED])], {"Big"})
+    assert answer.model_dump(exclude_none=True) == {
+        "value": "Meg Ryan",
+        "kind": "literal",
+        "support": "1/1",
+        "evidence": {"triples": []},
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("3", "count"), ("yes", "boolean"), ("1988-06-03", "date"), ("1988-06", "date"), ("1.5", "literal")],
+)
+def test_kinds_of_answers_that_no_observation_showed(value, kind):
+    assert unite([run(value)], {"Big"})[0].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind", "datatype"),
+    [
+        (
+            '"1988"^^<http://www.w3.org/2001/XMLSchema#gYear>',
+            "date",
+            "http://www.w3.org/2001/XMLSchema#gYear",
+        ),
+        (
+            '"true"^^<http://www.w3.org/2001/XMLSchema#boolean>',
+            "boolean",
+            "http://www.w3.org/2001/XMLSchema#boolean",
+        ),
+        (
+            '"7"^^<http://www.w3.org/2001/XMLSchema#integer>',
+            "literal",
+            "http://www.w3.org/2001/XMLSchema#integer",
+        ),
+        ('"Groß"@de', "literal", None),
+        ('"plain"', "literal", None),
+        ('"Weird Al" Yankovic', "entity", None),
+        ("http://x/a", "entity", None),
+    ],
+)
+def test_kinds_of_ids(id_, kind, datatype):
+    (answer,) = unite([run("x", actions=[tails("t", "r", id_)], ids=((id_,),))], {"t"})
+    assert (answer.kind, answer.datatype) == (kind, datatype)
+
+
+def test_statuses():
+    supported = run("Tom Hanks", actions=[STARRED])
+    guessed, empty = run("Meg Ryan"), run(status=Status.OUT_OF_TURNS)
+    late = run(status=Status.TIMED_OUT)
+
+    def status(*runs):
+        return status_of(runs, unite(runs, {"Big"}))
+
+    assert status(supported, guessed, late) == "answered"
+    assert status(guessed, late) == "unsupported"
+    assert status(empty, empty) == "no_answer"
+    assert status(empty, late) == "partial"
+    assert status() == "partial"
+
+
+def test_turns_are_told_with_their_actions_and_failures():
+    failed = ExecutedAction("get_tail_relations", {"entity": "Bog"}, "KG_ENTITY_NOT_FOUND")
+    told = record(run("Tom Hanks", actions=[failed, STARRED])).model_dump()
+    assert told["status"] == "answered"
+    assert [t["turn"] for t in told["trajectory"]] == [1, 2]
+    assert told["trajectory"][0] == {
+        "turn": 1,
+        "thought": "a thought",
+        "actions": [
+            {"action": "get_tail_relations", "entity": "Bog", "code": "KG_ENTITY_NOT_FOUND"},
+            {"action": "get_tail_entities", "entity": "Big", "relation": "starred"},
+        ],
+        "observations": ["<information>…</information>"],
+        "elapsed_ms": 1.5,
+    }
+    assert told["trajectory"][1]["observations"] == []
+
+
+def test_usage_counts_each_call_of_the_policy_with_its_whole_prompt():
+    usage = usage_of([run("a", actions=[STARRED]), run("b")], kg_calls=1, elapsed_ms=12.3456)
+    assert usage.model_dump() == {
+        "llm_calls": 4,
+        "prompt_tokens": 2 * (10 + 20),
+        "generated_tokens": 2 * (4 + 3),
+        "kg_calls": 2,
+        "elapsed_ms": 12.346,
+    }

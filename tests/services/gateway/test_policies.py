@@ -1,0 +1,138 @@
+"""Following the promoted version, with published models of random weights."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kbqa.environment import Budget
+from kbqa.errors import NoPolicyError, PolicyIntegrityError
+from kbqa.policy_store import PolicyStore
+from kbqa.protocols.kg_r1 import KgR1
+from kbqa.recipes import load_recipe
+from kbqa.training.small_policy import save_model
+from services.gateway.engine import load_policy
+from services.gateway.policies import PromotedPolicies, ServedPolicy
+from tests.unit.policies_fixtures import make_model, make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    rollout = {"rollout.max_turns": 2, "rollout.max_turn_tokens": 16, "rollout.max_tokens": 1000}
+    return load_recipe("kg-r1-small", rollout)
+
+
+@pytest.fixture
+def publish(tmp_path, recipe):
+    """Publishes a small model and promotes it."""
+    store = PolicyStore(tmp_path / "policies")
+
+    def make(number, seed=0):
+        version = store.publish(
+            "run",
+            number,
+            lambda directory: save_model(make_model(seed), make_tokenizer(), directory),
+            recipe=recipe.model_dump(mode="json"),
+            recipe_digest=recipe.digest(),
+            step=0,
+            metrics={},
+        )
+        return store.promote("run", version.id)
+
+    make.store = store
+    return make
+
+
+@pytest.fixture
+def follow(publish):
+    """Follows the pointer with engines that are only names; `closed` lists the closed ones."""
+    closed = []
+
+    def load(version):
+        if version.number == 13:
+            raise PolicyIntegrityError("damaged")
+        return ServedPolicy(
+            version.id, "r", None, None, KgR1(), Budget(1, 1, 1, 1), lambda: closed.append(version.number)
+        )
+
+    policies = PromotedPolicies(publish.store, load, poll_s=0.01)
+    policies.closed = closed
+    return policies
+
+
+def test_the_policy_stays_until_its_last_lease_is_released(publish, follow):
+    first = publish(1)
+    follow.refresh()
+    leases = follow.lease(), follow.lease()
+    second = publish(2, seed=1)
+    follow.refresh()
+    assert [lease.served.version for lease in leases] == [first.id] * 2
+    newer = follow.lease()
+    assert newer.served.version == second.id
+    leases[0].release()
+    assert follow.closed == []
+    leases[1].release()
+    assert follow.closed == [1]
+    newer.release()
+    assert follow.closed == [1]
+
+
+def test_a_version_that_cannot_be_loaded_leaves_the_old_one_in_place(publish, follow):
+    first = publish(1)
+    follow.refresh()
+    publish(13)
+    follow.refresh()
+    assert follow.lease().served.version == first.id
+    assert follow.unready() is None
+
+
+def test_without_any_the_reason_is_told(publish, follow):
+    follow.refresh()
+    with pytest.raises(NoPolicyError, match="kbqa demo"):
+        follow.lease()
+    publish(13)
+    follow.refresh()
+    assert follow.unready() == "damaged"
+
+
+def test_stopping_closes_the_policy_though_it_is_leased(publish, follow):
+    publish(1)
+    follow.start()
+    deadline = time.monotonic() + 5
+    while follow.unready() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    lease = follow.lease()
+    follow.stop()
+    lease.release()
+    assert follow.closed == [1]
+
+
+def test_damaged_files_are_not_loaded(publish):
+    version = publish(1)
+    (version.path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(PolicyIntegrityError, match=r"model\.safetensors does not match"):
+        load_policy(publish.store, version, max_rows=2)
+
+
+def test_an_answer_names_the_version_that_wrote_it_and_a_promotion_switches(publish, gateway):
+    first = publish(1)
+    client = gateway()
+
+    def version_once(ready):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            response = client.post("/v1/answer", json={"question": "Big?", "kg": "films", "n_runs": 2})
+            if response.status_code == 200 and ready(response.json()):
+                return response.json()
+            time.sleep(0.05)
+        raise AssertionError(response.text)
+
+    body = version_once(lambda _: True)
+    assert body["policy_version"] == first.id
+    assert body["status"] in ("no_answer", "unsupported")
+    assert len(body["runs"]) == 2
+    assert body["usage"]["generated_tokens"] > 0
+    assert client.get("/readyz").status_code == 200
+    second = publish(2, seed=1)
+    version_once(lambda body: body["policy_version"] == second.id)

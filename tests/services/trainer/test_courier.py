@@ -1,0 +1,142 @@
+"""Requests are sent again until they are answered, and each answer is brought once."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.trainer.courier import Courier
+from services.trainer.inbox import Inbox
+from tests.services.trainer.conftest import QUESTIONS, Clock, Queue, make_reply, make_request
+
+
+@pytest.fixture
+def spent() -> set[str]:
+    return set()
+
+
+@pytest.fixture
+def courier(queue: Queue, inbox: Inbox, clock: Clock, spent: set[str]) -> Courier:
+    return Courier("t", queue, inbox, spent=spent.__contains__, deadline_s=10.0, clock=clock)
+
+
+def post(courier: Courier, *ids: str) -> None:
+    for request_id in ids:
+        courier.post(make_request(request_id, QUESTIONS[0], 1))
+
+
+def test_an_answer_is_brought_once_and_stays_until_it_is_spent(
+    courier: Courier, queue: Queue, inbox: Inbox, spent: set[str]
+) -> None:
+    post(courier, "t1")
+    assert queue.sent[0].sent_at == 1000.0
+    assert queue.sent[0].expires_at == 1010.0
+    assert courier.receive() == []
+    inbox.accept(make_reply("t1", "a"))
+    assert [reply.request_id for reply in courier.receive()] == ["t1"]
+    assert courier.receive() == []
+    courier.release()
+    assert inbox.ids() == ["t1"]
+    spent.add("t1")
+    courier.release()
+    assert inbox.ids() == []
+
+
+def test_an_unanswered_request_is_sent_again_ever_more_patiently(
+    courier: Courier, queue: Queue, clock: Clock
+) -> None:
+    post(courier, "t1")
+    sent = []
+    for second in range(1, 111):
+        clock.now = 1000.0 + second
+        queue.sent.clear()
+        courier.receive()
+        sent.extend((second, request.deadline_s) for request in queue.sent)
+    assert sent == [(10, 20.0), (30, 40.0), (70, 40.0), (110, 40.0)]
+    assert courier.resent == 4
+
+
+def test_a_late_second_answer_is_removed_and_counted(courier: Courier, inbox: Inbox, spent: set[str]) -> None:
+    post(courier, "t1")
+    inbox.accept(make_reply("t1", "a"))
+    courier.receive()
+    spent.add("t1")
+    courier.release()
+    inbox.accept(make_reply("t1", "b"))
+    assert courier.receive() == []
+    assert (inbox.ids(), courier.duplicates) == ([], 1)
+
+
+def test_an_answer_from_before_a_restart_is_not_asked_for_again(
+    courier: Courier, queue: Queue, inbox: Inbox
+) -> None:
+    inbox.accept(make_reply("t7", "a"))
+    assert courier.receive() == []  # nobody has asked for it yet: it stays
+    post(courier, "t7")
+    assert [reply.request_id for reply in courier.receive()] == ["t7"]
+    assert queue.sent == []
+
+
+def test_other_kinds_are_left_alone(courier: Courier, inbox: Inbox) -> None:
+    inbox.accept(make_reply("e-1", "a"))
+    assert courier.receive() == []
+    assert inbox.ids() == ["e-1"]
+
+
+def test_a_damaged_answer_is_asked_for_again(courier: Courier, queue: Queue, inbox, tmp_path, clock) -> None:
+    post(courier, "t1")
+    (tmp_path / "inbox" / "t1.json").write_text("{")
+    assert courier.receive() == []
+    assert inbox.ids() == []
+    clock.now += 10
+    courier.receive()
+    assert queue.take_ids() == ["t1", "t1"]
+
+
+def test_while_the_broker_is_down_nothing_is_lost_and_it_is_not_pestered(
+    courier: Courier, queue: Queue, clock: Clock
+) -> None:
+    queue.down = True
+    post(courier, "t1", "t2")
+    attempts = []
+    original = courier._send
+
+    def counting(request) -> None:
+        attempts.append(clock.now - 1000.0)
+        original(request)
+
+    courier._send = counting
+    for _ in range(1200):
+        clock.now += 0.05
+        courier.receive()
+    # Pauses of 0.5 s, doubling up to 10 s, with one request tried each time.
+    assert len(attempts) == 9
+    queue.down = False
+    clock.now += 10.1
+    courier.receive()
+    assert sorted(queue.take_ids()) == ["t1", "t2"]
+    assert courier.resent == 0  # it never got out before
+
+
+def test_a_request_that_is_ignored_while_others_are_answered_is_given_up(
+    courier: Courier, inbox: Inbox, clock: Clock
+) -> None:
+    post(courier, "t0")
+    for number in range(1, 20):
+        assert courier.give_up() == []
+        post(courier, f"t{number}")
+        inbox.accept(make_reply(f"t{number}", "a"))
+        courier.receive()
+        clock.now += 40
+        courier.receive()
+        if number == 5:
+            break
+    assert courier.give_up() == ["t0"]
+    assert courier.give_up() == []
+
+
+def test_nothing_is_given_up_while_nobody_answers(courier: Courier, clock: Clock) -> None:
+    post(courier, "t0", "t1")
+    for _ in range(100):
+        clock.now += 40
+        courier.receive()
+    assert courier.give_up() == []
