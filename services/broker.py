@@ -63,12 +63,13 @@ def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 1
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
-        broker_transport_options={
+    )
+    if urlsplit(broker_url).scheme in ("redis", "rediss"):
+        app.conf.broker_transport_options = {
             "visibility_timeout": visibility_timeout_s,
             "socket_connect_timeout": _CONNECT_TIMEOUT_S,
             "socket_keepalive": True,
-        },
-    )
+        }
     return app
 
 

@@ -12,7 +12,7 @@ from kbqa.errors import RecipeError
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from services.trainer.errors import RunConflictError
-from services.trainer.runs import RunDirectory, Runs, State, read_json
+from services.trainer.runs import RunDirectory, Runs, read_json
 from services.trainer.schemas import (
     MetricsPage,
     Promote,
@@ -40,10 +40,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
         load_dataset(body.dataset, body.seed, data)  # what is wrong with it is better said now
-        supervisor.require_idle()
-        directory = runs.create(recipe, body.dataset, body.limits, body.seed)
-        supervisor.start(directory)
-        return view(directory)
+        return view(supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed)))
 
     @router.get("", summary="All runs, oldest first")
     def index() -> RunList:
@@ -68,9 +65,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     @router.post("/{run}/resume", summary="Go on with a run that was stopped or has failed")
     def resume(run: str) -> RunView:
         directory = runs.get(run)
-        if directory.read().state is State.DONE:
-            raise RunConflictError(f"run {run} is done")
-        supervisor.start(directory)
+        supervisor.resume(directory)
         return view(directory)
 
     @router.post("/{run}/promote", summary="Let a version of this run answer users")

@@ -45,7 +45,7 @@ class Supervisor:
         self, runs: Runs, settings: TrainerSettings, metrics: Metrics, environment: dict[str, str]
     ) -> None:
         self._runs, self._settings, self._environment = runs, settings, environment
-        self._active_gauge = metrics.gauge("kbqa_trainer_run_active")
+        metrics.gauge("kbqa_trainer_run_active").set_function(lambda: self.active is not None)
         self._restarts = metrics.counter("kbqa_trainer_restarts_total")
         self._lock = threading.Lock()
         self._watch: _Watch | None = None
@@ -56,30 +56,31 @@ class Supervisor:
         watch = self._watch
         return watch.directory.id if watch is not None and watch.thread.is_alive() else None
 
-    def start(self, directory: RunDirectory) -> None:
-        """Make a run the active one.
+    def begin(self, create: Callable[[], RunDirectory]) -> RunDirectory:
+        """Create a run and make it the active one.
 
         Raises:
-            RunConflictError: another one is.
+            RunConflictError: another one is active; nothing is created.
         """
         with self._lock:
-            self.require_idle()
-            directory.write(directory.read().model_copy(update={"state": State.RUNNING, "error": None}))
-            self._watch = _Watch(directory, self._settings, self._environment, self._restarts.inc)
-            self._active_gauge.set_function(lambda: self.active is not None)
-            self._watch.thread.start()
+            self._require_idle()
+            directory = create()
+            self._start(directory)
+            return directory
 
-    def require_idle(self) -> None:
-        """Refuse to hold a second run.
+    def resume(self, directory: RunDirectory) -> None:
+        """Make a run active again.
 
         Raises:
-            RunConflictError: a run is active.
+            RunConflictError: a run is active, or this one is done.
         """
-        if self.active is not None:
-            raise RunConflictError(
-                f"run {self.active} is active, and one trainer holds one run: "
-                f"follow it, or stop it with POST /v1/runs/{self.active}/stop"
-            )
+        with self._lock:
+            self._require_idle()
+            record = directory.read()
+            if record.state is State.DONE:
+                raise RunConflictError(f"run {directory.id} is done")
+            directory.write(record.model_copy(update={"state": State.RUNNING, "error": None}))
+            self._start(directory)
 
     def stop(self, directory: RunDirectory) -> None:
         """End the active run at the next place where nothing is lost; returns when it has.
@@ -99,7 +100,7 @@ class Supervisor:
                 continue
             if self._settings.auto_resume and self.active is None:
                 logger.info("run resumed", extra={"run": directory.id})
-                self.start(directory)
+                self.resume(directory)
             else:
                 directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
 
@@ -107,6 +108,17 @@ class Supervisor:
         """End the training process; its run stays in state running, to be resumed."""
         if self._watch is not None and self.active is not None:
             self._watch.end(None, self._settings.drain_s)
+
+    def _require_idle(self) -> None:
+        if self.active is not None:
+            raise RunConflictError(
+                f"run {self.active} is active, and one trainer holds one run: "
+                f"follow it, or stop it with POST /v1/runs/{self.active}/stop"
+            )
+
+    def _start(self, directory: RunDirectory) -> None:
+        self._watch = _Watch(directory, self._settings, self._environment, self._restarts.inc)
+        self._watch.thread.start()
 
 
 class _Watch:

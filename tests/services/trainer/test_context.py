@@ -15,25 +15,30 @@ from services.trainer.settings import TrainerSettings
 
 @pytest.fixture
 def make_context():
+    opened = []
+
     def make(url: str, stop: threading.Event | None = None) -> Context:
         record = RunRecord(
             id="r1", recipe={}, dataset="world", limits=Limits(), seed=1, created_at="2026-01-01"
         )
         unused = dict.fromkeys(("directory", "recipe", "store", "journal", "send"))
+        opened.append(HttpGraphTools(url))
         return Context(
             **unused,
             record=record,
             settings=TrainerSettings(graph_wait_s=0.2),
-            tools=HttpGraphTools(url),
+            tools=opened[-1],
             stop=stop or threading.Event(),
         )
 
-    return make
+    yield make
+    for tools in opened:
+        tools.close()
 
 
 def test_a_loaded_graph_has_a_version(make_context, graph_server) -> None:
-    with make_context(graph_server.url).tools as tools:
-        assert make_context(graph_server.url).kg_version("world") == tools.graphs()[0].version
+    context = make_context(graph_server.url)
+    assert context.kg_version("world") == context.tools.graphs()[0].version
 
 
 def test_a_graph_that_is_not_loaded_is_an_error_that_says_how_to_load_it(make_context, graph_server) -> None:

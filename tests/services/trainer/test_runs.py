@@ -46,7 +46,7 @@ def runs(trainer, client):
 @pytest.fixture
 def long_recipe(tiny_recipe):
     recipe = copy.deepcopy(tiny_recipe)
-    recipe["schedule"].update(steps=40, checkpoint_every=4, validate_every=1000)
+    recipe["schedule"].update(steps=28, checkpoint_every=4, validate_every=1000)
     return recipe
 
 
@@ -226,7 +226,6 @@ def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, 
 
 
 def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, broker_url):
-    celery = create_celery("test", broker_url)
     run = runs.start(long_recipe)
     runs.wait(run, in_rl(1))
 
@@ -241,6 +240,7 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
         )
         return float(line.split()[-1])
 
+    celery = create_celery("test", broker_url)
     poison = metric("dead_letter")
     question = Question("q", "Who?", ("A",), ("B",), "world")
     stray = RolloutReply(
@@ -262,6 +262,7 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     send(celery, TRAJECTORIES, "kbqa.no.such.task", "x")
     with celery.connection_for_write() as connection:
         connection.default_channel.client.lpush(TRAJECTORIES, "not even an envelope")
+    celery.close()
     view = runs.wait(run, is_done)
     assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
     assert metric("dead_letter") - poison == 4

@@ -1,0 +1,1 @@
+"""Measurements, each beside a peer in the same run; `make bench` runs them all."""

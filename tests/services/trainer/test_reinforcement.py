@@ -1,0 +1,196 @@
+"""The rl phase with a real model and a real store; the replies are made by hand."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+
+import pytest
+import torch
+
+from kbqa.datasets import load_dataset
+from kbqa.kg.client import HttpGraphTools
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import recipe_from
+from kbqa.trajectory import Group, RewardedTrajectory, Status, Trajectory, Turn
+from kbqa.wire import Purpose, RolloutReply
+from services.trainer.context import Context, Stopped
+from services.trainer.journal import Journal
+from services.trainer.phases import Material
+from services.trainer.reinforcement import Reinforcement
+from services.trainer.runs import Limits, Runs
+from services.trainer.settings import TrainerSettings
+from services.trainer.student import Student
+
+
+class Workers:
+    """Answers every request at once, as the newest version would.
+
+    Attributes:
+        outcomes: of the trajectories of a group.
+    """
+
+    def __init__(self, store: PolicyStore, inbox) -> None:
+        self._store, self._inbox = store, inbox
+        self.outcomes = (0.0, 1.0, 0.5)
+        self.asked: list[str] = []
+
+    def __call__(self, request) -> None:
+        self.asked.append(request.request_id)
+        newest = self._store.newest(request.run, request.min_policy_version)
+        assert newest is not None
+        assert request.question.path == ()  # the gold path is nobody's business
+        turn = Turn(3, 6, (-3.0,) * 3, "x", Status.ANSWERED, policy_version=newest.id)
+        trajectory = Trajectory((5, 6, 7, 8, 9, 10), (turn,), Status.ANSWERED)
+        members = tuple(
+            RewardedTrajectory(trajectory, (0.0,), outcome, {"f1": outcome})
+            for outcome in (self.outcomes if request.purpose is Purpose.TRAIN else (1.0,))
+        )
+        self._inbox.accept(
+            RolloutReply(
+                run=request.run,
+                request_id=request.request_id,
+                purpose=request.purpose,
+                group=Group(request.request_id, request.question, members),
+                worker="w",
+            )
+        )
+
+
+@pytest.fixture
+def graphs(graph_server):
+    with HttpGraphTools(graph_server.url) as tools:
+        yield tools
+
+
+@pytest.fixture
+def splits():
+    return load_dataset("world", seed=1).splits
+
+
+@pytest.fixture
+def make_run(tmp_path, tiny_recipe, graphs, splits):
+    """A context and material, with `changes` to the recipe's schedule and optimisation."""
+
+    def make(kl_coefficient: float = 0.0, **schedule: object):
+        values = copy.deepcopy(tiny_recipe)
+        values["schedule"].update(schedule)
+        values["optimisation"]["kl_coefficient"] = kl_coefficient
+        recipe = recipe_from(values)
+        directory = Runs(tmp_path / "runs").create(recipe, "world", Limits(), 1)
+        store = PolicyStore(tmp_path / "policies")
+        context = Context(
+            directory=directory,
+            record=directory.read(),
+            recipe=recipe,
+            settings=TrainerSettings(threads=1),
+            store=store,
+            tools=graphs,
+            journal=Journal(directory),
+            send=Workers(store, directory.inbox),
+            stop=threading.Event(),
+        )
+        small = [split[:5] for split in (splits.cold_start, splits.train, splits.validation, splits.test)]
+        return context, Material("world", type(splits)(*small))
+
+    return make
+
+
+@pytest.fixture
+def begin(make_run):
+    """A run whose rl phase is about to begin from random weights."""
+
+    def begin(**changes: object):
+        context, material = make_run(**changes)
+        assert context.recipe.small_policy is not None
+        texts = [question.text for question in material.questions.train]
+        student = Student.fresh(context.recipe.small_policy.build(), texts, ["<think>"], seed=1)
+        return context, material, context.publish(student, 0, {})
+
+    return begin
+
+
+def ledger(context) -> dict:
+    return json.loads(context.directory.ledger_path.read_text())
+
+
+@pytest.mark.parametrize("kl_coefficient", [0.0, 0.01])
+def test_every_step_publishes_and_settles(begin, kl_coefficient) -> None:
+    context, material, start = begin(steps=3, kl_coefficient=kl_coefficient)
+    Reinforcement(context, material, start).run()
+    numbers = [version.number for version in context.store.versions(context.run)]
+    assert numbers[-1] == start.number + 3
+    settled = ledger(context)["settled"]
+    assert [outcome for outcome, _ in settled.values()].count("trained") == 12  # 3 steps of 4 questions
+    assert [outcome for outcome, _ in settled.values()].count("run_ended") == len(settled) - 12
+    steps = [r for r in context.directory.records() if r["kind"] == "step"]
+    assert [record["step"] for record in steps] == [1, 2, 3]
+    assert not any(record["skipped"] for record in steps)
+    assert context.journal.results["f1"] == {"rl": 1.0}
+    assert torch.isfinite(torch.tensor([record["loss"] for record in steps])).all()
+
+
+def test_groups_without_spread_count_and_teach_nothing(begin) -> None:
+    context, material, start = begin(steps=2)
+    context.send.outcomes = (0.5, 0.5, 0.5)
+    Reinforcement(context, material, start).run()
+    assert [o for o, _ in ledger(context)["settled"].values()].count("no_spread") == 8
+    assert all(r["skipped"] for r in context.directory.records() if r["kind"] == "step")
+    newest = context.store.newest(context.run)
+    assert newest is not None
+    assert newest.id == start.id  # nothing changed, so nothing was published
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_reported(begin) -> None:
+    context, material, start = begin(steps=2)
+    reinforcement = Reinforcement(context, material, start)
+    with torch.no_grad():
+        reinforcement._student.model.model.norm.weight.fill_(torch.nan)
+    reinforcement.run()
+    assert [o for o, _ in ledger(context)["settled"].values()].count("non_finite") == 8
+    newest = context.store.newest(context.run)
+    assert newest is not None
+    assert newest.id == start.id
+    assert all(r["skipped"] for r in context.directory.records() if r["kind"] == "step")
+
+
+def test_it_ends_when_its_time_is_over(begin) -> None:
+    context, material, start = begin(steps=100_000, max_seconds=0.5, validate_every=100_000)
+    reinforcement = Reinforcement(context, material, start)
+    reinforcement.run()
+    assert 0.5 <= reinforcement.seconds < 10
+    assert ledger(context)["in_flight"] == []
+
+
+def test_stopping_loses_no_step_and_resuming_starts_from_the_same_weights(begin) -> None:
+    context, material, start = begin(steps=5, checkpoint_every=100)
+    reinforcement = Reinforcement(context, material, start)
+    record = context.journal.record
+
+    def stop_after_two(kind, values, step=None) -> None:
+        record(kind, values, step)
+        if kind == "step" and step == 2:
+            context.stop.set()
+
+    context.journal.record = stop_after_two
+    with pytest.raises(Stopped):
+        reinforcement.run()
+    context.journal.record = record
+    before = context.store.newest(context.run)
+    saved = ledger(context)
+    assert before is not None
+    assert len(saved["in_flight"]) == 8
+
+    context.stop.clear()
+    again = Reinforcement(context, material, start)
+    restored = context.store.newest(context.run)
+    assert restored is not None
+    assert restored.number == before.number + 1
+    assert restored.manifest.files["model.safetensors"] == before.manifest.files["model.safetensors"]
+    again.run()
+    settled = ledger(context)["settled"]
+    assert {key: settled[key] for key in saved["settled"]} == saved["settled"]
+    assert [o for o, _ in settled.values()].count("trained") == 20
+    # Requests that were out were answered already, so nobody was asked twice.
+    assert len(context.send.asked) == len(set(context.send.asked))
