@@ -51,10 +51,7 @@ def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 1
         task_store_errors_even_if_ignored=False,
         task_acks_late=True,
         task_reject_on_worker_lost=True,
-        # A message that waits in a busy process is lost with it until the visibility timeout;
-        # in the queue, any other may take it.
         worker_prefetch_multiplier=1,
-        worker_disable_prefetch=True,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_enable_remote_control=False,
@@ -65,11 +62,19 @@ def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 1
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
     )
     if urlsplit(broker_url).scheme in ("redis", "rediss"):
-        app.conf.broker_transport_options = {
-            "visibility_timeout": visibility_timeout_s,
-            "socket_connect_timeout": _CONNECT_TIMEOUT_S,
-            "socket_keepalive": True,
-        }
+        app.conf.update(
+            # A message that waits in a busy process is lost with it until the visibility timeout;
+            # in the queue, any other may take it.
+            worker_disable_prefetch=True,
+            # Threads that are free are counted then, not credit. Kombu loses a credit for good when
+            # an acknowledgement fails, and with the last one it would never read again.
+            worker_prefetch_multiplier=0,
+            broker_transport_options={
+                "visibility_timeout": visibility_timeout_s,
+                "socket_connect_timeout": _CONNECT_TIMEOUT_S,
+                "socket_keepalive": True,
+            },
+        )
     return app
 
 
@@ -116,6 +121,8 @@ def consume(app: Celery, queue: str, *, concurrency: int) -> None:
 
     The broker may come and go meanwhile. Returns when the tasks that run have ended.
     """
+    for chatty in ("celery.worker.strategy", "celery.app.trace"):  # two lines a task, its arguments included
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     pause_s, longest_s = _BACK_OFF_S
     while not _stopping.is_set():
         began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,14 @@ class Dataset:
     splits: Splits
     graph_file: Path | None = None
     graph: str | None = None
+
+    def graph_lines(self) -> Iterator[str]:
+        """The graph's triples as its file writes them."""
+        if self.graph_file is None:
+            yield from (self.graph or "").splitlines()
+        else:
+            with self.graph_file.open(encoding="utf-8") as file:
+                yield from file
 
 
 def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Dataset:

@@ -145,6 +145,8 @@ class RolloutReply(Message):
         if self.group is not None:
             if self.group.id != self.request_id:
                 raise ValueError(f"group.id is {self.group.id!r}, request_id is {self.request_id!r}")
+            if not self.group.members:
+                raise ValueError("group.members is empty")
             for index, member in enumerate(self.group.members):
                 if fault := _fault(member):
                     raise ValueError(f"group.members.{index}: {fault}")

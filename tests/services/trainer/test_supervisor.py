@@ -1,0 +1,100 @@
+"""A training process that keeps dying is not started for ever, and one run is held at a time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbqa.recipes import recipe_from
+from kbqa.telemetry import Metrics
+from services.trainer.errors import RunConflictError
+from services.trainer.runs import Limits, Runs, State
+from services.trainer.settings import TrainerSettings
+from services.trainer.supervisor import Supervisor
+
+
+@pytest.fixture
+def runs(tmp_path) -> Runs:
+    return Runs(tmp_path / "runs")
+
+
+@pytest.fixture
+def create(runs, tiny_recipe):
+    return lambda: runs.create(recipe_from(tiny_recipe), "world", Limits(), seed=1)
+
+
+@pytest.fixture
+def make_supervisor(runs, tmp_path):
+    supervisors = []
+
+    def make(**settings) -> Supervisor:
+        settings = TrainerSettings(home=tmp_path, **settings)
+        # Python without its library dies at once.
+        environment = {"PYTHONHOME": "/nonexistent"}
+        supervisors.append(Supervisor(runs, settings, Metrics(CollectorRegistry()), environment))
+        return supervisors[-1]
+
+    yield make
+    for supervisor in supervisors:
+        supervisor.close()
+
+
+def wait_until_idle(supervisor: Supervisor) -> None:
+    deadline = time.monotonic() + 20
+    while supervisor.active is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_process_that_keeps_dying_fails_the_run_with_the_reason(make_supervisor, create) -> None:
+    supervisor = make_supervisor(max_restarts=2)
+    directory = supervisor.begin(create)
+    wait_until_idle(supervisor)
+    record = directory.read()
+    assert (record.state, record.restarts) == (State.FAILED, 2)
+    assert record.error is not None
+    assert "died 3 times in a row" in record.error
+    assert "train.log" in record.error
+
+
+def test_a_second_run_is_refused_and_leaves_no_trace(make_supervisor, create, runs) -> None:
+    supervisor = make_supervisor(max_restarts=100)
+    first = supervisor.begin(create)
+    with pytest.raises(RunConflictError, match=first.id):
+        supervisor.begin(create)
+    assert [directory.id for directory in runs.all()] == [first.id]
+
+
+def test_a_run_is_stopped_even_between_two_attempts(make_supervisor, create) -> None:
+    supervisor = make_supervisor(max_restarts=100)
+    directory = supervisor.begin(create)
+    while directory.read().restarts < 3:
+        time.sleep(0.02)
+    supervisor.stop(directory)
+    assert directory.read().state is State.STOPPED
+    with pytest.raises(RunConflictError, match="it is stopped"):
+        supervisor.stop(directory)
+    supervisor.resume(directory)
+    assert directory.read().state is State.RUNNING
+
+
+def test_a_run_that_was_going_on_is_taken_up_again_unless_told_otherwise(make_supervisor, create) -> None:
+    directory = create()  # state running, and no trainer
+    make_supervisor(auto_resume=False).resume_interrupted()
+    assert directory.read().state is State.STOPPED
+
+    directory = create()
+    supervisor = make_supervisor(max_restarts=100)
+    supervisor.resume_interrupted()
+    assert supervisor.active == directory.id
+    supervisor.close()
+    assert directory.read().state is State.RUNNING  # to be taken up by the next trainer
+
+
+def test_a_run_that_is_done_is_not_resumed(make_supervisor, create) -> None:
+    directory = create()
+    directory.write(directory.read().model_copy(update={"state": State.DONE}))
+    with pytest.raises(RunConflictError, match="is done"):
+        make_supervisor().resume(directory)
