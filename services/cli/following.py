@@ -66,6 +66,7 @@ class Lines:
             typer.echo(f"{name} begins" if name != "done" else name)
 
     def record(self, record: dict[str, Any]) -> None:
+        self.phase(record["phase"], record["step"], record["of"])
         if record["kind"] == "step":
             if time.monotonic() - self._step_told_at < _LINE_S:
                 return
@@ -99,10 +100,14 @@ class Bars:
 def describe(record: dict[str, Any]) -> str:
     """A metrics record in a line."""
     where = f"{record['phase']} {record['step']}/{record['of']}"
-    if record["kind"] == "evaluation":
-        return f"{where}: {record['split']} F1 {record['f1']:.3f} ({record['version']})"
-    numbers = record["kind"] if record["kind"] != "step" else _numbers(record)
-    return f"{where}: {numbers}  {record['seconds']:.0f} s"
+    match record["kind"]:
+        case "evaluation":
+            what = f"{record['split']} F1 {record['f1']:.3f} ({record['version']})"
+        case "step":
+            what = _numbers(record)
+        case kind:
+            what = kind
+    return f"{where}: {what}  {record['seconds']:.0f} s"
 
 
 def _numbers(record: dict[str, Any]) -> str:
@@ -116,9 +121,9 @@ def _follow(api: Api, run: str, display: Display) -> dict[str, Any]:
         view = _patiently(api, f"/v1/runs/{run}")
         page = _patiently(api, f"/v1/runs/{run}/metrics?since={last}")
         last = page["last"]
-        display.phase(view["phase"], view["step"], view["of"])
         for record in page["records"]:
             display.record(record)
+        display.phase(view["phase"], view["step"], view["of"])
         if view["state"] in _OVER:
             return dict(view)
         time.sleep(_POLL_S)

@@ -27,6 +27,7 @@ STEP = {
     "loss": 0.5,
     "reward": 1.25,
     "skipped": False,
+    "seconds": 7.0,
 }
 TEST = {
     "seq": 2,
@@ -37,6 +38,7 @@ TEST = {
     "split": "test",
     "f1": 0.875,
     "version": "v000002-00000000",
+    "seconds": 9.0,
 }
 
 
@@ -111,8 +113,8 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
     assert out.splitlines() == [
         "run r-1",
         "rl begins",
-        "rl 1/2: loss 0.500  reward 1.250",
-        "rl 2/2: test F1 0.875 (v000002-00000000)",
+        "rl 1/2: loss 0.500  reward 1.250  7 s",
+        "rl 2/2: test F1 0.875 (v000002-00000000)  9 s",
         "done",
         "run r-1 is done after 9 s; test F1: base 0.000, rl 0.875",
         "let it answer with: kbqa promote r-1",
