@@ -158,6 +158,7 @@ class _Process:
         if head["error"] == "syntax":
             raise QuerySyntaxError(head["message"])
         if head["error"] == "memory":
+            self.kill()  # what it still holds would fail the next query, too
             raise QueryError("the query exhausted the memory that a query may use")
         raise QueryError(f"the query failed: {head['message']}")
 

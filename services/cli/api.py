@@ -39,7 +39,12 @@ class Api:
         self.name, self.url, self._option = name, url.rstrip("/"), option
         # One client for all calls, since making one costs as much as hundreds of calls. Our own
         # services are never behind the proxy that the environment may name.
-        self._client = httpx.Client(timeout=httpx.Timeout(timeout_s, connect=3.0), trust_env=False)
+        # It keeps no connection, so there is nothing to close.
+        self._client = httpx.Client(
+            timeout=httpx.Timeout(timeout_s, connect=3.0),
+            limits=httpx.Limits(max_keepalive_connections=0),
+            trust_env=False,
+        )
 
     def get(self, path: str) -> Any:
         """Raises: UnreachableError, ApiError."""
