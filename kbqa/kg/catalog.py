@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,15 +101,16 @@ class GraphCatalog:
             )
         graph = self._root / name
         graph.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
-        try:
-            with _lock_file(aside / "lock", fcntl.LOCK_SH):
-                manifest = _write_version(aside, name, path, format)
-                with _lock_file(graph / ".lock", fcntl.LOCK_EX):
-                    _publish(graph, aside, manifest.version)
-                    _remove_others(graph, manifest.version)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with ExitStack() as held:
+            # Under the graph's lock: a load that ends meanwhile removes what nobody has locked.
+            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+                aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
+                held.callback(shutil.rmtree, aside, ignore_errors=True)
+                held.enter_context(_lock_file(aside / "lock", fcntl.LOCK_SH))
+            manifest = _write_version(aside, name, path, format)
+            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+                _publish(graph, aside, manifest.version)
+                _remove_others(graph, manifest.version)
         return manifest.info()
 
     def fresh(self, name: str) -> OxigraphStore | None:
