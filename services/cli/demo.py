@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     """Train a small agent from random weights, and ask it a question.
 
-    Takes about ten minutes on two cores. What it has learned stays in KBQA_HOME and
+    Takes about a quarter of an hour on two cores. What it has learned stays in KBQA_HOME and
     is what `kbqa up` serves.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
