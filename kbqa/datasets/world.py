@@ -31,7 +31,7 @@ class World:
 
 
 def generate_world(seed: int, size: float = 1.0) -> World:
-    """A graph of about 2,900 `size` entities under 45 relations."""
+    """A graph of about 2,700 `size` entities under 44 relations."""
     rng = random.Random(f"world/{seed}")
     members = {kind: _names(kind, max(4, int(n * size)), rng) for kind, n in POPULATION.items()}
     members["year"] = [str(year) for year in range(1900, 2021)]
