@@ -9,6 +9,16 @@ from typing import TypeVar
 from kbqa.kg.actions import Item
 from kbqa.kg.store import Page
 
+# Relations that say of what type an entity is.
+TYPE_RELATIONS = frozenset(
+    {
+        "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
+        "http://rdf.freebase.com/ns/type.object.type",
+        "http://www.wikidata.org/prop/direct/P31",
+        "type.object.type",
+    }
+)
+
 K = TypeVar("K")
 _in_order = attrgetter("label", "id")
 
@@ -64,6 +74,30 @@ class Adjacency:
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
         return (name,) if name in self._relations else self._relations_by_label.get(name, ())
+
+    def item(self, id_: str) -> Item | None:
+        return self._nodes.get(id_) or self._relations.get(id_)
+
+    def relations(self) -> Sequence[Item]:
+        return sorted(self._relations.values(), key=_in_order)
+
+    def types(self) -> Sequence[Item]:
+        types = {
+            item.id: item
+            for (_, relation), items in self._tail_entities.items()
+            if relation in TYPE_RELATIONS
+            for item in items
+        }
+        return sorted(types.values(), key=_in_order)
+
+    def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
+        found: set[str] = set()
+        for node in nodes:
+            for relation in self._tail_relations.get(node, ()):
+                found.update(item.id for item in self._tail_entities[node, relation.id])
+            for relation in self._head_relations.get(node, ()):
+                found.update(item.id for item in self._head_entities[node, relation.id])
+        return frozenset(found)
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
         return _page([self._tail_relations.get(e, ()) for e in entities], limit, offset)

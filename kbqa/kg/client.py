@@ -11,7 +11,19 @@ from urllib.parse import quote
 import httpx
 
 from kbqa.errors import GraphNotFoundError, GraphUnavailableError
-from kbqa.kg.actions import Action, ActionResult, ErrorCode, ErrorKind, Failure, Item, Mention, Success
+from kbqa.kg.actions import (
+    ROW_ACTIONS,
+    Action,
+    ActionResult,
+    DatedItem,
+    ErrorCode,
+    ErrorKind,
+    Failure,
+    Item,
+    Mention,
+    ScoredItem,
+    Success,
+)
 from kbqa.kg.store import GraphInfo
 
 # Half of what the server takes, so that a huge batch is answered in parts of some milliseconds.
@@ -58,7 +70,7 @@ class HttpGraphTools:
             if graph is not None:
                 body["graph"] = graph
             answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body)
-            results.extend(_result(result) for result in answer["results"])
+            results.extend(map(_result, actions[start : start + _BATCH], answer["results"]))
         return results
 
     def graphs(self) -> list[GraphInfo]:
@@ -106,13 +118,26 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     return {}
 
 
-def _result(result: Mapping[str, Any]) -> ActionResult:
+def _result(action: Action, result: Mapping[str, Any]) -> ActionResult:
+    details = result.get("details", {})
     if result["status"] == "error":
-        return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"])
+        return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"], details)
+    items = result["items"]
     return Success(
-        tuple(Mention(**item) if "start" in item else Item(**item) for item in result["items"]),
+        tuple(items if action.name in ROW_ACTIONS else map(_item, items)),
         result["total"],
         result["truncated"],
         result["cached"],
         result["elapsed_ms"],
+        details,
     )
+
+
+def _item(item: Mapping[str, Any]) -> Item:
+    if "start" in item:
+        return Mention(**item)
+    if "score" in item:
+        return ScoredItem(**item)
+    if "times" in item:
+        return DatedItem(item["id"], item["label"], tuple(item["times"]))
+    return Item(**item)

@@ -22,9 +22,10 @@ import pyoxigraph as ox
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.adjacency import Adjacency
 from kbqa.kg.linking import EntityLinker
-from kbqa.kg.naming import entity_iri, name_of, relation_iri
+from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.sparql import QueryResult, ResultFormat, check_query
+from kbqa.kg.store import GraphStore
 
 _RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
@@ -53,7 +54,7 @@ class OxigraphStore(Adjacency):
         entities = [(label, item) for label, item in self.nodes() if named or not _is_literal(item)]
         self._entities = len({item.id for _, item in entities})
         self._linker = EntityLinker(entities)
-        self._directory, self._version = directory, version
+        self._directory, self._version, self._named = directory, version, named
         if queries is None:
             queries = QueryPool(size=1)
             weakref.finalize(self, queries.close)
@@ -78,6 +79,30 @@ class OxigraphStore(Adjacency):
     def entities(self) -> int:
         """Heads and tails; in RDF, literals apart."""
         return self._entities
+
+    def subgraph(self, graph: str) -> GraphStore | None:
+        return None  # graphs are loaded without any
+
+    def entity_term(self, id_: str) -> str:
+        if self._named:
+            return f"<{entity_iri(id_)}>"
+        return id_ if id_.startswith(('"', "_:")) else f"<{id_}>"
+
+    def relation_term(self, id_: str) -> str:
+        return f"<{relation_iri(id_) if self._named else id_}>"
+
+    def id_of(self, term: Mapping[str, str]) -> str:
+        kind, value = term["type"], term["value"]
+        if kind == "uri":
+            is_name = value.startswith((ENTITY_NAMESPACE, RELATION_NAMESPACE))
+            return name_of(value) if self._named and is_name else value
+        if kind == "bnode":
+            return f"_:{value}"
+        datatype = term.get("datatype")
+        literal = ox.Literal(
+            value, datatype=ox.NamedNode(datatype) if datatype else None, language=term.get("xml:lang")
+        )
+        return str(literal)
 
     def link(self, question: str) -> list[Mention]:
         return self._linker.link(question)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -70,6 +70,41 @@ class GraphStore(Protocol):
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
         """Subjects s of triples (s, r, e)."""
+        ...
+
+    def relations(self) -> Sequence[Item]:
+        """Every relation of the graph."""
+        ...
+
+    def types(self) -> Sequence[Item]:
+        """Every type (class) that an entity of the graph has."""
+        ...
+
+    def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
+        """Heads and tails of all triples that one of `nodes` is part of; the edges have no direction."""
+        ...
+
+    def item(self, id_: str) -> Item | None:
+        """An entity, literal or relation with its label."""
+        ...
+
+    def subgraph(self, graph: str) -> GraphStore | None:
+        """The per-question subgraph of that id; None if there is none."""
+        ...
+
+    def entity_term(self, id_: str) -> str:
+        """An entity or literal as SPARQL writes it."""
+        ...
+
+    def relation_term(self, id_: str) -> str:
+        """A relation as SPARQL writes it."""
+        ...
+
+    def id_of(self, term: Mapping[str, str]) -> str:
+        """The id of a term of a query's solution, as SPARQL's JSON results write it.
+
+        It need not be in the graph: a query may compute its terms.
+        """
         ...
 
     def link(self, question: str) -> list[Mention]:

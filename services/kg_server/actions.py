@@ -8,10 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from kbqa.kg.actions import LINK_ENTITIES, ONE_HOP_ACTIONS, Action, ActionResult, Success
+from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.handlers import Surroundings
 from kbqa.kg.oxigraph import OxigraphStore
-from kbqa.kg.tools import execute
+from kbqa.kg.tools import HANDLERS, execute
 from kbqa.telemetry import Metrics
 from services.http import read_body
 from services.kg_server.schemas import (
@@ -27,7 +28,6 @@ from services.kg_server.settings import KgServerSettings
 # A batch up to this size takes less than handing it to a thread and back.
 _INLINE_BATCH = 128
 
-_KNOWN_ACTIONS = frozenset({*ONE_HOP_ACTIONS, LINK_ENTITIES})
 _DOCUMENTED_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -78,7 +78,8 @@ def actions_router(settings: KgServerSettings, catalog: GraphCatalog, metrics: M
         store = await opened(catalog, kg)
 
         def answer() -> bytes:
-            results = execute(store, batch, graph=graph, max_items=settings.max_items)
+            surroundings = Surroundings(store, settings.max_items, settings.query_deadline_s)
+            results = execute(surroundings, batch, graph=graph)
             meter.observe(batch, results)
             return dump_batch(kg, store.version, results)
 
@@ -95,7 +96,7 @@ class _Meter:
         self._batches = metrics.histogram("kbqa_kg_batch_size")
         self._actions = metrics.counter("kbqa_kg_actions_total")
         seconds = metrics.histogram("kbqa_kg_action_seconds")
-        self._seconds = {name: seconds.labels(name) for name in _KNOWN_ACTIONS}
+        self._seconds = {name: seconds.labels(name) for name in HANDLERS}
 
     def observe(self, batch: list[Action], results: list[ActionResult]) -> None:
         self._batches.observe(len(batch))
@@ -103,7 +104,7 @@ class _Meter:
         elapsed: dict[str, tuple[float, int]] = {}
         for action, result in zip(batch, results, strict=True):
             # Any other name would make a time series of whatever a policy writes.
-            known = isinstance(action.name, str) and action.name in _KNOWN_ACTIONS
+            known = isinstance(action.name, str) and action.name in HANDLERS
             name = action.name if known else "unknown"
             if isinstance(result, Success):
                 outcomes[name, "ok"] += 1

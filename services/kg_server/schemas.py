@@ -46,8 +46,9 @@ def dump_batch(kg: str, version: str, results: list[ActionResult]) -> bytes:
 
 
 def _dump(result: ActionResult) -> dict[str, Any]:
+    dumped: dict[str, Any]
     if isinstance(result, Success):
-        return {
+        dumped = {
             "status": "ok",
             "items": result.items,
             "total": result.total,
@@ -55,7 +56,11 @@ def _dump(result: ActionResult) -> dict[str, Any]:
             "cached": result.cached,
             "elapsed_ms": round(result.elapsed_ms, 4),
         }
-    return {"status": "error", "code": result.code, "kind": result.kind, "message": result.message}
+    else:
+        dumped = {"status": "error", "code": result.code, "kind": result.kind, "message": result.message}
+    if result.details:
+        dumped["details"] = result.details
+    return dumped
 
 
 class ActionModel(BaseModel):

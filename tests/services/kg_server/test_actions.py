@@ -50,7 +50,9 @@ def test_a_mixed_batch_is_answered_in_order(client):
         "message": 'Entity "Bigg" not found in KG',
     }
     assert ([item["id"] for item in films["items"]], films["total"], films["truncated"]) == (["Big"], 2, True)
-    assert linked["items"] == [{"id": "Philadelphia", "label": "Philadelphia", "start": 15, "end": 27}]
+    assert linked["items"] == [
+        {"id": "Philadelphia", "label": "Philadelphia", "start": 15, "end": 27, "score": 1.0}
+    ]
     assert nothing["code"] == "KG_SERVER_ERROR"
 
 
