@@ -78,6 +78,9 @@ class Adjacency:
     def item(self, id_: str) -> Item | None:
         return self._nodes.get(id_) or self._relations.get(id_)
 
+    def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
+        return {id_: item for id_ in ids if (item := self.item(id_)) is not None}
+
     def relations(self) -> Sequence[Item]:
         return sorted(self._relations.values(), key=_in_order)
 

@@ -88,6 +88,10 @@ class GraphStore(Protocol):
         """An entity, literal or relation with its label."""
         ...
 
+    def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
+        """`item` of many at once, by id; those that are not in the graph are left out."""
+        ...
+
     def subgraph(self, graph: str) -> GraphStore | None:
         """The per-question subgraph of that id; None if there is none."""
         ...
