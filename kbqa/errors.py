@@ -12,7 +12,11 @@
     │   └── QueryError
     │       ├── QuerySyntaxError
     │       ├── QueryRefusedError   updates, SERVICE, LOAD: never executed
-    │       └── QueryTimeoutError
+    │       ├── QueryTimeoutError
+    │       ├── QueryMemoryError    stopped at the memory that a query may use
+    │       ├── QueryOverloadError  too many others wait; never executed
+    │       └── QueryLostError      its process was killed by somebody else
+    ├── LogicalFormError            an S-expression, action or compilation that is wrong
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
     │   ├── PolicyIntegrityError    a version's files do not match its manifest
@@ -98,6 +102,30 @@ class QueryRefusedError(QueryError):
 
 class QueryTimeoutError(QueryError):
     """The query was killed at its deadline."""
+
+
+class QueryMemoryError(QueryError):
+    """The query needed more memory, or more stack, than a query may use."""
+
+
+class QueryOverloadError(QueryError):
+    """The query was not executed, since too many others run and wait; it may be sent again."""
+
+    def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(reason)
+
+
+class QueryLostError(QueryError):
+    """The process that executed the query was killed from outside; the query may be sent again."""
+
+
+class LogicalFormError(KbqaError):
+    """A logical form cannot be read, built or compiled; `position` counts characters from 1."""
+
+    def __init__(self, reason: str, position: int | None = None) -> None:
+        self.reason, self.position = reason, position
+        super().__init__(reason if position is None else f"at character {position}: {reason}")
 
 
 class PolicyError(KbqaError):

@@ -48,8 +48,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# `?a<?b)SERVICE?x#>` is an IRI to a tokenizer and a comparison to a parser.
-_HIDDEN_CLAUSE = re.compile(r"\).*(?:SERVICE|FROM)", re.IGNORECASE | re.DOTALL)
 
 
 class ResultFormat(StrEnum):
@@ -136,8 +134,9 @@ def check_query(text: str) -> CheckedQuery:
         elif kind == "name":
             # A parser that backtracks reads `SERVICE:x` as SERVICE and `:x`.
             _refuse(token["prefix"].upper(), _REFUSED_IN_QUERIES)
-        elif kind == "iri" and _HIDDEN_CLAUSE.search(value):
-            _refuse(value.upper(), _REFUSED_IN_QUERIES)
+        elif kind == "iri":
+            # `?a<?b)SERVICE?x#>` is an IRI to a tokenizer and a comparison to a parser.
+            _refuse(value.partition(")")[2].upper(), _REFUSED_IN_QUERIES)
     if form is None:
         raise QuerySyntaxError("no SELECT, ASK, CONSTRUCT or DESCRIBE in the query")
     return CheckedQuery(text, form, "".join(canonical).strip(), volatile)
