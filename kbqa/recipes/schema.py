@@ -97,6 +97,7 @@ class ScheduleSection(Section):
             current one still counts; an older one is dropped.
         request_deadline_s: an unanswered request is sent again after that, under its id.
         max_seconds: reinforcement learning ends after that; None leaves only `steps`.
+        max_run_seconds: it ends when the whole run, cold start and all, has worked that long.
     """
 
     steps: Positive
@@ -107,6 +108,7 @@ class ScheduleSection(Section):
     checkpoint_every: Positive
     validate_every: Positive
     max_seconds: float | None = None
+    max_run_seconds: float | None = None
 
 
 class WarmUpSection(Section):

@@ -22,7 +22,7 @@ from services.cli.api import Api, ApiError
 from services.cli.ask import render
 from services.cli.following import follow
 from services.cli.options import DEFAULT_HOME, Home, Overrides, read_pairs
-from services.cli.supervisor import Stack
+from services.cli.supervisor import TRAINING_WORKERS, Stack
 from services.cli.train import load_graph
 
 _START_S = 180.0
@@ -53,7 +53,13 @@ def demo(
         load_graph(home, dataset, seed)
         typer.echo(f"loaded the graph of {dataset}; starting the services")
         manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
-        with Stack(home, free_ports=True, environment=manners, on_event=typer.echo) as stack:
+        with Stack(
+            home,
+            rollout_workers=TRAINING_WORKERS,
+            free_ports=True,
+            environment=manners,
+            on_event=typer.echo,
+        ) as stack:
             stack.wait_ready(_START_S)
             for service, url in stack.urls.items():
                 typer.echo(f"  {service:<15} {url}")

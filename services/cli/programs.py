@@ -35,8 +35,10 @@ class Program:
     unready: Callable[[], str | None]
 
 
-def service_program(service: str, url: str, environment: Mapping[str, str], home: Path) -> Program:
-    """One of the four services, run by this Python.
+def service_program(
+    service: str, url: str, environment: Mapping[str, str], home: Path, *, name: str = ""
+) -> Program:
+    """One of the four services, run by this Python; a further process of it has a `name` of its own.
 
     The gateway counts as ready without a policy while none has been promoted in `home`:
     it says so itself to whoever asks it a question.
@@ -44,7 +46,7 @@ def service_program(service: str, url: str, environment: Mapping[str, str], home
     # -P: a directory called "services" where the user stands must not be taken for ours.
     command = [sys.executable, "-P", "-m", f"services.{service}"]
     probe = partial(_unready_gateway, url, home) if service == "gateway" else partial(unready, url)
-    return Program(service, command, environment, probe)
+    return Program(name or service, command, environment, probe)
 
 
 def redis_program(directory: Path, port: int) -> Program:

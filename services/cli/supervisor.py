@@ -40,6 +40,10 @@ _WRONG_SETTING = 2  # exit code of a service whose settings are wrong
 # What others lean on: stopped after them.
 _FOUNDATIONS = ("redis", "kg_server")
 
+_REPLICATED = "rollout_worker"
+# A worker computes with one thread, since a small model gains nothing from two.
+TRAINING_WORKERS = min(os.cpu_count() or 1, 4)
+
 
 class StackError(KbqaError):
     """A service of a local stack does not become ready."""
@@ -66,6 +70,8 @@ class Stack:
     Args:
         home: `KBQA_HOME` of every service.
         services: names out of `services.settings.SERVICES`.
+        rollout_workers: processes of that service, if it is among them; those after the
+            first are called rollout_worker-2 and so on, and listen on any free port.
         ports: by service, or "redis"; others get their usual port.
         free_ports: take any free port for those that `ports` leaves out.
         host: address on which the services listen; Redis always listens on 127.0.0.1.
@@ -74,7 +80,7 @@ class Stack:
         on_event: told in a sentence when a service dies or is started again.
 
     Attributes:
-        urls: base URL of each service.
+        urls: base URL of each process of a service.
         redis_url: of the embedded Redis, or of the one that `KBQA_REDIS_URL` or
             `REDIS_URL` names; None if no service here needs one, or has another
             broker (`KBQA_BROKER_URL`).
@@ -85,6 +91,7 @@ class Stack:
         home: Path,
         *,
         services: Iterable[str] = SERVICES,
+        rollout_workers: int = 1,
         ports: Mapping[str, int] | None = None,
         free_ports: bool = False,
         host: str = "127.0.0.1",
@@ -95,6 +102,11 @@ class Stack:
         self.home = home.absolute()
         self.host = host
         self.services = tuple(service for service in SERVICES if service in set(services))
+        self._replicas = tuple(
+            f"{_REPLICATED}-{number}"
+            for number in range(2, rollout_workers + 1)
+            if _REPLICATED in self.services
+        )
         self.log_dir = log_dir or self.home / "logs"
         self.urls: dict[str, str] = {}
         self.redis_url = os.environ.get("KBQA_REDIS_URL") or os.environ.get("REDIS_URL")
@@ -126,9 +138,10 @@ class Stack:
         """
         broker = self.redis_url or os.environ.get("KBQA_BROKER_URL")
         embedded_redis = not broker and bool({"trainer", "rollout_worker"} & set(self.services))
-        wanted = [*self.services, *(["redis"] if embedded_redis else [])]
+        processes = [*self.services, *self._replicas]
+        wanted = [*processes, *(["redis"] if embedded_redis else [])]
         ports = choose_ports(self.host, wanted, self._ports, free=self._free_ports)
-        self.urls = {service: f"http://{_reachable(self.host)}:{ports[service]}" for service in self.services}
+        self.urls = {name: f"http://{_reachable(self.host)}:{ports[name]}" for name in processes}
         self.log_dir.mkdir(parents=True, exist_ok=True)
         try:
             programs = [self._redis(ports["redis"])] if embedded_redis else []
@@ -137,6 +150,9 @@ class Stack:
                 service_program(service, self.urls[service], environment, self.home)
                 for service in self.services
             ]
+            for name in self._replicas:
+                own = {**environment, f"KBQA_{_REPLICATED.upper()}_PORT": str(ports[name])}
+                programs.append(service_program(_REPLICATED, self.urls[name], own, self.home, name=name))
             self._start_reaper()
             for program in programs:
                 self._children[program.name] = _Child(program, self._spawn(program), time.monotonic())

@@ -17,7 +17,7 @@ from kbqa.kg.catalog import GraphCatalog
 from services.cli.api import Api, UnreachableError
 from services.cli.following import follow
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, Overrides, TrainerUrl, read_pairs
-from services.cli.supervisor import Stack
+from services.cli.supervisor import TRAINING_WORKERS, Stack
 
 runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
 
@@ -146,7 +146,14 @@ def _trainer(url: str, home: Path) -> Iterator[tuple[Api, bool]]:
     services = ("kg_server", "rollout_worker", "trainer")
     # A run that another stack left behind must not begin by itself: it would be in the way.
     manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
-    with Stack(home, services=services, free_ports=True, environment=manners, on_event=typer.echo) as stack:
+    with Stack(
+        home,
+        services=services,
+        rollout_workers=TRAINING_WORKERS,
+        free_ports=True,
+        environment=manners,
+        on_event=typer.echo,
+    ) as stack:
         stack.wait_ready(_START_S)
         yield _api(stack.urls["trainer"]), True
 

@@ -25,6 +25,7 @@ def up(
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Start the trainer and a rollout worker, too.")
     ] = True,
+    rollout_workers: Annotated[int, typer.Option(min=1, help="Processes that play questions.")] = 1,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     kg_server_port: Annotated[int | None, _port("kg_server")] = None,
     rollout_worker_port: Annotated[int | None, _port("rollout_worker")] = None,
@@ -52,7 +53,15 @@ def up(
     # SIGTERM, and the terminal's end, stop it as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    stack = Stack(home, services=services, ports=ports, free_ports=free_ports, host=host, on_event=typer.echo)
+    stack = Stack(
+        home,
+        services=services,
+        rollout_workers=rollout_workers,
+        ports=ports,
+        free_ports=free_ports,
+        host=host,
+        on_event=typer.echo,
+    )
     try:
         with stack:
             _describe(stack)

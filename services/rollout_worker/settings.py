@@ -31,7 +31,7 @@ class RolloutWorkerSettings(ServiceSettings):
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
-    concurrency: int = Field(16, ge=1)
+    concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)
     threads: int = Field(1, ge=1)
     policy_wait_s: float = Field(30.0, ge=0)

@@ -26,6 +26,8 @@ from services.trainer.settings import TrainerSettings
 from services.trainer.student import Student
 
 _POLL_S = 0.5
+# Requests of an evaluation: as many as a few workers take at a time, so that none waits till its deadline.
+_EVALUATED_AT_A_TIME = 64
 
 
 class Stopped(Exception):
@@ -98,11 +100,13 @@ class Context:
     def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
         """Evaluate the newest version and write down the result."""
         schedule = self.recipe.schedule
+        # A question is one trajectory here, where training has a group of n.
+        trajectories = schedule.max_in_flight * self.recipe.rollout.n
         evaluator = Evaluator(
             self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
             self.send,
             self.directory.inbox,
-            max_in_flight=schedule.max_in_flight,
+            max_in_flight=min(trajectories, _EVALUATED_AT_A_TIME),
             deadline_s=schedule.request_deadline_s,
             check=self.check,
         )

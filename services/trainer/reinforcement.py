@@ -76,8 +76,13 @@ class Reinforcement:
         keep_result(self._context, "rl", evaluation)
 
     def _over(self) -> bool:
-        limit = self._schedule.max_seconds
-        return self._pacing.step >= self._schedule.steps or (limit is not None and self.seconds >= limit)
+        schedule = self._schedule
+        clocks = (
+            (self.seconds, schedule.max_seconds),
+            (self._context.journal.seconds, schedule.max_run_seconds),
+        )
+        late = any(limit is not None and seconds >= limit for seconds, limit in clocks)
+        return late or self._pacing.step >= schedule.steps
 
     def _step(self) -> None:
         began = time.monotonic()

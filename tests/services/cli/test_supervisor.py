@@ -101,6 +101,15 @@ def test_a_given_redis_is_used(tmp_path, quiet, monkeypatch):
         assert set(stack.pids()) <= {"rollout_worker"}
 
 
+def test_further_rollout_workers_are_processes_with_ports_of_their_own(tmp_path, quiet):
+    services = ["kg_server", "rollout_worker"]
+    with Stack(tmp_path, services=services, rollout_workers=2, free_ports=True) as stack:
+        assert list(stack.urls) == ["kg_server", "rollout_worker", "rollout_worker-2"]
+        assert len(set(stack.urls.values())) == 3
+        stack.wait_ready(100)
+        assert set(stack.pids()) == {*stack.urls, "redis"}
+
+
 def test_the_reaper_ends_what_ignores_being_asked():
     reaper = subprocess.Popen(
         [sys.executable, "-m", "services.cli.reaper", "0.3"], stdin=subprocess.PIPE, process_group=0
