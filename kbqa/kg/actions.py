@@ -71,6 +71,21 @@ class ErrorKind(StrEnum):
     OVERLOADED = "overloaded"
     BACKEND_UNAVAILABLE = "backend_unavailable"
 
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same action may do better at another time: such a failure is never cached."""
+        return self in _TRANSIENT
+
+
+_TRANSIENT = frozenset(
+    {
+        ErrorKind.QUERY_TIMEOUT,
+        ErrorKind.QUERY_FAILED,
+        ErrorKind.OVERLOADED,
+        ErrorKind.BACKEND_UNAVAILABLE,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Action:

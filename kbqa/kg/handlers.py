@@ -7,10 +7,18 @@ action itself finds. An argument that is there but of no use counts as missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbqa.errors import (
+    GraphError,
+    GraphUnavailableError,
+    QueryRefusedError,
+    QuerySyntaxError,
+    QueryTimeoutError,
+)
 from kbqa.kg.actions import ONE_HOP_ACTIONS, ActionResult, ErrorCode, ErrorKind, Failure
 from kbqa.kg.store import GraphStore
 
@@ -40,6 +48,15 @@ _CODES = {
     ErrorKind.OVERLOADED: ErrorCode.SERVER_ERROR,
     ErrorKind.BACKEND_UNAVAILABLE: ErrorCode.SERVER_ERROR,
 }
+# The first that fits an exception of a store says what kind of failure it is.
+_KINDS_OF_ERRORS: tuple[tuple[type[GraphError], ErrorKind], ...] = (
+    (QuerySyntaxError, ErrorKind.QUERY_SYNTAX),
+    (QueryRefusedError, ErrorKind.QUERY_REFUSED),
+    (QueryTimeoutError, ErrorKind.QUERY_TIMEOUT),
+    (GraphUnavailableError, ErrorKind.BACKEND_UNAVAILABLE),
+    (GraphError, ErrorKind.QUERY_FAILED),
+)
+_POSITION = re.compile(r"\berror at (\d+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,8 @@ class Handler:
     """An action: the arguments that it takes, and what answers it.
 
     Attributes:
-        run: is given arguments that were checked; answers with a value, never an exception.
+        run: is given arguments that were checked; answers with a value, or raises what the
+            store raised, a `QueryError` or `GraphUnavailableError`, for `store_failure`.
         required: argument → its kind; in the order in which errors name them.
         optional: likewise; `limit` and `offset` are always taken.
         accepts: the end of KG-R1's message for other arguments.
@@ -155,6 +173,14 @@ def invalid_action(name: Any) -> Failure:
 def failure(kind: ErrorKind, message: str, details: Mapping[str, Any] | None = None) -> Failure:
     """A failure of a kind, under its code."""
     return Failure(_CODES[kind], kind, message, details or {})
+
+
+def store_failure(error: GraphError) -> Failure:
+    """What a store raised, as a failure; details of a syntax error: `line` and `column`, both from 1."""
+    kind = next(kind for type_, kind in _KINDS_OF_ERRORS if isinstance(error, type_))
+    position = _POSITION.search(str(error)) if kind is ErrorKind.QUERY_SYNTAX else None
+    where = {"line": int(position[1]), "column": int(position[2])} if position else None
+    return failure(kind, str(error), where)
 
 
 def quote(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kbqa.errors import GraphUnavailableError, QueryError
 from kbqa.kg import one_hop
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
 from kbqa.kg.handlers import (
@@ -18,6 +19,7 @@ from kbqa.kg.handlers import (
     invalid_action,
     paging,
     quote,
+    store_failure,
 )
 from kbqa.kg.store import GraphInfo, Graphs
 
@@ -85,7 +87,10 @@ def _execute(surroundings: Surroundings, action: Action, missing_sample: str | N
         return wrong
     if missing_sample is not None:
         return failure(ErrorKind.SAMPLE_MISSING, f"Sample {quote(missing_sample)} not found in KG")
-    result = handler.run(surroundings, arguments)
+    try:
+        result = handler.run(surroundings, arguments)
+    except (QueryError, GraphUnavailableError) as error:
+        return store_failure(error)
     if isinstance(result, Success):
         return replace(result, elapsed_ms=(time.perf_counter() - started) * 1000)
     return result
