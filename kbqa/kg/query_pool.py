@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -13,20 +15,30 @@ import threading
 import time
 from pathlib import Path
 
-from kbqa.errors import QueryError, QuerySyntaxError, QueryTimeoutError
-from kbqa.kg.query_process import write_frame
+from kbqa.errors import (
+    GraphUnavailableError,
+    QueryError,
+    QueryLostError,
+    QueryMemoryError,
+    QueryOverloadError,
+    QuerySyntaxError,
+    QueryTimeoutError,
+)
 from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat
 
 logger = logging.getLogger(__name__)
 
 _START_S = 30.0
+# Death by one of these was somebody else's doing; by any other, the query's.
+_FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 
 
 class QueryPool:
     """Executes queries over on-disk stores in processes of their own.
 
-    Processes start on first demand, are used again, and are replaced when killed.
-    Safe to use from many threads; a caller waits while all processes are busy.
+    Processes start on first demand (or by `warm`), are used again, and are replaced in the
+    background when they were killed. Safe to use from many threads; a caller waits while
+    all processes are busy.
 
     Args:
         size: queries that run at the same time.
@@ -43,7 +55,7 @@ class QueryPool:
         max_bytes: int = 16 * 2**20,
         memory_bytes: int = 2 * 2**30,
     ) -> None:
-        self.max_rows, self.max_bytes = max_rows, max_bytes
+        self.size, self.max_rows, self.max_bytes = size, max_rows, max_bytes
         self._memory_bytes = memory_bytes
         self._closed = False
         self._lock = threading.Lock()
@@ -62,16 +74,22 @@ class QueryPool:
                 waiting for a process is bounded by as much again.
 
         Raises:
-            QuerySyntaxError, QueryTimeoutError, QueryError: as `GraphStore.query`.
+            QueryOverloadError: no process became free in time.
+            QuerySyntaxError, QueryTimeoutError, QueryMemoryError, QueryLostError, QueryError:
+                as `GraphStore.query`.
+            GraphUnavailableError: the store cannot be read.
         """
         try:
             process = self._idle.get(timeout=deadline_s)
         except queue.Empty:
-            raise QueryTimeoutError(
-                f"no query process became free within {deadline_s:g} s: try again later"
+            raise QueryOverloadError(
+                f"no query process became free within {deadline_s:g} s: try again later", deadline_s
             ) from None
         try:
-            if process is None or not process.alive():
+            if process is not None and not process.alive():
+                process.reap()
+                process = None
+            if process is None:
                 process = _Process(self._memory_bytes)
             return process.execute(
                 {
@@ -87,6 +105,17 @@ class QueryPool:
         finally:
             self._give_back(process)
 
+    def warm(self) -> None:
+        """Start the processes that are not started yet, so that no query has to wait for one."""
+        waiting: list[_Process | None] = []
+        while not self._idle.empty():
+            try:
+                waiting.append(self._idle.get_nowait())
+            except queue.Empty:
+                break
+        for process in waiting:
+            self._give_back(process or _Process(self._memory_bytes))
+
     def close(self) -> None:
         """End the idle processes; those that are busy end with their query."""
         with self._lock:
@@ -98,20 +127,43 @@ class QueryPool:
                 return
             if process is not None:
                 process.kill()
+                process.reap()
 
     def _give_back(self, process: _Process | None) -> None:
+        if process is not None and process.spent:
+            # Neither the end of a process that holds gigabytes nor a start is the caller's time.
+            threading.Thread(target=self._replace, args=(process,), daemon=True).start()
+            return
         with self._lock:
             if not self._closed:
                 self._idle.put(process)
                 return
         if process is not None:
             process.kill()
+            process.reap()
+
+    def _replace(self, process: _Process) -> None:
+        process.kill()
+        process.reap()
+        if self._closed:
+            return
+        try:
+            self._give_back(_Process(self._memory_bytes))
+        except (QueryError, OSError):
+            logger.exception("no query process could be started; the next query tries again")
+            self._give_back(None)
 
 
 class _Process:
-    """One child: `execute` either answers or leaves it dead."""
+    """One child: `execute` either answers or leaves it dead.
+
+    Attributes:
+        spent: whether it is to be replaced: killed, dead, or holding too much memory.
+    """
 
     def __init__(self, memory_bytes: int) -> None:
+        self.spent = False
+        self._memory_bytes = memory_bytes
         self._child = subprocess.Popen(
             [sys.executable, "-m", "kbqa.kg.query_process", str(memory_bytes)],
             stdin=subprocess.PIPE,
@@ -119,17 +171,26 @@ class _Process:
             stderr=subprocess.DEVNULL,
             bufsize=0,
         )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._stdin, self._stdout = self._child.stdin.fileno(), self._child.stdout.fileno()
+        os.set_blocking(self._stdin, False)
         try:
             self._read_frame(time.monotonic() + _START_S)
         except (EOFError, TimeoutError) as error:
             self.kill()
+            self.reap()
             raise QueryError(f"no query process could be started within {_START_S:g} s") from error
 
     def alive(self) -> bool:
         return self._child.poll() is None
 
     def kill(self) -> None:
+        self.spent = True
         self._child.kill()
+
+    def reap(self) -> None:
+        """Wait for its end and forget it."""
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
@@ -140,45 +201,67 @@ class _Process:
         assert isinstance(deadline_s, (int, float))
         deadline = time.monotonic() + deadline_s
         try:
-            assert self._child.stdin is not None
-            write_frame(self._child.stdin, json.dumps(request).encode())
+            self._write_frame(json.dumps(request).encode(), deadline)
             head = json.loads(self._read_frame(deadline))
-            if "error" not in head:
-                body = self._read_frame(deadline)
-                return QueryResult(body, result, head["rows"], head["truncated"])
+            body = self._read_frame(deadline) if "error" not in head else b""
         except TimeoutError:
             self.kill()
             raise QueryTimeoutError(
                 f"the query was stopped after {deadline_s:g} s: narrow it, for instance by a LIMIT"
             ) from None
         except (EOFError, BrokenPipeError):
-            self.kill()
-            logger.warning("query process died", extra={"returncode": self._child.returncode})
-            raise QueryError("the query exhausted the memory or the stack that a query may use") from None
+            raise self._death() from None
+        # What it still holds would fail the next query, too.
+        self.spent = head["held_bytes"] > self._memory_bytes / 2
+        if "error" not in head:
+            return QueryResult(body, result, head["rows"], head["truncated"])
         if head["error"] == "syntax":
             raise QuerySyntaxError(head["message"])
         if head["error"] == "memory":
-            self.kill()  # what it still holds would fail the next query, too
-            raise QueryError("the query exhausted the memory that a query may use")
+            self.spent = True
+            raise QueryMemoryError("the query exhausted the memory that a query may use: narrow it")
+        if head["error"] == "store":
+            raise GraphUnavailableError(f"the graph's store cannot be read: {head['message']}")
         raise QueryError(f"the query failed: {head['message']}")
+
+    def _death(self) -> QueryError:
+        self.kill()
+        self._child.wait()
+        returncode = self._child.returncode
+        logger.warning("query process died", extra={"returncode": returncode})
+        if returncode in _FROM_OUTSIDE:
+            return QueryLostError("the query's process was killed by somebody else: send the query again")
+        return QueryMemoryError("the query exhausted the memory or the stack that a query may use")
+
+    def _write_frame(self, payload: bytes, deadline: float) -> None:
+        # A process that was stopped takes nothing from a pipe that is full.
+        left = memoryview(struct.pack(">I", len(payload)) + payload)
+        while left:
+            _wait_for(self._stdin, select.POLLOUT, deadline)
+            try:
+                left = left[os.write(self._stdin, left) :]
+            except BlockingIOError:
+                continue
 
     def _read_frame(self, deadline: float) -> bytes:
         size = struct.unpack(">I", self._read(4, deadline))[0]
         return self._read(size, deadline)
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe = self._child.stdout
-        assert pipe is not None
-        poll = select.poll()
-        poll.register(pipe, select.POLLIN)
         chunks: list[bytes] = []
         while size > 0:
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0 or not poll.poll(remaining_s * 1000):
-                raise TimeoutError
-            chunk = pipe.read(min(size, 1 << 20))
+            _wait_for(self._stdout, select.POLLIN, deadline)
+            chunk = os.read(self._stdout, min(size, 1 << 20))
             if not chunk:
                 raise EOFError
             chunks.append(chunk)
             size -= len(chunk)
         return b"".join(chunks)
+
+
+def _wait_for(descriptor: int, event: int, deadline: float) -> None:
+    remaining_s = deadline - time.monotonic()
+    poll = select.poll()
+    poll.register(descriptor, event)
+    if remaining_s <= 0 or not poll.poll(remaining_s * 1000):
+        raise TimeoutError

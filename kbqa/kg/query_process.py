@@ -17,6 +17,8 @@ import struct
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import pyoxigraph as ox
@@ -43,7 +45,7 @@ _XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 T = TypeVar("T")
 
 
-def write_frame(stream: IO[bytes], payload: bytes) -> None:
+def _write_frame(stream: IO[bytes], payload: bytes) -> None:
     stream.write(struct.pack(">I", len(payload)) + payload)
 
 
@@ -56,20 +58,21 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
+    _volunteer_for_the_oom_killer()
     # An interrupt from the terminal is the parent's business; so is our end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     stores: OrderedDict[str, ox.Store] = OrderedDict()
-    write_frame(answers, b"ready")
+    _write_frame(answers, b"ready")
     answers.flush()
     while (frame := _read_frame(requests)) is not None:
         request = json.loads(frame)
         signal.setitimer(signal.ITIMER_REAL, request["deadline_s"] + _ORPHAN_GRACE_S)
         head, body = _answer(stores, request)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        write_frame(answers, json.dumps(head).encode())
+        _write_frame(answers, json.dumps({**head, "held_bytes": _held_bytes()}).encode())
         if body is not None:
-            write_frame(answers, body)
+            _write_frame(answers, body)
         answers.flush()
 
 
@@ -83,7 +86,9 @@ def _answer(
         return {"error": "syntax", "message": _first_line(error)}, None
     except MemoryError:
         return {"error": "memory", "message": "out of memory"}, None
-    except (OSError, ValueError, RuntimeError) as error:
+    except OSError as error:
+        return {"error": "store", "message": _first_line(error)}, None
+    except (ValueError, RuntimeError) as error:
         return {"error": "failed", "message": _first_line(error)}, None
 
 
@@ -155,6 +160,17 @@ def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> dict[st
     elif term.datatype.value != _XSD_STRING:
         binding["datatype"] = term.datatype.value
     return binding
+
+
+def _held_bytes() -> int:
+    """The memory that this process has in use, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _volunteer_for_the_oom_killer() -> None:
+    """Short of memory, the kernel should end a query, not the server."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _first_line(error: Exception) -> str:
