@@ -9,6 +9,7 @@
     │   ├── GraphNotFoundError
     │   ├── GraphLoadError          a file's line cannot be read
     │   ├── GraphUnavailableError   kg_server or its back end does not answer
+    │   │   └── EncoderUnavailableError
     │   └── QueryError
     │       ├── QuerySyntaxError
     │       ├── QueryRefusedError   updates, SERVICE, LOAD: never executed
@@ -86,6 +87,10 @@ class GraphLoadError(GraphError):
 
 class GraphUnavailableError(GraphError):
     """kg_server, or the store behind it, cannot be reached."""
+
+
+class EncoderUnavailableError(GraphUnavailableError):
+    """The server that embeds texts cannot be reached, or answers with something else."""
 
 
 class QueryError(GraphError):

@@ -1,0 +1,1 @@
+"""Logical forms: one algebra; S-expressions, action sequences and SPARQL in and out."""

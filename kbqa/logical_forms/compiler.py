@@ -1,0 +1,279 @@
+"""Logical forms as SPARQL 1.1, in text; which engine runs it is the caller's business.
+
+The meaning is that of GrailQA's executor and gold queries: a superlative's extreme value
+is taken over all candidates in a subquery, and everyone who has it is an answer; values
+are compared by their types; COUNT counts distinct members. Names become terms through a
+`Vocabulary`, in full, so that a query needs no prefixes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+from urllib.parse import quote
+
+from kbqa.errors import LogicalFormError
+from kbqa.logical_forms.algebra import (
+    NOW,
+    XSD,
+    And,
+    Class,
+    Comparison,
+    Count,
+    Entity,
+    Expression,
+    Join,
+    Literal,
+    Path,
+    Relation,
+    Superlative,
+    Timed,
+)
+
+# A superlative writes its candidates twice, so their nesting doubles the text each time.
+MAX_NESTED_SUPERLATIVES = 3
+
+FREEBASE_NAMESPACE = "http://rdf.freebase.com/ns/"
+# GrailQA's Freebase was loaded in this time zone; its dates carry it, in gold queries too.
+_FREEBASE_ZONE = "-08:00"
+_ZONED = frozenset(XSD + name for name in ("date", "gYear", "gYearMonth"))
+_ZONE = re.compile(r"(Z|[+-]\d{2}:\d{2})$")
+
+_INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
+
+
+class Distinct(StrEnum):
+    """Which nodes of a pattern have to differ.
+
+    `ANSWER`: an answer is none of the entities that the expression names (GrailQA's
+    executor, the gold queries of WebQSP and CWQ). `NODES`: all nodes differ from each
+    other (GrailQA's gold queries).
+    """
+
+    NONE = "none"
+    ANSWER = "answer"
+    NODES = "nodes"
+
+
+def literal_term(literal: Literal) -> str:
+    """The literal in SPARQL."""
+    quoted = f'"{_escape(literal.lexical)}"'
+    if literal.language is not None:
+        return f"{quoted}@{literal.language}"
+    return quoted if literal.datatype == XSD + "string" else f"{quoted}^^<{literal.datatype}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """How the names of a graph are written in SPARQL; each function gives a whole term.
+
+    Attributes:
+        type_predicate: links a member to its class.
+        now: the day, `2015-08-10`, that TC's NOW means.
+    """
+
+    entity: Callable[[str], str]
+    relation: Callable[[str], str]
+    ontology_class: Callable[[str], str]
+    type_predicate: str
+    literal: Callable[[Literal], str] = literal_term
+    now: str = "2015-08-10"
+
+
+def _freebase_term(name: str) -> str:
+    return f"<{FREEBASE_NAMESPACE}{quote(name, safe='./:-_~')}>"
+
+
+def _freebase_literal(literal: Literal) -> str:
+    if literal.datatype in _ZONED and not _ZONE.search(literal.lexical[4:]):
+        literal = Literal(literal.lexical + _FREEBASE_ZONE, literal.datatype)
+    return literal_term(literal)
+
+
+# NOW is the day of Freebase's last dump, as in the gold queries of WebQSP.
+FREEBASE = Vocabulary(
+    entity=_freebase_term,
+    relation=_freebase_term,
+    ontology_class=_freebase_term,
+    type_predicate=_freebase_term("type.object.type"),
+    literal=_freebase_literal,
+    now="2015-08-10",
+)
+
+
+def to_sparql(
+    expression: Expression,
+    vocabulary: Vocabulary = FREEBASE,
+    *,
+    distinct: Distinct = Distinct.ANSWER,
+    answer: str = "x",
+) -> str:
+    """A SELECT query whose distinct values of `?answer` are the members of `expression`.
+
+    Raises:
+        LogicalFormError: superlatives nest deeper than `MAX_NESTED_SUPERLATIVES`, TC's
+            relation belongs to no known pair, or `answer` is no variable name.
+    """
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", answer):
+        raise LogicalFormError(f'"{answer}" is no variable name; write for instance x')
+    if _nested_superlatives(expression) > MAX_NESTED_SUPERLATIVES:
+        raise LogicalFormError(f"ARGMAX and ARGMIN nest at most {MAX_NESTED_SUPERLATIVES} deep")
+    writer = _Writer(vocabulary, distinct, answer)
+    if isinstance(expression, Count):
+        return writer.count(expression, f"?{answer}")
+    return _select(f"DISTINCT ?{answer}", writer.group(expression, f"?{answer}"))
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the nodes of one group graph pattern are, the described one first."""
+
+    variables: list[str]
+    entities: list[str] = field(default_factory=list)
+    literals: list[str] = field(default_factory=list)
+
+
+class _Writer:
+    def __init__(self, vocabulary: Vocabulary, distinct: Distinct, answer: str) -> None:
+        self._vocabulary, self._distinct, self._answer = vocabulary, distinct, answer
+        self._variables = 0
+
+    def group(self, expression: Expression, variable: str) -> list[str]:
+        """The pattern that binds `variable` to the members, with its differences."""
+        group = _Group([variable])
+        lines = self._pattern(expression, variable, group)
+        return lines + self._differences(group)
+
+    def count(self, expression: Count, variable: str) -> str:
+        member = self._fresh()
+        return _select(f"(COUNT(DISTINCT {member}) AS {variable})", self.group(expression.source, member))
+
+    def _fresh(self) -> str:
+        self._variables += 1
+        return f"?{self._answer}{self._variables}"
+
+    def _pattern(self, expression: Expression, variable: str, group: _Group) -> list[str]:
+        match expression:
+            case Class(name):
+                term = self._vocabulary.ontology_class(name)
+                return [f"{variable} {self._vocabulary.type_predicate} {term} ."]
+            case And(left, right):
+                return self._pattern(left, variable, group) + self._pattern(right, variable, group)
+            case Join(relation, source):
+                return self._join(relation, source, variable, group)
+            case Comparison(comparator, path, value):
+                lines, compared = self._along(path, variable, group)
+                return [*lines, f"FILTER ({compared} {comparator.symbol} {self._vocabulary.literal(value)})"]
+            case Superlative():
+                return self._superlative(expression, variable, group)
+            case Timed(source, relation, time):
+                return self._pattern(source, variable, group) + self._timed(variable, relation.name, time)
+            case Count():
+                return _subquery(self.count(expression, variable))
+
+    def _join(
+        self, relation: Relation, source: Entity | Literal | Expression, variable: str, group: _Group
+    ) -> list[str]:
+        match source:
+            case Entity(name):
+                group.entities.append(term := self._vocabulary.entity(name))
+                return [self._edge(variable, relation, term)]
+            case Literal():
+                group.literals.append(term := self._vocabulary.literal(source))
+                return [self._edge(variable, relation, term)]
+            case _:
+                lines, member = self._along((relation,), variable, group)
+                return lines + self._pattern(source, member, group)
+
+    def _along(self, path: Path, variable: str, group: _Group) -> tuple[list[str], str]:
+        """The edges of a path, and the variable at its end."""
+        lines = []
+        for relation in path:
+            group.variables.append(following := self._fresh())
+            lines.append(self._edge(variable, relation, following))
+            variable = following
+        return lines, variable
+
+    def _edge(self, variable: str, relation: Relation, term: str) -> str:
+        predicate = self._vocabulary.relation(relation.name)
+        return f"{term} {predicate} {variable} ." if relation.inverse else f"{variable} {predicate} {term} ."
+
+    def _superlative(self, superlative: Superlative, variable: str, group: _Group) -> list[str]:
+        lines, value = self._along(superlative.path, variable, group)
+        candidate = self._fresh()
+        candidates = _Group([candidate])
+        candidate_lines = self._pattern(superlative.source, candidate, candidates)
+        value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
+        extreme = _select(
+            f"({superlative.extreme}({candidate_value}) AS {value})",
+            [*candidate_lines, *value_lines, *self._differences(candidates)],
+        )
+        return [*self._pattern(superlative.source, variable, group), *lines, *_subquery(extreme)]
+
+    def _timed(self, variable: str, relation: str, time: str) -> list[str]:
+        """Filters that an interval covers `time`; a missing begin or end leaves it open.
+
+        Dates are compared as text, which orders ISO dates of any precision and time zone
+        on every engine: `2009-06-30` lies from `2009` on and before `2009~`.
+        """
+        begin, end = map(self._vocabulary.relation, _interval(relation))
+        day = self._vocabulary.now if time == NOW else time
+        return [
+            self._open_or(variable, begin, f'< "{day}~"'),
+            self._open_or(variable, end, f'>= "{day}"'),
+        ]
+
+    def _open_or(self, variable: str, predicate: str, condition: str) -> str:
+        moment = self._fresh()
+        edge = f"{variable} {predicate} {moment}"
+        return f"FILTER (NOT EXISTS {{ {edge} }} || EXISTS {{ {edge} . FILTER (STR({moment}) {condition}) }})"
+
+    def _differences(self, group: _Group) -> list[str]:
+        constants = dict.fromkeys(group.entities)
+        pairs: Iterable[tuple[str, str]] = ()
+        if self._distinct is Distinct.ANSWER:
+            pairs = [(group.variables[0], constant) for constant in constants]
+        elif self._distinct is Distinct.NODES:
+            constants |= dict.fromkeys(group.literals)
+            nodes = [*group.variables, *constants]
+            pairs = [pair for pair in combinations(nodes, 2) if pair[0].startswith("?")]
+        return [f"FILTER ({one} != {other})" for one, other in pairs]
+
+
+def _select(projection: str, group: list[str]) -> str:
+    return "\n".join([f"SELECT {projection} WHERE {{", *(f"  {line}" for line in group), "}"])
+
+
+def _subquery(query: str) -> list[str]:
+    return ["{", *(f"  {line}" for line in query.split("\n")), "}"]
+
+
+def _interval(relation: str) -> tuple[str, str]:
+    """The relations that begin and end the interval to which `relation` belongs."""
+    prefix, dot, ending = relation.rpartition(".")
+    for pair in _INTERVALS:
+        if ending in pair:
+            return prefix + dot + pair[0], prefix + dot + pair[1]
+    known = ", ".join(f"{begin}/{end}" for begin, end in _INTERVALS)
+    raise LogicalFormError(f"TC's relation {relation} begins or ends no interval; known endings: {known}")
+
+
+def _nested_superlatives(expression: Expression | Entity | Literal) -> int:
+    match expression:
+        case And(left, right):
+            return max(_nested_superlatives(left), _nested_superlatives(right))
+        case Superlative():
+            return 1 + _nested_superlatives(expression.source)
+        case Join() | Timed() | Count():
+            return _nested_superlatives(expression.source)
+        case _:
+            return 0
+
+
+def _escape(text: str) -> str:
+    """For between double quotes in SPARQL."""
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+    return "".join(escapes.get(character, character) for character in text)
