@@ -1,157 +1,247 @@
-"""One-hop look-ups in memory: a dictionary access each, whatever an entity's degree."""
+"""One-hop look-ups in an index on disk that is mapped into memory.
+
+A look-up costs a few array accesses, whatever an entity's degree and the graph's size;
+a page costs its own length. `indexing` writes the index and says what is in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import TypeVar
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
 
-from kbqa.kg.actions import Item
+import numpy as np
+
+from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.store import Page
+from kbqa.kg.tables import StringTable, map_numbers
 
-# Relations that say of what type an entity is.
-TYPE_RELATIONS = frozenset(
-    {
-        "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
-        "http://rdf.freebase.com/ns/type.object.type",
-        "http://www.wikidata.org/prop/direct/P31",
-        "type.object.type",
-    }
-)
-
-K = TypeVar("K")
-_in_order = attrgetter("label", "id")
+# Look-ups ask for the same things again and again.
+_KEPT = 1 << 16
 
 
 class Adjacency:
     """The triples of a graph, indexed both ways.
 
-    Built once and never changed, so that any number of threads may read it.
+    Nothing writes the index while it is open, so any number of threads may read it.
 
     Args:
-        triples: (head, relation, tail), no triple twice.
-        aliases: further labels of ids, as (label, id), beyond the items' own.
+        directory: what `IndexBuilder.write` filled.
     """
 
-    def __init__(
-        self, triples: Iterable[tuple[Item, Item, Item]], aliases: Iterable[tuple[str, str]] = ()
-    ) -> None:
-        tail_entities: dict[tuple[str, str], list[Item]] = {}
-        head_entities: dict[tuple[str, str], list[Item]] = {}
-        self._nodes: dict[str, Item] = {}
-        self._relations: dict[str, Item] = {}
-        self._triples = 0
-        for head, relation, tail in triples:
-            self._triples += 1
-            self._nodes[head.id] = head
-            self._nodes[tail.id] = tail
-            self._relations[relation.id] = relation
-            tail_entities.setdefault((head.id, relation.id), []).append(tail)
-            head_entities.setdefault((tail.id, relation.id), []).append(head)
-        self._tail_entities = _in_tuples(tail_entities)
-        self._head_entities = _in_tuples(head_entities)
-        self._tail_relations = self._by_entity(tail_entities)
-        self._head_relations = self._by_entity(head_entities)
-        aliases = list(aliases)
-        self._nodes_by_label = _by_label(self._nodes, aliases)
-        self._relations_by_label = _by_label(self._relations, aliases)
+    def __init__(self, directory: Path) -> None:
+        self._nodes = _Terms(directory, "nodes", "names", "labels")
+        relations = _Terms(directory, "relations", "relation_names", "relation_labels")
+        self._relations = tuple(map(relations.item, range(len(relations))))
+        self._relation_terms = relations
+        self._out, self._in = _Side(directory, "out"), _Side(directory, "in")
+        self._types = map_numbers(directory / "types.npy")
+        self._times = _Times(directory)
+        counts = json.loads((directory / "index.json").read_text())
+        self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
 
     @property
     def triples(self) -> int:
-        return self._triples
+        return self._num_triples
+
+    @property
+    def entities(self) -> int:
+        """Heads and tails; in RDF, literals apart."""
+        return self._num_entities
 
     def nodes(self) -> Iterator[tuple[str, Item]]:
         """Every label of every head and tail: (label, item)."""
-        for item in self._nodes.values():
-            if item.label == item.id:
-                yield item.id, item
-        for label, ids in self._nodes_by_label.items():
-            for id_ in ids:
-                yield label, self._nodes[id_]
+        return self._nodes.labelled()
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
-        return (name,) if name in self._nodes else self._nodes_by_label.get(name, ())
+        return self._nodes.resolve(name)
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
-        return (name,) if name in self._relations else self._relations_by_label.get(name, ())
+        return self._relation_terms.resolve(name)
 
     def item(self, id_: str) -> Item | None:
-        return self._nodes.get(id_) or self._relations.get(id_)
+        node = self._nodes.number(id_)
+        if node is not None:
+            return self._nodes.item(node)
+        relation = self._relation_terms.number(id_)
+        return None if relation is None else self._relations[relation]
 
     def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
         return {id_: item for id_ in ids if (item := self.item(id_)) is not None}
 
     def relations(self) -> Sequence[Item]:
-        return sorted(self._relations.values(), key=_in_order)
+        return self._relations
 
     def types(self) -> Sequence[Item]:
-        types = {
-            item.id: item
-            for (_, relation), items in self._tail_entities.items()
-            if relation in TYPE_RELATIONS
-            for item in items
-        }
-        return sorted(types.values(), key=_in_order)
+        return [self._nodes.item(node) for node in self._types]
 
     def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
-        found: set[str] = set()
-        for node in nodes:
-            for relation in self._tail_relations.get(node, ()):
-                found.update(item.id for item in self._tail_entities[node, relation.id])
-            for relation in self._head_relations.get(node, ()):
-                found.update(item.id for item in self._head_entities[node, relation.id])
-        return frozenset(found)
+        found: set[int] = set()
+        for node in _known(map(self._nodes.number, nodes)):
+            found.update(self._out.all_neighbours(node), self._in.all_neighbours(node))
+        return frozenset(map(self._nodes.id_of, found))
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        return _page([self._tail_relations.get(e, ()) for e in entities], limit, offset)
+        return self._relations_page(self._out, entities, limit, offset)
 
     def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        return _page([self._head_relations.get(e, ()) for e in entities], limit, offset)
+        return self._relations_page(self._in, entities, limit, offset)
 
     def tail_entities(
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
-        return _page(
-            [self._tail_entities.get((e, r), ()) for e in entities for r in relations], limit, offset
-        )
+        return self._entities_page(self._out, entities, relations, limit, offset)
 
     def head_entities(
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
-        return _page(
-            [self._head_entities.get((e, r), ()) for e in entities for r in relations], limit, offset
-        )
+        return self._entities_page(self._in, entities, relations, limit, offset)
 
-    def _by_entity(self, index: Iterable[tuple[str, str]]) -> dict[str, tuple[Item, ...]]:
-        """Entity → its relations, from (entity, relation)."""
-        relations: dict[str, list[Item]] = {}
-        for entity, relation in index:
-            relations.setdefault(entity, []).append(self._relations[relation])
-        return _in_tuples(relations)
+    def _relations_page(self, side: _Side, entities: Sequence[str], limit: int, offset: int) -> Page:
+        nodes = _known(map(self._nodes.number, entities))
+        found = _union([side.relations_of(node) for node in nodes])
+        return Page(tuple(self._relations[r] for r in found[offset : offset + limit]), len(found))
+
+    def _entities_page(
+        self, side: _Side, entities: Sequence[str], relations: Sequence[str], limit: int, offset: int
+    ) -> Page:
+        nodes = _known(map(self._nodes.number, entities))
+        links = _known(map(self._relation_terms.number, relations))
+        found = _union([side.neighbours(node, link) for node in nodes for link in links])
+        page, item = found[offset : offset + limit], self._nodes.item
+        if self._times:
+            return Page(tuple(self._dated(side, nodes, links, other) for other in page), len(found))
+        return Page(tuple(map(item, page)), len(found))
+
+    def _dated(self, side: _Side, nodes: Sequence[int], links: Sequence[int], other: int) -> Item:
+        """An item with the times of all facts for which it is found."""
+        times: set[str] = set()
+        for node in nodes:
+            head, tail = (node, other) if side is self._out else (other, node)
+            for link in links:
+                edge = self._out.edge(head, link, tail)
+                if edge is not None:
+                    times.update(self._times.of(edge))
+        item = self._nodes.item(other)
+        return DatedItem(item.id, item.label, tuple(sorted(times))) if times else item
 
 
-def _in_tuples(index: Mapping[K, list[Item]]) -> dict[K, tuple[Item, ...]]:
-    return {
-        key: tuple(sorted(items, key=_in_order) if len(items) > 1 else items) for key, items in index.items()
-    }
+class _Terms:
+    """Ids and labels of nodes or relations, by number; the order of numbers is that of labels, then ids."""
+
+    def __init__(self, directory: Path, ids: str, names: str, labels: str) -> None:
+        self._ids, self._names = StringTable(directory, ids), StringTable(directory, names)
+        self._owners = map_numbers(directory / f"{names}.owners.npy")
+        preferred = map_numbers(directory / f"{labels}.npy")
+        # No bound methods: a graph must go with its last user, not when the collector finds the circle.
+        self.item: Callable[[int], Item] = lru_cache(_KEPT)(partial(_item, self._ids, self._names, preferred))
+        self._number: Callable[[str], int] = lru_cache(_KEPT)(partial(_number, self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def number(self, id_: str) -> int | None:
+        try:
+            return self._number(id_)
+        except KeyError:
+            return None
+
+    def id_of(self, number: int) -> str:
+        return self._ids[number]
+
+    def resolve(self, name: str) -> tuple[str, ...]:
+        """`name` if it is an id, else the ids of all that have that label, in order."""
+        if self.number(name) is not None:
+            return (name,)
+        places = self._names.find(name)
+        return tuple(sorted(self._ids[self._owners[place]] for place in places)) if places else ()
+
+    def labelled(self) -> Iterator[tuple[str, Item]]:
+        """(label, item) of every label; the id where there is no other."""
+        for number in range(len(self._ids)):
+            item = self.item(number)
+            if item.label == item.id:
+                yield item.id, item
+        for place in range(len(self._names)):
+            yield self._names[place], self.item(self._owners[place])
 
 
-def _by_label(items: Mapping[str, Item], aliases: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Label → ids, for labels that are not the id itself."""
-    found: dict[str, set[str]] = {}
-    for item in items.values():
-        if item.label != item.id:
-            found.setdefault(item.label, set()).add(item.id)
-    for label, id_ in aliases:
-        if id_ in items and label != id_:
-            found.setdefault(label, set()).add(id_)
-    return {label: tuple(sorted(ids)) for label, ids in found.items()}
+def _item(ids: StringTable, names: StringTable, preferred: memoryview, number: int) -> Item:
+    id_, name = ids[number], preferred[number]
+    return Item(id_, names[name] if name < len(names) else id_)
 
 
-def _page(groups: Sequence[tuple[Item, ...]], limit: int, offset: int) -> Page:
-    if len(groups) == 1:
-        items = groups[0]
-    else:
-        items = tuple(sorted({item.id: item for group in groups for item in group}.values(), key=_in_order))
-    total = len(items)
-    return Page(items if total <= limit and not offset else items[offset : offset + limit], total)
+def _number(ids: StringTable, id_: str) -> int:
+    found = ids.find(id_)
+    if not found:
+        # Raised, since what is raised is not kept: there is no end to what is not in a graph.
+        raise KeyError(id_)
+    return found[0]
+
+
+class _Side:
+    """The triples by the node at one end: groups of one (node, relation), each with its neighbours."""
+
+    def __init__(self, directory: Path, side: str) -> None:
+        self._groups = map_numbers(directory / f"{side}.groups.npy")
+        self._relations = map_numbers(directory / f"{side}.relations.npy")
+        self._starts = map_numbers(directory / f"{side}.starts.npy")
+        self._neighbours = map_numbers(directory / f"{side}.neighbours.npy")
+
+    def relations_of(self, node: int) -> memoryview:
+        return self._relations[self._groups[node] : self._groups[node + 1]]
+
+    def neighbours(self, node: int, relation: int) -> memoryview:
+        start, end = self._group(node, relation)
+        return self._neighbours[start:end]
+
+    def all_neighbours(self, node: int) -> memoryview:
+        """Of all relations; a neighbour by several relations comes several times."""
+        start, end = self._starts[self._groups[node]], self._starts[self._groups[node + 1]]
+        return self._neighbours[start:end]
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        """Where an edge stands among all; None if there is none."""
+        start, end = self._group(node, relation)
+        place = bisect_left(self._neighbours, neighbour, start, end)
+        return place if place < end and self._neighbours[place] == neighbour else None
+
+    def _group(self, node: int, relation: int) -> tuple[int, int]:
+        first, end = self._groups[node], self._groups[node + 1]
+        group = bisect_left(self._relations, relation, first, end)
+        if group == end or self._relations[group] != relation:
+            return 0, 0
+        return self._starts[group], self._starts[group + 1]
+
+
+class _Times:
+    """When dated facts hold, by the place of their edge."""
+
+    def __init__(self, directory: Path) -> None:
+        self._edges = map_numbers(directory / "dated.edges.npy")
+        self._starts = map_numbers(directory / "dated.starts.npy")
+        self._times = StringTable(directory, "times")
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def of(self, edge: int) -> list[str]:
+        place = bisect_left(self._edges, edge)
+        if place == len(self._edges) or self._edges[place] != edge:
+            return []
+        return [self._times[time] for time in range(self._starts[place], self._starts[place + 1])]
+
+
+def _known(numbers: Iterable[int | None]) -> list[int]:
+    return [number for number in numbers if number is not None]
+
+
+def _union(runs: Sequence[memoryview]) -> memoryview | Sequence[int]:
+    """Ascending numbers without doubles; of a single run, which is that already, no copy."""
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        return ()
+    return np.unique(np.concatenate([np.asarray(run) for run in runs])).data

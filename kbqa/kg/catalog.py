@@ -2,7 +2,8 @@
 
     HOME/graphs/NAME/current              the version that counts, replaced atomically
     HOME/graphs/NAME/VERSION/manifest.json
-    HOME/graphs/NAME/VERSION/store/       Oxigraph
+    HOME/graphs/NAME/VERSION/store/       Oxigraph, for SPARQL
+    HOME/graphs/NAME/VERSION/index/       for one-hop look-ups
     HOME/graphs/NAME/VERSION/lock         shared by those who read it, exclusive to remove it
 
 A version never changes. It is written aside, synced, renamed, and only then named by
@@ -28,18 +29,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyoxigraph as ox
-
 from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
 from kbqa.kg.loading import GraphFormat, open_graph_file
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.oxigraph import OxigraphStore, write_graph
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.store import GraphInfo, GraphStore
 
 logger = logging.getLogger(__name__)
 
 # Part of a version's hash: raise it when the layout on disk or the mapping of names changes.
-_LAYOUT = 1
+_LAYOUT = 2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -172,6 +171,9 @@ class GraphCatalog:
         try:
             version = (graph / "current").read_text().strip()
             fields = json.loads((graph / version / "manifest.json").read_text())
+            if fields["layout"] != _LAYOUT:
+                logger.warning("graph was loaded by another release: load it again", extra={"graph": name})
+                return None
             return Manifest(**fields | {"format": GraphFormat(fields["format"])})
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -189,7 +191,7 @@ class GraphCatalog:
                 continue
             try:
                 store = OxigraphStore(
-                    directory / "store",
+                    directory,
                     version=manifest.version,
                     named=manifest.format.is_named,
                     queries=self._queries,
@@ -224,16 +226,13 @@ class FixedGraphs:
 
 def _write_version(directory: Path, name: str, path: Path, format: GraphFormat | None) -> Manifest:
     """Fill a directory with a version of a graph, all of it on disk at the end."""
-    store = ox.Store(str(directory / "store"))
     with open_graph_file(path, format) as file:
-        store.bulk_extend(file.quads())
+        num_triples = write_graph(directory, file.quads(), named=file.format.is_named)
         content = f"{_LAYOUT} {file.digest()}"
-    if len(store) == 0:
+    if num_triples == 0:
         raise GraphLoadError(path, "the file holds no triples")
-    store.flush()
-    del store  # closes it
     version = hashlib.sha256(content.encode()).hexdigest()[:12]
-    opened = OxigraphStore(directory / "store", version=version, named=file.format.is_named)
+    opened = OxigraphStore(directory, version=version, named=file.format.is_named)
     manifest = Manifest(
         name=name,
         version=version,

@@ -3,31 +3,46 @@
 What an id is depends on where a graph came from. In delimited files it is the name
 as written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for blank nodes,
 and of a literal its N-Triples form (`"1999"^^<…#gYear>`), since only that tells
-`"1"` from `1`. An RDF label is the preferred rdfs:label (untagged, else English, else
-the first), a literal's its lexical form; without one it is the id. Every rdfs:label
-is accepted as an argument.
+`"1"` from `1`. An RDF label is the preferred rdfs:label or Freebase name (untagged, else
+English, else the first), a literal's its lexical form; without one it is the id. Every
+label is accepted as an argument.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import pyoxigraph as ox
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.adjacency import Adjacency
+from kbqa.kg.indexing import IndexBuilder
 from kbqa.kg.linking import EntityLinker
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.sparql import QueryResult, ResultFormat, check_query
 from kbqa.kg.store import GraphStore
 
-_RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+_STORE, _INDEX = "store", "index"  # in the directory of a graph
+
+_LABEL_RELATIONS = frozenset(
+    {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
+)
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+# Typed literals that a store surely gives back as they were.
+_CANONICAL = re.compile(
+    r'"(?:0|-?[1-9][0-9]{0,17})"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
+    r'|"[0-9]{4}"\^\^<http://www\.w3\.org/2001/XMLSchema#gYear>'
+)
+_ANY = ox.NamedNode("urn:kbqa:any")
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
@@ -44,17 +59,10 @@ class OxigraphStore(Adjacency):
     def __init__(
         self, directory: Path, *, version: str, named: bool, queries: QueryPool | None = None
     ) -> None:
-        store = ox.Store.read_only(str(directory))
-        if named:
-            super().__init__(_named_triples(store))
-        else:
-            labels = _labels(store)
-            aliases = ((label, id_) for id_, found in labels.items() for label in found)
-            super().__init__(_rdf_triples(store, labels), aliases)
-        entities = [(label, item) for label, item in self.nodes() if named or not _is_literal(item)]
-        self._entities = len({item.id for _, item in entities})
-        self._linker = EntityLinker(entities)
-        self._directory, self._version, self._named = directory, version, named
+        super().__init__(directory / _INDEX)
+        self._directory, self._version, self._named = directory / _STORE, version, named
+        self._linker: EntityLinker | None = None
+        self._linker_lock = threading.Lock()
         if queries is None:
             queries = QueryPool(size=1)
             weakref.finalize(self, queries.close)
@@ -65,7 +73,7 @@ class OxigraphStore(Adjacency):
         """A store of named triples in a temporary directory that goes when the store goes."""
         unique = sorted(set(triples))
         directory = Path(tempfile.mkdtemp(prefix="kbqa-graph-"))
-        ox.Store(str(directory)).bulk_extend(named_quad(*triple) for triple in unique)
+        write_graph(directory, (named_quad(*triple) for triple in unique), named=True)
         version = hashlib.sha256(repr(unique).encode()).hexdigest()[:12]
         store = cls(directory, version=version, named=True)
         weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
@@ -74,11 +82,6 @@ class OxigraphStore(Adjacency):
     @property
     def version(self) -> str:
         return self._version
-
-    @property
-    def entities(self) -> int:
-        """Heads and tails; in RDF, literals apart."""
-        return self._entities
 
     def subgraph(self, graph: str) -> GraphStore | None:
         return None  # graphs are loaded without any
@@ -105,6 +108,12 @@ class OxigraphStore(Adjacency):
         return str(literal)
 
     def link(self, question: str) -> list[Mention]:
+        with self._linker_lock:
+            if self._linker is None:
+                # Of millions of names it takes a while: only those who have to link wait for it.
+                names = self.nodes()
+                linked = names if self._named else (name for name in names if not _is_literal(name[1]))
+                self._linker = EntityLinker(linked)
         return self._linker.link(question)
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
@@ -114,58 +123,71 @@ class OxigraphStore(Adjacency):
         return self._queries.run(self._directory, query, result, deadline_s=deadline_s)
 
 
+def write_graph(directory: Path, quads: Iterable[ox.Quad], *, named: bool) -> int:
+    """Write the triples of a graph where `OxigraphStore` can open it.
+
+    Args:
+        directory: exists, and is empty or holds other things.
+        named: whether the triples come from a delimited file, by `named_quad`.
+
+    Returns:
+        The number of distinct triples.
+    """
+    store = ox.Store(str(directory / _STORE))
+    index = IndexBuilder(named=named)
+    store.bulk_extend(_indexed(quads, index, named=named))
+    store.flush()
+    del store  # closes it
+    (directory / _INDEX).mkdir()
+    return index.write(directory / _INDEX)
+
+
 def named_quad(head: str, relation: str, tail: str) -> ox.Quad:
     """A line of a delimited file as a quad."""
-    return ox.Quad(
-        ox.NamedNode(entity_iri(head)), ox.NamedNode(relation_iri(relation)), ox.NamedNode(entity_iri(tail))
-    )
+    return ox.Quad(_entity_node(head), _relation_node(relation), _entity_node(tail))
 
 
-def _named_triples(store: ox.Store) -> Iterator[tuple[Item, Item, Item]]:
-    items: dict[str, Item] = {}
-
-    def item(term: Term) -> Item:
-        assert isinstance(term, ox.NamedNode)
-        iri = term.value
-        if iri not in items:
-            name = name_of(iri)
-            items[iri] = Item(name, name)
-        return items[iri]
-
-    for quad in store.quads_for_pattern(None, None, None):
-        yield item(quad.subject), item(quad.predicate), item(quad.object)
+# The names of a file come again and again, and their IRIs cost more than all the rest of its reading.
+@lru_cache(1 << 18)
+def _entity_node(name: str) -> ox.NamedNode:
+    return ox.NamedNode(entity_iri(name))
 
 
-def _rdf_triples(store: ox.Store, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[Item, Item, Item]]:
-    items: dict[str, Item] = {}
-
-    def item(term: Term) -> Item:
-        id_ = _id(term)
-        if id_ not in items:
-            label = term.value if isinstance(term, ox.Literal) else labels.get(id_, (id_,))[0]
-            items[id_] = Item(id_, label)
-        return items[id_]
-
-    for quad in store.quads_for_pattern(None, None, None):
-        yield item(quad.subject), item(quad.predicate), item(quad.object)
+@lru_cache(1 << 16)
+def _relation_node(name: str) -> ox.NamedNode:
+    return ox.NamedNode(relation_iri(name))
 
 
-def _labels(store: ox.Store) -> dict[str, list[str]]:
-    """Id → its rdfs:labels, the preferred one first."""
-    found: dict[str, list[ox.Literal]] = {}
-    for quad in store.quads_for_pattern(None, ox.NamedNode(_RDFS_LABEL), None):
-        if isinstance(quad.object, ox.Literal):
-            found.setdefault(_id(quad.subject), []).append(quad.object)
+def _indexed(quads: Iterable[ox.Quad], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
+    """The quads, each put into the index as it passes."""
+    for quad in quads:
+        head, relation, tail = _term(quad.subject), quad.predicate.value, quad.object
+        label = tail if relation in _LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
+        # Names have no literals; a label that they are given is no triple of theirs.
+        if label is None or not named:
+            index.add(head, relation, _term(tail))
+        if label is not None:
+            language = (label.language or "").split("-")[0]
+            index.add_label(head, label.value, 0 if not language else 1 if language == "en" else 2)
+        yield quad
 
-    def preference(label: ox.Literal) -> tuple[int, str]:
-        language = label.language or ""
-        return (0 if not language else 1 if language.split("-")[0] == "en" else 2), label.value
 
-    return {id_: [label.value for label in sorted(labels, key=preference)] for id_, labels in found.items()}
+def _term(term: Term) -> str:
+    """A term as it comes back from a store, which keeps numbers as values: `01` as `1`."""
+    if isinstance(term, ox.NamedNode):
+        return term.value
+    text = str(term)
+    if f"^^<{_XSD}" not in text or _CANONICAL.fullmatch(text):
+        return text
+    return _stored(term)
 
 
-def _id(term: Term) -> str:
-    return term.value if isinstance(term, ox.NamedNode) else str(term)
+@lru_cache(1 << 16)
+def _stored(term: Term) -> str:
+    store = ox.Store()
+    store.add(ox.Quad(_ANY, _ANY, term))
+    [quad] = store
+    return str(quad.object)
 
 
 def _is_literal(item: Item) -> bool:

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
+from kbqa.kg.actions import Item
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.oxigraph import OxigraphStore
 
@@ -165,3 +166,21 @@ def test_a_damaged_graph_does_not_hide_the_others(catalog, load, tmp_path):
     assert catalog.list() == [whole]
     with pytest.raises(GraphNotFoundError):
         catalog.get("damaged")
+
+
+def test_a_graph_of_an_earlier_layout_must_be_loaded_again(catalog, load, tmp_path, caplog):
+    old = load("g", "a|r|b")
+    manifest = tmp_path / "home/graphs/g" / old.version / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"layout": 2', '"layout": 1'))
+    with pytest.raises(GraphNotFoundError):
+        catalog.get("g")
+    assert "load it again" in caplog.text
+    load("g", "a|r|c")
+    assert catalog.get("g").resolve_entity("c")
+
+
+def test_opening_a_graph_reads_neither_its_file_nor_its_store(catalog, load, tmp_path):
+    info = load("g", "a|r|b")
+    (tmp_path / "home/graphs/g" / info.version / "store").rename(tmp_path / "away")
+    (tmp_path / "triples").unlink()
+    assert catalog.get("g").tail_entities(["a"], ["r"], limit=1).items == (Item("b", "b"),)

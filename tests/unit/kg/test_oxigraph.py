@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -144,3 +145,39 @@ def test_a_blank_node_is_an_entity(rdf):
     [node] = rdf.tail_entities(["http://ex.org/x"], ["http://ex.org/knows"], limit=10).items
     assert node.id.startswith("_:")
     assert ids(rdf.tail_entities([node.id], ["http://ex.org/note"], limit=10)) == ['"nobody"']
+
+
+def test_a_number_has_the_id_that_sparql_answers_with(tmp_path):
+    file = tmp_path / "graph.nt"
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    file.write_text(f'<urn:a> <urn:n> "007"{integer} .\n<urn:a> <urn:n> "7"{integer} .\n')
+    catalog = GraphCatalog(tmp_path / "home")
+    catalog.load("rdf", file)
+    store = catalog.get("rdf")
+    [row] = json.loads(store.query("SELECT ?n { ?s ?p ?n }").body)["results"]["bindings"]
+    assert (
+        ids(store.tail_entities(["urn:a"], ["urn:n"], limit=10))
+        == [store.id_of(row["n"])]
+        == [f'"7"{integer}']
+    )
+    assert store.triples == 1
+    catalog.close()
+
+
+def test_freebase_names_are_labels(tmp_path):
+    file = tmp_path / "graph.nt"
+    name = "<http://rdf.freebase.com/ns/type.object.name>"
+    file.write_text(f'<urn:m.0> {name} "Londres"@fr .\n<urn:m.0> {name} "London"@en .\n')
+    catalog = GraphCatalog(tmp_path / "home")
+    catalog.load("rdf", file)
+    store = catalog.get("rdf")
+    assert store.item("urn:m.0").label == "London"
+    assert store.resolve_entity("Londres") == ("urn:m.0",)
+    catalog.close()
+
+
+def test_entities_are_linked_by_many_threads_at_once():
+    store = OxigraphStore.from_triples([("Tom Hanks", "acts in", "Big")])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(store.link, ["where is Tom Hanks?"] * 8))
+    assert [[mention.id for mention in mentions] for mentions in found] == [["Tom Hanks"]] * 8

@@ -1,0 +1,90 @@
+"""Numbers and strings in files that are mapped, not read.
+
+Opening a table costs the same whatever its size, several processes share one copy, and
+what nobody asks for need not be in memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+_CHUNK = 1 << 16
+
+
+def write_numbers(path: Path, numbers: npt.NDArray[np.integer]) -> None:
+    """Whole numbers from 0 on: of 4 bytes each if they fit, else of 8."""
+    wide = numbers.size > 0 and int(numbers.max()) >= 2**32
+    np.save(path, numbers.astype(np.uint64 if wide else np.uint32, copy=False))
+
+
+def map_numbers(path: Path) -> memoryview:
+    """What `write_numbers` wrote. A view, since it is several times faster than an array, item by item."""
+    return memoryview(np.load(path, mmap_mode="r"))
+
+
+class StringTable:
+    """Strings by number, and the numbers of a string.
+
+    A hash table without collisions to handle: `buckets` says where the numbers of a
+    bucket begin in `slots`, and there are at least as many buckets as strings.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        with (directory / f"{name}.utf8").open("rb") as file:
+            empty = file.seek(0, 2) == 0
+            self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._starts = map_numbers(directory / f"{name}.starts.npy")
+        self._buckets = map_numbers(directory / f"{name}.buckets.npy")
+        self._slots = map_numbers(directory / f"{name}.slots.npy")
+        self._mask = len(self._buckets) - 2
+
+    @staticmethod
+    def write(directory: Path, name: str, strings: Sequence[str]) -> None:
+        """Write a table; a string's number is its place. A string may occur more than once."""
+        lengths = np.zeros(len(strings) + 1, np.uint64)
+        hashes = np.empty(len(strings), np.uint32)
+        with (directory / f"{name}.utf8").open("wb") as file:
+            for start, chunk in _chunks(strings):
+                end = start + len(chunk)
+                lengths[start + 1 : end + 1] = [len(text) for text in chunk]
+                hashes[start:end] = [zlib.crc32(text) for text in chunk]
+                file.write(b"".join(chunk))
+        num_buckets = 1 << max(len(strings) - 1, 1).bit_length()
+        hashes &= np.uint32(num_buckets - 1)
+        slots = np.argsort(hashes, kind="stable")
+        write_numbers(directory / f"{name}.starts.npy", np.cumsum(lengths))
+        write_numbers(directory / f"{name}.slots.npy", slots)
+        write_numbers(directory / f"{name}.buckets.npy", starts_of(hashes[slots], num_buckets))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __getitem__(self, number: int) -> str:
+        return self._text[self._starts[number] : self._starts[number + 1]].decode("utf-8", "surrogatepass")
+
+    def find(self, string: str) -> list[int]:
+        """The numbers of the strings that equal `string`, ascending."""
+        encoded = string.encode("utf-8", "surrogatepass")
+        bucket = zlib.crc32(encoded) & self._mask
+        text, starts = self._text, self._starts
+        slots = self._slots[self._buckets[bucket] : self._buckets[bucket + 1]]
+        return [number for number in slots if text[starts[number] : starts[number + 1]] == encoded]
+
+
+def starts_of(sorted_keys: npt.NDArray[np.integer], num_keys: int) -> npt.NDArray[np.int64]:
+    """Where each key from 0 on begins among sorted ones, and the end: [num_keys + 1]."""
+    counts = np.bincount(sorted_keys, minlength=num_keys)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _chunks(strings: Sequence[str]) -> Iterator[tuple[int, list[bytes]]]:
+    remaining = iter(strings)
+    for start in range(0, len(strings), _CHUNK):
+        yield start, [text.encode("utf-8", "surrogatepass") for text in islice(remaining, _CHUNK)]
