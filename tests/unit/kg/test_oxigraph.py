@@ -172,7 +172,7 @@ def test_freebase_names_are_labels(tmp_path):
     catalog.load("rdf", file)
     store = catalog.get("rdf")
     assert store.item("urn:m.0").label == "London"
-    assert store.resolve_entity("Londres") == ("urn:m.0",)
+    assert "urn:m.0" in store.resolve_entity("Londres")
     catalog.close()
 
 
