@@ -15,6 +15,8 @@ from typing import Any
 from kbqa.errors import (
     GraphError,
     GraphUnavailableError,
+    QueryLostError,
+    QueryOverloadError,
     QueryRefusedError,
     QuerySyntaxError,
     QueryTimeoutError,
@@ -53,6 +55,8 @@ _KINDS_OF_ERRORS: tuple[tuple[type[GraphError], ErrorKind], ...] = (
     (QuerySyntaxError, ErrorKind.QUERY_SYNTAX),
     (QueryRefusedError, ErrorKind.QUERY_REFUSED),
     (QueryTimeoutError, ErrorKind.QUERY_TIMEOUT),
+    (QueryOverloadError, ErrorKind.OVERLOADED),
+    (QueryLostError, ErrorKind.BACKEND_UNAVAILABLE),
     (GraphUnavailableError, ErrorKind.BACKEND_UNAVAILABLE),
     (GraphError, ErrorKind.QUERY_FAILED),
 )
@@ -176,11 +180,17 @@ def failure(kind: ErrorKind, message: str, details: Mapping[str, Any] | None = N
 
 
 def store_failure(error: GraphError) -> Failure:
-    """What a store raised, as a failure; details of a syntax error: `line` and `column`, both from 1."""
+    """What a store raised, as a failure.
+
+    Its details: of a syntax error `line` and `column`, from 1; of overload `retry_after_s`.
+    """
     kind = next(kind for type_, kind in _KINDS_OF_ERRORS if isinstance(error, type_))
-    position = _POSITION.search(str(error)) if kind is ErrorKind.QUERY_SYNTAX else None
-    where = {"line": int(position[1]), "column": int(position[2])} if position else None
-    return failure(kind, str(error), where)
+    details: dict[str, Any] = {}
+    if isinstance(error, QueryOverloadError):
+        details = {"retry_after_s": error.retry_after_s}
+    elif isinstance(error, QuerySyntaxError) and (position := _POSITION.search(str(error))):
+        details = {"line": int(position[1]), "column": int(position[2])}
+    return failure(kind, str(error), details)
 
 
 def quote(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kbqa.errors import GraphUnavailableError, QueryError
-from kbqa.kg import one_hop
+from kbqa.kg import distance, one_hop
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
 from kbqa.kg.handlers import (
     MAX_ITEMS,
@@ -34,6 +34,7 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 # Every action there is; a module of actions adds its table here.
 HANDLERS: Mapping[str, Handler] = {
     **one_hop.HANDLERS,
+    **distance.HANDLERS,
     LINK_ENTITIES: Handler(_link_entities, {"question": TEXT}, accepts="only one question argument"),
 }
 
