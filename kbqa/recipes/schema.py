@@ -1,21 +1,26 @@
-"""What a recipe says: one protocol, one rollout kind, one reward sum, one advantage, and numbers."""
+"""What a recipe says: one protocol, one rollout kind, one reward sum, one advantage, and numbers.
+
+Reading one must not load torch, since services and the command line do it at their start:
+what is configured is imported where it is built.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbqa.environment import Budget
-from kbqa.objectives import SurrogateConfig
 from kbqa.protocols import AgentProtocol, make_protocol
 from kbqa.rewards import Reward, make_reward
-from kbqa.training.copying import WarmUpConfig
-from kbqa.training.grpo import GrpoConfig
-from kbqa.training.sft import SftConfig
-from kbqa.training.small_policy import SmallPolicyConfig
+
+if TYPE_CHECKING:
+    from kbqa.training.copying import WarmUpConfig
+    from kbqa.training.grpo import GrpoConfig
+    from kbqa.training.sft import SftConfig
+    from kbqa.training.small_policy import SmallPolicyConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -78,6 +83,9 @@ class OptimisationSection(Section):
     aggregation: Literal["token_sum", "token_mean", "trajectory_mean"]
 
     def build(self) -> GrpoConfig:
+        from kbqa.objectives import SurrogateConfig
+        from kbqa.training.grpo import GrpoConfig
+
         return GrpoConfig(
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
@@ -117,6 +125,8 @@ class WarmUpSection(Section):
     learning_rate: Rate
 
     def build(self) -> WarmUpConfig:
+        from kbqa.training.copying import WarmUpConfig
+
         return WarmUpConfig(**self.model_dump())
 
 
@@ -132,6 +142,8 @@ class SmallPolicySection(Section):
     warm_up: WarmUpSection
 
     def build(self) -> SmallPolicyConfig:
+        from kbqa.training.small_policy import SmallPolicyConfig
+
         return SmallPolicyConfig(**self.model_dump(exclude={"warm_up"}))
 
 
@@ -154,6 +166,8 @@ class ColdStartSection(Section):
     max_seconds: float | None = None
 
     def build(self) -> SftConfig:
+        from kbqa.training.sft import SftConfig
+
         return SftConfig(
             steps=self.steps,
             batch=self.batch,

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import TransformersPolicy, load_model
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import recipe_from
 from services.gateway.policies import ServedPolicy
@@ -26,6 +25,9 @@ def load_policy(store: PolicyStore, version: PolicyVersion, *, max_rows: int) ->
         PolicyIntegrityError: files do not match the manifest, or are no model.
         RecipeError: its recipe is not one of this release.
     """
+    # Torch takes seconds to import; until there is a policy the gateway can say so without it.
+    from kbqa.policies.transformers import TransformersPolicy, load_model
+
     started = time.monotonic()
     if version.manifest.kind != "full":
         raise PolicyIntegrityError(

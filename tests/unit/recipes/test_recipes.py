@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from kbqa.errors import RecipeError
@@ -73,3 +76,9 @@ def test_a_file_of_ones_own_may_extend_a_recipe(tmp_path):
 def test_the_digest_covers_every_value():
     assert load_recipe("kg-r1").digest() == load_recipe("kg-r1").digest()
     assert load_recipe("kg-r1", {"schedule.steps": 399}).digest() != load_recipe("kg-r1").digest()
+
+
+@pytest.mark.parametrize("module", ["kbqa.recipes", "services.trainer.app", "services.gateway.app"])
+def test_torch_is_not_loaded_before_something_is_computed(module):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
