@@ -97,6 +97,11 @@ class TransformersPolicy:
     def version(self) -> str:
         return self._version
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still computes: not closed, and not stopped by a failure."""
+        return not self._closed
+
     def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
         limit = min(self._max_length, params.max_total_tokens)
         requests = []

@@ -52,4 +52,5 @@ def load_policy(store: PolicyStore, version: PolicyVersion, *, max_rows: int) ->
         protocol=recipe.protocol.build(),
         budget=replace(budget, max_tokens=min(budget.max_tokens, policy.max_length)),
         close=policy.close,
+        alive=lambda: policy.alive,
     )

@@ -29,6 +29,7 @@ class ServedPolicy:
         version: full id.
         recipe: name of the recipe that it was trained with.
         close: frees it; called once, when nobody uses it any more.
+        alive: whether it can still answer.
     """
 
     version: str
@@ -38,6 +39,7 @@ class ServedPolicy:
     protocol: AgentProtocol
     budget: Budget
     close: Callable[[], None]
+    alive: Callable[[], bool]
 
 
 class Lease:
@@ -113,7 +115,9 @@ class PromotedPolicies:
 
     def unready(self) -> str | None:
         with self._lock:
-            return self._reason if self._current is None else None
+            if self._current is None:
+                return self._reason
+            return None if self._current.served.alive() else "the policy engine failed and is built again"
 
     def refresh(self) -> None:
         """Look once which version is promoted, and serve that."""
@@ -128,7 +132,8 @@ class PromotedPolicies:
         except KbqaError as error:
             self._explain(str(error))
             return
-        serving = self._current.served.version if self._current else ""
+        held = self._current
+        serving = held.served.version if held is not None and held.served.alive() else ""
         name, failed_at = self._failed
         if version.id == serving or (version.id == name and time.monotonic() - failed_at < _RETRY_S):
             return

@@ -66,7 +66,14 @@ class FixedPolicy:
     def lease(self):
         self._count(1)
         served = ServedPolicy(
-            "v000001-scripted", "kg-r1-small", self.policy, CODEC, KgR1("brief"), self.budget, lambda: None
+            version="v000001-scripted",
+            recipe="kg-r1-small",
+            policy=self.policy,
+            codec=CODEC,
+            protocol=KgR1("brief"),
+            budget=self.budget,
+            close=lambda: None,
+            alive=lambda: True,
         )
         return Lease(served, lambda: self._count(-1))
 

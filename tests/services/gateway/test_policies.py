@@ -47,17 +47,25 @@ def publish(tmp_path, recipe):
 @pytest.fixture
 def follow(publish):
     """Follows the pointer with engines that are only names; `closed` lists the closed ones."""
-    closed = []
+    closed, dead = [], set()
 
     def load(version):
         if version.number == 13:
             raise PolicyIntegrityError("damaged")
+        number = version.number
         return ServedPolicy(
-            version.id, "r", None, None, KgR1(), Budget(1, 1, 1, 1), lambda: closed.append(version.number)
+            version=version.id,
+            recipe="r",
+            policy=None,
+            codec=None,
+            protocol=KgR1(),
+            budget=Budget(1, 1, 1, 1),
+            close=lambda: closed.append(number),
+            alive=lambda: number not in dead,
         )
 
     policies = PromotedPolicies(publish.store, load, poll_s=0.01)
-    policies.closed = closed
+    policies.closed, policies.dead = closed, dead
     return policies
 
 
@@ -94,6 +102,18 @@ def test_without_any_the_reason_is_told(publish, follow):
     publish(13)
     follow.refresh()
     assert follow.unready() == "damaged"
+
+
+def test_an_engine_that_failed_is_built_again(publish, follow):
+    publish(1)
+    follow.refresh()
+    assert follow.unready() is None
+    follow.dead.add(1)
+    assert follow.unready() == "the policy engine failed and is built again"
+    follow.refresh()
+    assert follow.closed == [1]
+    follow.dead.clear()
+    assert follow.unready() is None
 
 
 def test_stopping_closes_the_policy_though_it_is_leased(publish, follow):
