@@ -22,6 +22,7 @@ from kbqa.errors import (
     QueryTimeoutError,
 )
 from kbqa.kg.actions import ONE_HOP_ACTIONS, ActionResult, ErrorCode, ErrorKind, Failure
+from kbqa.kg.ranking import SchemaIndex
 from kbqa.kg.store import GraphStore
 
 MAX_ITEMS = 1000
@@ -69,11 +70,13 @@ class Surroundings:
 
     Attributes:
         store: the graph, or the per-question subgraph that restricts it.
+        schema: ranks the relations and types of the whole graph.
         max_items: items of a result at most, and without a `limit` argument.
         deadline_s: seconds that a query of the action may run.
     """
 
     store: GraphStore
+    schema: SchemaIndex
     max_items: int = MAX_ITEMS
     deadline_s: float = 3.0
 

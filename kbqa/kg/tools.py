@@ -10,6 +10,7 @@ from typing import Any
 from kbqa.errors import GraphUnavailableError, QueryError
 from kbqa.kg import distance, one_hop
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.encoders import NgramEncoder
 from kbqa.kg.handlers import (
     MAX_ITEMS,
     TEXT,
@@ -21,6 +22,7 @@ from kbqa.kg.handlers import (
     quote,
     store_failure,
 )
+from kbqa.kg.ranking import Schemas
 from kbqa.kg.store import GraphInfo, Graphs
 
 
@@ -44,15 +46,25 @@ class LocalGraphTools:
 
     Args:
         graphs: where they are: a `GraphCatalog`, or `FixedGraphs`.
+        schemas: rank their relations and types; by character n-grams when None.
         max_items: items of a result at most, and without a `limit` argument.
         deadline_s: seconds that a query of an action may run.
     """
 
-    def __init__(self, graphs: Graphs, *, max_items: int = MAX_ITEMS, deadline_s: float = 3.0) -> None:
-        self._graphs, self._max_items, self._deadline_s = graphs, max_items, deadline_s
+    def __init__(
+        self,
+        graphs: Graphs,
+        *,
+        schemas: Schemas | None = None,
+        max_items: int = MAX_ITEMS,
+        deadline_s: float = 3.0,
+    ) -> None:
+        self._graphs, self._schemas = graphs, schemas or Schemas(NgramEncoder())
+        self._max_items, self._deadline_s = max_items, deadline_s
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
-        surroundings = Surroundings(self._graphs.get(kg), self._max_items, self._deadline_s)
+        store = self._graphs.get(kg)
+        surroundings = Surroundings(store, self._schemas.of(store), self._max_items, self._deadline_s)
         return execute(surroundings, actions, graph=graph)
 
     def graphs(self) -> list[GraphInfo]:

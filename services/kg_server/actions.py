@@ -12,6 +12,7 @@ from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.handlers import Surroundings
 from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.ranking import Schemas
 from kbqa.kg.tools import HANDLERS, execute
 from kbqa.telemetry import Metrics
 from services.http import read_body
@@ -51,7 +52,9 @@ async def opened(catalog: GraphCatalog, kg: str) -> OxigraphStore:
     return store if store is not None else await run_in_threadpool(catalog.get, kg)
 
 
-def actions_router(settings: KgServerSettings, catalog: GraphCatalog, metrics: Metrics) -> APIRouter:
+def actions_router(
+    settings: KgServerSettings, catalog: GraphCatalog, schemas: Schemas, metrics: Metrics
+) -> APIRouter:
     router = APIRouter(prefix="/v1/kg", tags=["graphs"])
     meter = _Meter(metrics)
 
@@ -78,7 +81,8 @@ def actions_router(settings: KgServerSettings, catalog: GraphCatalog, metrics: M
         store = await opened(catalog, kg)
 
         def answer() -> bytes:
-            surroundings = Surroundings(store, settings.max_items, settings.query_deadline_s)
+            schema = schemas.of(store)
+            surroundings = Surroundings(store, schema, settings.max_items, settings.query_deadline_s)
             results = execute(surroundings, batch, graph=graph)
             meter.observe(batch, results)
             return dump_batch(kg, store.version, results)

@@ -14,6 +14,7 @@ from kbqa import __version__
 from kbqa.errors import GraphError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.query_pool import QueryPool
+from kbqa.kg.ranking import Schemas
 from kbqa.telemetry import Metrics
 from services.http import install
 from services.kg_server.actions import actions_router
@@ -31,7 +32,8 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     It is ready once every graph that was loaded at its start is open.
 
     Raises:
-        ConfigurationError: the Redis URL is none.
+        ConfigurationError: the Redis URL is none, or the encoder is not there.
+        EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
     queries = QueryPool(
@@ -48,7 +50,8 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         ttl_s=settings.cache_ttl_s,
         timeout_s=settings.cache_timeout_s,
     )
-    opening = _Opening(catalog, metrics)
+    schemas = Schemas(settings.open_encoder(), settings.home / "encodings")
+    opening = _Opening(catalog, schemas, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,7 +68,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     install(app, service="kg_server", metrics=metrics, readiness=opening.pending, errors=STATUS)
-    app.include_router(actions_router(settings, catalog, metrics))
+    app.include_router(actions_router(settings, catalog, schemas, metrics))
     app.include_router(sparql_router(settings, catalog, cache, metrics))
     return app
 
@@ -73,8 +76,8 @@ def create_app(settings: KgServerSettings) -> FastAPI:
 class _Opening:
     """Opens every graph once, so that no request has to wait for it."""
 
-    def __init__(self, catalog: GraphCatalog, metrics: Metrics) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: GraphCatalog, schemas: Schemas, metrics: Metrics) -> None:
+        self._catalog, self._schemas = catalog, schemas
         self._triples = metrics.gauge("kbqa_kg_triples")
         self._done = False
 
@@ -89,6 +92,15 @@ class _Opening:
             self._triples.labels(info.name).set(store.triples)
             logger.info("graph opened", extra={"graph": info.name, "version": store.version})
         self._done = True
+        # After it is ready: a large schema takes a dense encoder minutes, and what an action
+        # ranks before is encoded then.
+        for info in self._catalog.list():
+            try:
+                schema = self._schemas.of(self._catalog.get(info.name))
+                schema.relations.warm()
+                schema.types.warm()
+            except (GraphError, OSError):
+                logger.exception("schema cannot be encoded beforehand", extra={"graph": info.name})
 
     def pending(self) -> str | None:
         return None if self._done else "graphs are being opened"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, SecretStr
 
+from kbqa.errors import ConfigurationError
+from kbqa.kg.encoders import NGRAM, Encoder, Thresholds, open_encoder
 from services.settings import ServiceSettings
 
 
@@ -15,6 +17,11 @@ class KgServerSettings(ServiceSettings):
         max_batch: actions in a batch.
         max_items: items in an action's result.
         max_body_bytes: size of a request.
+        encoder: compares relations and types with what is asked for: `ngram`, a directory of
+            sentence-transformers, or the URL of an OpenAI-compatible server (`…/v1#model`).
+        encoder_high, encoder_low: thresholds in place of the encoder's own (both or none).
+        encoder_api_key: for the encoder's server.
+        encoder_timeout_s: for a request to it.
         query_processes: SPARQL queries that run at the same time.
         query_queue: queries that may wait for a process; one more is answered with 429.
         query_deadline_s: seconds after which a query is killed.
@@ -32,6 +39,11 @@ class KgServerSettings(ServiceSettings):
     max_batch: int = Field(1024, ge=256)
     max_items: int = Field(1000, ge=1)
     max_body_bytes: int = Field(8 * 2**20, ge=1024)
+    encoder: str = NGRAM
+    encoder_high: float | None = Field(None, ge=-1, le=1)
+    encoder_low: float | None = Field(None, ge=-1, le=1)
+    encoder_api_key: SecretStr | None = None
+    encoder_timeout_s: float = Field(10.0, gt=0)
     query_processes: int = Field(2, ge=1)
     query_queue: int = Field(16, ge=0)
     query_deadline_s: float = Field(3.0, gt=0)
@@ -40,3 +52,22 @@ class KgServerSettings(ServiceSettings):
     query_memory_mb: int = Field(2048, ge=512)
     cache_ttl_s: int = Field(86_400, ge=1)
     cache_timeout_s: float = Field(0.1, gt=0)
+
+    def open_encoder(self) -> Encoder:
+        """The encoder that is set.
+
+        Raises:
+            ConfigurationError: there is none such, or only one threshold is set.
+            EncoderUnavailableError: its server does not answer.
+        """
+        thresholds = None
+        if self.encoder_high is not None and self.encoder_low is not None:
+            thresholds = Thresholds(self.encoder_high, self.encoder_low)
+        elif self.encoder_high is not None or self.encoder_low is not None:
+            raise ConfigurationError(
+                "set KBQA_KG_SERVER_ENCODER_HIGH and KBQA_KG_SERVER_ENCODER_LOW, or none"
+            )
+        api_key = self.encoder_api_key.get_secret_value() if self.encoder_api_key is not None else None
+        return open_encoder(
+            self.encoder, thresholds=thresholds, api_key=api_key, timeout_s=self.encoder_timeout_s
+        )
