@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
-from kbqa.advantages.group import group_advantages, has_spread
-from kbqa.advantages.turn import trajectory_returns, turn_advantages, turn_returns
+from kbqa.advantages.group import Baseline, Deviation, has_spread
+from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
 from kbqa.trajectory import Group, TrainingSample, training_sample
 
 __all__ = [
+    "Advantage",
     "AdvantageKind",
-    "group_advantages",
+    "Baseline",
+    "Deviation",
     "has_spread",
-    "samples_of",
+    "pooled",
     "trajectory_returns",
-    "turn_advantages",
+    "turn_and_outcome",
     "turn_returns",
 ]
 
-AdvantageKind = Literal["turn", "group", "group_mean_only"]
+AdvantageKind = Literal["group", "turn", "turn_and_outcome"]
 
 
-def samples_of(group: Group, kind: AdvantageKind, lam: float = 1.0) -> list[TrainingSample]:
-    """Training samples of a group, or none if its returns have no spread.
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """How a recipe gives credit.
 
-    Args:
-        kind: `turn` pools all turns (KG-R1); `group` gives a trajectory one value, divided
-            by the group's deviation; `group_mean_only` leaves the division out.
-        lam: weight of the outcome beside the turn rewards.
+    Attributes:
+        kind: `group` gives a trajectory one value, from its mean turn reward plus its outcome;
+            `turn` pools r_t + lambda R over all turns (KG-R1); `turn_and_outcome`
+            standardises turn rewards and outcomes apart (KG-R1's released code).
+        lam: weight of the outcome beside the turn rewards, in `group` and `turn`.
+        turn_weight, outcome_weight: of the two parts of `turn_and_outcome`.
     """
-    members = [member for member in group.members if member.trajectory.turns]
-    turn_rewards = [member.turn_rewards for member in members]
-    outcomes = [member.outcome for member in members]
-    if kind == "turn":
-        flat = [value for row in turn_returns(turn_rewards, outcomes, lam) for value in row]
-        advantages = turn_advantages(turn_rewards, outcomes, lam) if flat else []
-    else:
-        flat = trajectory_returns(turn_rewards, [lam * outcome for outcome in outcomes])
-        values = group_advantages(flat, by_deviation=kind == "group") if flat else []
-        advantages = [[value] * len(rewards) for value, rewards in zip(values, turn_rewards, strict=True)]
-    if not flat or not has_spread(flat):
-        return []
-    return [training_sample(member.trajectory, row) for member, row in zip(members, advantages, strict=True)]
+
+    kind: AdvantageKind = "group"
+    lam: float = 1.0
+    baseline: Baseline = field(default_factory=Baseline)
+    turn_weight: float = 0.5
+    outcome_weight: float = 1.0
+
+    def samples(self, group: Group) -> list[TrainingSample]:
+        """Training samples of a group, or none if its returns have no spread."""
+        members = [member for member in group.members if member.trajectory.turns]
+        if not members:
+            return []
+        turn_rewards = [member.turn_rewards for member in members]
+        outcomes = [member.outcome for member in members]
+        if self.kind == "group":
+            returns = trajectory_returns(turn_rewards, [self.lam * outcome for outcome in outcomes])
+            spread = has_spread(returns)
+            values = self.baseline.advantages(returns)
+            rows = [[value] * len(rewards) for value, rewards in zip(values, turn_rewards, strict=True)]
+        elif self.kind == "turn":
+            ragged = turn_returns(turn_rewards, outcomes, self.lam)
+            spread = has_spread([value for row in ragged for value in row])
+            rows = pooled(ragged, self.baseline)
+        else:
+            spread = has_spread(outcomes) or has_spread([reward for row in turn_rewards for reward in row])
+            weights = {"turn_weight": self.turn_weight, "outcome_weight": self.outcome_weight}
+            rows = turn_and_outcome(turn_rewards, outcomes, self.baseline, **weights)
+        if not spread:
+            return []
+        return [training_sample(member.trajectory, row) for member, row in zip(members, rows, strict=True)]

@@ -1,26 +1,50 @@
-"""Advantages relative to the group: one value for a whole trajectory."""
+"""Advantages relative to the group: how far a return lies from what its siblings earned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from dataclasses import dataclass
+from statistics import fmean, pstdev, stdev
+from typing import Literal
 
-EPSILON = 1e-6
+# Below this, returns differ by rounding and not by what was done.
+MIN_SPREAD = 1e-6
+
+Deviation = Literal["population", "sample", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A = (R - mean) / (deviation + epsilon): what an advantage is relative to.
+
+    Attributes:
+        deviation: the population's, a sample's (divided by N - 1, as torch has it unasked),
+            or none at all: mean only (KBQA-R1, Eq. 4).
+        bound: advantages are clamped to [-bound, bound] (ISP-KGR's released code: 10).
+    """
+
+    deviation: Deviation = "population"
+    epsilon: float = 1e-6
+    bound: float | None = None
+
+    def advantages(self, returns: Sequence[float]) -> list[float]:
+        """One advantage for each return of a group."""
+        mean = fmean(returns)
+        scale = self._scale(returns, mean)
+        centred = [(value - mean) / scale for value in returns]
+        if self.bound is None:
+            return centred
+        return [max(-self.bound, min(self.bound, value)) for value in centred]
+
+    def _scale(self, returns: Sequence[float], mean: float) -> float:
+        if self.deviation == "none":
+            return 1.0
+        if self.deviation == "population":
+            return pstdev(returns, mean) + self.epsilon
+        return (stdev(returns, mean) if len(returns) > 1 else 0.0) + self.epsilon
 
 
 def has_spread(returns: Sequence[float]) -> bool:
     """Whether a group carries any signal. Asked of the spread, not of the mean:
     rewards such as F1 are rarely all 0 or all 1 (decisions: dropped by spread)."""
-    return max(returns) - min(returns) > EPSILON
-
-
-def group_advantages(returns: Sequence[float], *, by_deviation: bool = True) -> list[float]:
-    """GRPO: A_n = (R_n - mean) / (std + epsilon), the deviation being the population's.
-
-    Args:
-        returns: one per trajectory of the group.
-        by_deviation: False leaves the division out (mean only, KBQA-R1 Eq. 4).
-    """
-    mean = fmean(returns)
-    scale = pstdev(returns, mean) + EPSILON if by_deviation else 1.0
-    return [(value - mean) / scale for value in returns]
+    return max(returns) - min(returns) > MIN_SPREAD

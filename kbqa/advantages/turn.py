@@ -1,10 +1,10 @@
-"""KG-R1's turn-level advantages (section 3.3, Eq. 3)."""
+"""KG-R1's advantages: every turn has a value of its own (section 3.3, Eq. 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kbqa.advantages.group import group_advantages
+from kbqa.advantages.group import Baseline
 
 
 def turn_returns(
@@ -17,17 +17,33 @@ def turn_returns(
     ]
 
 
-def turn_advantages(
-    turn_rewards: Sequence[Sequence[float]], outcomes: Sequence[float], lam: float = 1.0
-) -> list[list[float]]:
-    """One mean and one population deviation over all turns of all N trajectories.
+def pooled(returns: Sequence[Sequence[float]], baseline: Baseline) -> list[list[float]]:
+    """Advantages with one mean and one deviation over all turns of all N trajectories.
 
     Returns:
-        Advantages in the shape of `turn_rewards`.
+        Advantages in the shape of `returns`.
     """
-    returns = turn_returns(turn_rewards, outcomes, lam)
-    pooled = iter(group_advantages([value for row in returns for value in row]))
-    return [_take(pooled, len(row)) for row in returns]
+    values = iter(baseline.advantages([value for row in returns for value in row]))
+    return [_take(values, len(row)) for row in returns]
+
+
+def turn_and_outcome(
+    turn_rewards: Sequence[Sequence[float]],
+    outcomes: Sequence[float],
+    baseline: Baseline,
+    *,
+    turn_weight: float,
+    outcome_weight: float,
+) -> list[list[float]]:
+    """Turn rewards and outcomes standardised apart and then added (KG-R1's released code).
+
+    A_t = w_turn A(r_t over all turns) + w_outcome A(R over the trajectories)
+    """
+    turns, whole = pooled(turn_rewards, baseline), baseline.advantages(outcomes)
+    return [
+        [turn_weight * turn + outcome_weight * outcome for turn in row]
+        for row, outcome in zip(turns, whole, strict=True)
+    ]
 
 
 def trajectory_returns(turn_rewards: Sequence[Sequence[float]], outcomes: Sequence[float]) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Aggregation = Literal["token_sum", "token_mean", "trajectory_mean"]
+Aggregation = Literal["token_sum", "token_mean", "sample_mean"]
 
 # exp() of more than this is no weight but an accident; it keeps a diverged token finite.
 _MAX_LOG_RATIO = 20.0
@@ -24,13 +24,19 @@ class SurrogateConfig:
     kl_coefficient: beta, the weight of the K3 estimate against the reference.
     aggregation: how token losses become one number. `token_sum` divides by the number of
         trajectories (KG-R1 sums over tokens), `token_mean` by the number of tokens,
-        `trajectory_mean` averages each trajectory over its own tokens first.
+        `sample_mean` averages each sample over its own tokens first: of a trajectory that
+        is KnowCoder-A1's 1 / |tau|, of a tree's step ISP-KGR's mean over an action.
+    dual_clip: c > 1; a token with a negative advantage loses at most c times it, however
+        likely it has become (dual clip; 10 in KBQA-R1's released script). None for no bound.
+    entropy_coefficient: weight of the entropy, which is rewarded.
     """
 
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl_coefficient: float = 0.0
     aggregation: Aggregation = "token_sum"
+    dual_clip: float | None = None
+    entropy_coefficient: float = 0.0
 
 
 def surrogate_loss(
@@ -41,10 +47,11 @@ def surrogate_loss(
     *,
     weights: Tensor,
     reference_logprobs: Tensor | None = None,
+    entropies: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """KG-R1's objective (section 3.3), negated so that it is minimised.
 
-    loss = sum_i w_i (-min(rho_i A_i, clip(rho_i, 1 - l, 1 + h) A_i) + beta K3_i)
+    loss = sum_i w_i (-min(rho_i A_i, clip(rho_i, 1 - l, 1 + h) A_i) + beta K3_i - gamma H_i)
 
     Args:
         logprobs: log pi_theta of each token, differentiable.
@@ -52,6 +59,8 @@ def surrogate_loss(
         advantages: A of each token.
         weights: w of each token, from `token_weights`; they carry the aggregation.
         reference_logprobs: log pi_0; needed if the KL coefficient is not 0.
+        entropies: H of each token's distribution, differentiable; needed if its
+            coefficient is not 0.
 
     Returns:
         The loss (a scalar) and metrics: clip_fraction, kl, ratio_mean.
@@ -60,6 +69,9 @@ def surrogate_loss(
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
+    if config.dual_clip is not None:
+        bounded = torch.minimum(losses, -config.dual_clip * advantages)
+        losses = torch.where(advantages < 0, bounded, losses)
     kl = logprobs.new_zeros(())
     if config.kl_coefficient:
         if reference_logprobs is None:
@@ -67,6 +79,10 @@ def surrogate_loss(
         penalties = k3(logprobs, reference_logprobs)
         losses = losses + config.kl_coefficient * penalties
         kl = penalties.detach().mean()
+    if config.entropy_coefficient:
+        if entropies is None:
+            raise ValueError("an entropy coefficient needs entropies")
+        losses = losses - config.entropy_coefficient * entropies
     metrics = {
         "clip_fraction": (clipped != ratio).float().mean().item(),
         "kl": kl.item(),
@@ -82,7 +98,7 @@ def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 
 
 def token_weights(lengths: list[int], aggregation: Aggregation) -> list[float]:
-    """The weight of a token of each trajectory, given the policy tokens of all in the step.
+    """The weight of a token of each sample, given the policy tokens of all in the step.
 
     Over the whole step the weights make the sum of token losses into the chosen mean,
     whatever the micro-batches.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbqa.advantages import Advantage, AdvantageKind, Baseline, Deviation
 from kbqa.environment import Budget
 from kbqa.protocols import AgentProtocol, make_protocol
 from kbqa.rewards import Reward, make_reward
@@ -68,8 +69,24 @@ class RewardSection(Section):
 
 
 class AdvantageSection(Section):
-    kind: Literal["turn", "group", "group_mean_only"]
+    """See `kbqa.advantages`."""
+
+    kind: AdvantageKind
     lam: float = 1.0
+    deviation: Deviation = "population"
+    epsilon: Annotated[float, Field(gt=0)] = 1e-6
+    bound: Annotated[float, Field(gt=0)] | None = None
+    turn_weight: float = 0.5
+    outcome_weight: float = 1.0
+
+    def build(self) -> Advantage:
+        return Advantage(
+            self.kind,
+            self.lam,
+            Baseline(self.deviation, self.epsilon, self.bound),
+            self.turn_weight,
+            self.outcome_weight,
+        )
 
 
 class OptimisationSection(Section):
@@ -80,7 +97,9 @@ class OptimisationSection(Section):
     clip_low: Rate
     clip_high: Annotated[float, Field(gt=0)]
     kl_coefficient: Annotated[float, Field(ge=0)]
-    aggregation: Literal["token_sum", "token_mean", "trajectory_mean"]
+    entropy_coefficient: float = 0.0
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    aggregation: Literal["token_sum", "token_mean", "sample_mean"]
 
     def build(self) -> GrpoConfig:
         from kbqa.objectives import SurrogateConfig
@@ -91,7 +110,14 @@ class OptimisationSection(Section):
             weight_decay=self.weight_decay,
             clip_norm=self.clip_norm,
             token_budget=self.token_budget,
-            surrogate=SurrogateConfig(self.clip_low, self.clip_high, self.kl_coefficient, self.aggregation),
+            surrogate=SurrogateConfig(
+                self.clip_low,
+                self.clip_high,
+                self.kl_coefficient,
+                self.aggregation,
+                self.dual_clip,
+                self.entropy_coefficient,
+            ),
         )
 
 

@@ -80,7 +80,9 @@ def grpo_step(
         behaviour = pad([samples[i].logprobs for i in batch], torch.float32)[mask]
         advantages = pad([samples[i].advantages for i in batch], torch.float32)[mask]
         row_weights = torch.tensor([weights[i] for i in batch])[:, None].expand(mask.shape)[mask]
-        logprobs, entropy = token_logprobs(model, ids, mask)
+        logprobs, entropy = token_logprobs(
+            model, ids, mask, entropy_gradient=config.surrogate.entropy_coefficient != 0
+        )
         reference_logprobs = None
         if reference is not None and config.surrogate.kl_coefficient:
             with torch.inference_mode():
@@ -93,10 +95,11 @@ def grpo_step(
             config.surrogate,
             weights=row_weights,
             reference_logprobs=reference_logprobs,
+            entropies=entropy,
         )
         loss.backward()  # type: ignore[no-untyped-call]
         loss_sum += loss.item()
-        metrics["entropy"] = entropy.mean().item()
+        metrics["entropy"] = entropy.detach().mean().item()
         metrics["logprob_gap"] = (logprobs.detach() - behaviour).abs().mean().item()
         share = mask.sum().item() / total
         for name, value in metrics.items():

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 
-def token_logprobs(model: Any, token_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def token_logprobs(
+    model: Any, token_ids: Tensor, mask: Tensor, *, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy at masked tokens, each from the tokens before it.
 
     The vocabulary is only projected to where the mask is set. Padding is on the right,
@@ -17,6 +19,7 @@ def token_logprobs(model: Any, token_ids: Tensor, mask: Tensor) -> tuple[Tensor,
     Args:
         token_ids: [B, T].
         mask: [B, T], bool; never set at position 0.
+        entropy_gradient: whether the entropy is differentiable.
 
     Returns:
         Two tensors [M], in row order: log p of the token, and the entropy of its distribution.
@@ -26,6 +29,6 @@ def token_logprobs(model: Any, token_ids: Tensor, mask: Tensor) -> tuple[Tensor,
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     targets = token_ids[:, 1:][mask[:, 1:]]
     chosen = logprobs.gather(-1, targets[:, None])[:, 0]
-    with torch.no_grad():
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(logprobs.exp() * logprobs).sum(-1)
     return chosen, entropy

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from kbqa.advantages import samples_of
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
 from kbqa.training.checkpoints import Checkpoints
@@ -39,6 +38,7 @@ class Reinforcement:
         context.use_threads(alone=False)
         self._student = Student.load(start.path)
         self._grpo = context.recipe.optimisation.build()
+        self._advantage = context.recipe.advantage.build()
         needs_reference = self._grpo.surrogate.kl_coefficient > 0
         self._reference = Student.load(start.path).model if needs_reference else None
         torch.manual_seed(context.record.seed)
@@ -90,8 +90,7 @@ class Reinforcement:
         waited_s = time.monotonic() - began
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
-        section = self._context.recipe.advantage
-        samples = {r.request_id: samples_of(r.group, section.kind, section.lam) for r in received}
+        samples = {r.request_id: self._advantage.samples(r.group) for r in received}
         result = self._train([sample for group in samples.values() for sample in group])
         trained = result is not None and not result.skipped
         outcomes = {request_id: _outcome(bool(group), result) for request_id, group in samples.items()}

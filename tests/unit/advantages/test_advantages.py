@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.advantages import group_advantages, has_spread, samples_of, trajectory_returns, turn_advantages
+from kbqa.advantages import (
+    Advantage,
+    Baseline,
+    has_spread,
+    pooled,
+    trajectory_returns,
+    turn_and_outcome,
+    turn_returns,
+)
 from kbqa.trajectory import Group, training_sample
 from tests.unit.episodes import question, rewarded
 
@@ -12,11 +20,25 @@ from tests.unit.episodes import question, rewarded
 def test_group_advantages_are_standardised_with_the_population_deviation():
     # mean 2, deviation sqrt((4 + 0 + 4) / 3)
     deviation = math.sqrt(8 / 3)
-    assert group_advantages([0.0, 2.0, 4.0]) == pytest.approx([-2 / deviation, 0, 2 / deviation], abs=1e-5)
+    assert Baseline().advantages([0.0, 2.0, 4.0]) == pytest.approx(
+        [-2 / deviation, 0, 2 / deviation], abs=1e-5
+    )
 
 
 def test_mean_only_advantages_leave_the_deviation_out():
-    assert group_advantages([0.0, 2.0, 4.0], by_deviation=False) == [-2.0, 0.0, 2.0]
+    assert Baseline("none").advantages([0.0, 2.0, 4.0]) == [-2.0, 0.0, 2.0]
+
+
+def test_a_samples_deviation_divides_by_one_less():
+    # deviation sqrt((4 + 0 + 4) / 2) = 2
+    assert Baseline("sample").advantages([0.0, 2.0, 4.0]) == pytest.approx([-1, 0, 1], abs=1e-5)
+    assert Baseline("sample").advantages([3.0]) == [0.0]
+
+
+def test_advantages_may_be_bounded():
+    returns = [0.0] * 199 + [1.0]
+    assert Baseline().advantages(returns)[-1] == pytest.approx(math.sqrt(199), abs=1e-3)
+    assert Baseline(bound=10.0).advantages(returns)[-1] == 10.0
 
 
 def test_turn_advantages_pool_all_turns_of_a_ragged_group():
@@ -25,7 +47,8 @@ def test_turn_advantages_pool_all_turns_of_a_ragged_group():
     Their mean over seven turns is 10/7; squared deviations sum to 7.5 + 11 - 100/7 ... that is
     sum of squares 9 + 9 + 1 + 0.25 + 1 + 0.25 + 1 = 21.5, variance 21.5/7 - (10/7)^2.
     """
-    advantages = turn_advantages([[1.0, 1.0], [1.0], [0.5, 1.0, 0.5, 1.0]], [2.0, 0.0, 0.0])
+    returns = turn_returns([[1.0, 1.0], [1.0], [0.5, 1.0, 0.5, 1.0]], [2.0, 0.0, 0.0])
+    advantages = pooled(returns, Baseline())
     mean, deviation = 10 / 7, math.sqrt(21.5 / 7 - (10 / 7) ** 2)
     expected = [[3, 3], [1], [0.5, 1, 0.5, 1]]
     for row, values in zip(advantages, expected, strict=True):
@@ -33,10 +56,18 @@ def test_turn_advantages_pool_all_turns_of_a_ragged_group():
 
 
 def test_lambda_weighs_the_outcome():
-    half = turn_advantages([[1.0], [0.0]], [0.0, 1.0], lam=0.5)
-    assert half[0][0] == pytest.approx(1.0, abs=1e-5)  # returns 1 and 0.5
-    whole = turn_advantages([[1.0], [0.0]], [0.0, 1.0], lam=1.0)
-    assert whole[0][0] == pytest.approx(0.0, abs=1e-5)  # returns 1 and 1
+    assert turn_returns([[1.0], [0.0]], [0.0, 1.0], lam=0.5) == [[1.0], [0.5]]
+    assert turn_returns([[1.0], [0.0]], [0.0, 1.0], lam=1.0) == [[1.0], [1.0]]
+
+
+def test_turn_rewards_and_outcomes_may_be_standardised_apart():
+    """Turn rewards 1, 0, 1 have mean 2/3 and deviation sqrt(2)/3; outcomes 1, 0 become 1 and -1."""
+    advantages = turn_and_outcome(
+        [[1.0, 0.0], [1.0]], [1.0, 0.0], Baseline(), turn_weight=0.5, outcome_weight=1.0
+    )
+    high, low = 1 / math.sqrt(2), -math.sqrt(2)
+    assert advantages[0] == pytest.approx([1 + high / 2, 1 + low / 2], abs=1e-4)
+    assert advantages[1] == pytest.approx([-1 + high / 2], abs=1e-4)
 
 
 def test_trajectory_returns_average_the_turns_and_add_the_outcome():
@@ -45,13 +76,13 @@ def test_trajectory_returns_average_the_turns_and_add_the_outcome():
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=20))
 def test_group_advantages_sum_to_zero(returns):
-    assert sum(group_advantages(returns)) == pytest.approx(0.0, abs=1e-3)
+    assert sum(Baseline().advantages(returns)) == pytest.approx(0.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["turn", "group", "group_mean_only"])
+@pytest.mark.parametrize("kind", ["turn", "group", "turn_and_outcome"])
 def test_a_group_without_spread_gives_no_samples(kind):
     group = Group("g", question(), (rewarded([0.5], 0.5), rewarded([0.5], 0.5)))
-    assert samples_of(group, kind) == []
+    assert Advantage(kind).samples(group) == []
 
 
 def test_spread_not_the_mean_decides():
@@ -75,7 +106,7 @@ def test_one_advantage_a_turn_is_asked_for():
 
 def test_group_kind_gives_every_turn_of_a_trajectory_the_same_value():
     group = Group("g", question(), (rewarded([1.0, 0.0], 1.0), rewarded([0.5], 0.0)))
-    samples = samples_of(group, "group")
+    samples = Advantage("group").samples(group)
     masked = {a for a, m in zip(samples[0].advantages, samples[0].mask, strict=True) if m}
     assert len(masked) == 1
     assert masked.pop() == pytest.approx(1.0, abs=1e-5)

@@ -36,6 +36,31 @@ def test_clip_bounds_may_differ():
     assert metrics["clip_fraction"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected"),
+    [
+        (20.0, -1.0, 10.0),  # at most c times the advantage
+        (1.5, -1.0, 1.5),  # below the bound nothing changes
+        (20.0, 1.0, -1.2),  # nor for a good token
+    ],
+)
+def test_dual_clip_bounds_what_a_bad_token_can_cost(ratio, advantage, expected):
+    config = SurrogateConfig(dual_clip=10.0)
+    loss, _ = surrogate_loss(
+        tensor(math.log(ratio)), tensor(0.0), tensor(advantage), config, weights=tensor(1.0)
+    )
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_entropy_is_rewarded_with_its_coefficient():
+    config = SurrogateConfig(entropy_coefficient=0.1)
+    arguments = (tensor(0.0), tensor(0.0), tensor(1.0), config)
+    loss, _ = surrogate_loss(*arguments, weights=tensor(1.0), entropies=tensor(math.log(2)))
+    assert loss.item() == pytest.approx(-1 - 0.1 * math.log(2))
+    with pytest.raises(ValueError, match="entropies"):
+        surrogate_loss(*arguments, weights=tensor(1.0))
+
+
 def test_k3_is_the_third_estimator():
     # d = log pi_0 - log pi = log 2: 2 - log 2 - 1
     assert k3(tensor(math.log(0.25)), tensor(math.log(0.5))).item() == pytest.approx(1 - math.log(2))
@@ -64,7 +89,7 @@ def test_a_kl_coefficient_without_reference_is_an_error():
     [
         ("token_sum", [0.5, 0.5]),  # per trajectory: sums are averaged over two
         ("token_mean", [0.1, 0.1]),
-        ("trajectory_mean", [1 / 4, 1 / 16]),
+        ("sample_mean", [1 / 4, 1 / 16]),
     ],
 )
 def test_token_weights_carry_the_aggregation(aggregation, expected):
@@ -81,10 +106,11 @@ def test_the_gradient_agrees_with_a_numerical_one():
     )
     reference = torch.randn(6, 5, dtype=torch.float64).log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
     advantages = tensor(1.0, -1.0, 0.5, -0.5, -2.0, 2.0)
-    config = SurrogateConfig(kl_coefficient=0.05)
+    config = SurrogateConfig(kl_coefficient=0.05, dual_clip=1.3, entropy_coefficient=0.02)
 
     def loss_of(values):
-        logprobs = values.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
+        distribution = values.log_softmax(-1)
+        logprobs = distribution.gather(-1, tokens[:, None])[:, 0]
         return surrogate_loss(
             logprobs,
             behaviour,
@@ -92,6 +118,7 @@ def test_the_gradient_agrees_with_a_numerical_one():
             config,
             weights=torch.full((6,), 1 / 6, dtype=torch.float64),
             reference_logprobs=reference,
+            entropies=-(distribution.exp() * distribution).sum(-1),
         )[0]
 
     (gradient,) = torch.autograd.grad(loss_of(logits), logits)

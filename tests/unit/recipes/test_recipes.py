@@ -45,7 +45,7 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"small_policy.warm_up.step": 3}, r"small_policy.warm_up.step: unknown key \(known: steps"),
         ({"rollout.n": 0}, r"rollout.n: .*greater than or equal to 1"),
         ({"rollout.n": "many"}, r"rollout.n: .*integer"),
-        ({"advantage.kind": "best"}, r"advantage.kind: .*'turn', 'group'"),
+        ({"advantage.kind": "best"}, r"advantage.kind: .*'group', 'turn' or 'turn_and_outcome'"),
         ({"name.x": 3}, "name is not a section"),
     ],
 )

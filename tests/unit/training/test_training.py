@@ -62,7 +62,7 @@ def test_a_step_makes_good_tokens_likelier_and_bad_ones_less_likely():
         assert sign * (after.sum() - before.sum()).item() > 0
 
 
-@pytest.mark.parametrize("aggregation", ["token_sum", "token_mean", "trajectory_mean"])
+@pytest.mark.parametrize("aggregation", ["token_sum", "token_mean", "sample_mean"])
 def test_micro_batches_do_not_change_the_step(aggregation):
     samples = [sample(n, 4, a, seed=n) for n, a in ((8, 1.0), (20, -0.5), (33, 0.25))]
     weights = []
