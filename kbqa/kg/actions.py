@@ -8,7 +8,7 @@ from it; only a graph that is absent or cannot be reached is an exception.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -36,7 +36,7 @@ DESCRIBE = "describe"
 ONE_HOP_ACTIONS = (GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, GET_HEAD_ENTITIES, GET_TAIL_ENTITIES)
 
 # Those whose items are `Row`s or other JSON objects, not `Item`s.
-ROW_ACTIONS = frozenset({EXECUTE_SPARQL, SEARCH_GRAPH_PATTERNS, NODE_RELATIONS})
+ROW_ACTIONS = frozenset({EXECUTE_SPARQL, SEARCH_GRAPH_PATTERNS, NODE_RELATIONS, DESCRIBE})
 
 
 class ErrorCode(StrEnum):
@@ -184,6 +184,17 @@ class Failure:
 
 
 ActionResult = Success[Any] | Failure
+
+
+def named(items: Iterable[Any]) -> Iterator[Item]:
+    """The entities, relations and terms in the items of any result; those of a row one by one."""
+    for item in items:
+        if isinstance(item, Item):
+            yield item
+        elif isinstance(item, Mapping):
+            for term in item.values():
+                if isinstance(term, Mapping) and "id" in term:
+                    yield Item(term["id"], term.get("label", term["id"]))
 
 
 class GraphTools(Protocol):

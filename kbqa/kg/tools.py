@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from kbqa.errors import GraphUnavailableError, QueryError
-from kbqa.kg import distance, one_hop
+from kbqa.kg import (
+    describe,
+    distance,
+    execute_sparql,
+    one_hop,
+)
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
 from kbqa.kg.encoders import NgramEncoder
 from kbqa.kg.handlers import (
@@ -36,7 +41,9 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 # Every action there is; a module of actions adds its table here.
 HANDLERS: Mapping[str, Handler] = {
     **one_hop.HANDLERS,
+    **execute_sparql.HANDLERS,
     **distance.HANDLERS,
+    **describe.HANDLERS,
     LINK_ENTITIES: Handler(_link_entities, {"question": TEXT}, accepts="only one question argument"),
 }
 
