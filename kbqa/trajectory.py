@@ -85,6 +85,7 @@ class ExecutedAction:
         name: the action's name as the policy wrote it.
         arguments: its arguments by name.
         code: error code, or None if it succeeded.
+        kind: kind of the error, likewise; finer than its code.
         items: ids retrieved, in the order shown.
         labels: their labels, in the same order.
     """
@@ -94,6 +95,7 @@ class ExecutedAction:
     code: str | None = None
     items: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    kind: str | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -18,7 +18,7 @@ from kbqa.kg.actions import (
     GraphTools,
     Success,
 )
-from kbqa.protocols import AgentProtocol
+from kbqa.protocols import AgentProtocol, Dialogue
 from kbqa.protocols.kg_r1 import write_answer, write_query
 from kbqa.trajectory import Hop, Question, Segment
 
@@ -73,7 +73,8 @@ def demonstrate(
     """
     if not question.path or len(question.topic_entities) != 1:
         raise ValueError(f"question {question.id} has no gold path from one topic entity")
-    passages = [Passage(tuple(protocol.prompt(question, max_turns)), by_policy=False)]
+    dialogue = protocol.begin(question, max_turns)
+    passages = [Passage(tuple(dialogue.prompt()), by_policy=False)]
     names: dict[str, None] = {question.topic_entities[0]: None}
     frontier = [question.topic_entities[0]]
     for position, hop in enumerate(question.path):
@@ -88,7 +89,8 @@ def demonstrate(
                 if result.truncated or len(result.items) > max_items:
                     return None
                 found.update(dict.fromkeys(item.label for item in result.items))
-            passages.extend(_exchange(protocol, action, result, question.path[position:]))
+            turns_left = max_turns - len(passages) // 2 - 1
+            passages.extend(_exchange(dialogue, action, result, question.path[position:], turns_left))
         frontier = list(found)
         names.update(found)
         # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
@@ -105,9 +107,12 @@ def _lookup(entity: str, hop: Hop) -> Action:
 
 
 def _exchange(
-    protocol: AgentProtocol, action: Action, result: ActionResult, remaining: Sequence[Hop]
+    dialogue: Dialogue, action: Action, result: ActionResult, remaining: Sequence[Hop], turns_left: int
 ) -> Iterator[Passage]:
     """A turn that looks up, thinking of the hops that remain, and its observation."""
     thought = " then ".join(("of " if hop.inverse else "") + hop.relation for hop in remaining)
-    yield Passage((Segment(write_query(thought, action)),), by_policy=True)
-    yield Passage(tuple(protocol.observation([action], [result])), by_policy=False)
+    written = write_query(thought, action)
+    dialogue.reply(written)
+    dialogue.take([result])
+    yield Passage((Segment(written),), by_policy=True)
+    yield Passage(tuple(dialogue.observation(turns_left)), by_policy=False)

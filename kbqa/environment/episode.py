@@ -10,10 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kbqa.answers import normalise
-from kbqa.kg.actions import Action, ActionResult, Failure
+from kbqa.kg.actions import Action, ActionResult, Failure, named
 from kbqa.policies.base import Codec, Completion, FinishReason
-from kbqa.protocols import AgentProtocol
+from kbqa.protocols import AgentProtocol, Answer
 from kbqa.trajectory import ExecutedAction, Question, Segment, Status, Trajectory, Turn
 
 
@@ -41,11 +40,12 @@ class Episode:
         self.question = question
         self.actions: tuple[Action, ...] = ()
         self.status: Status | None = None
-        self._protocol, self._codec, self._budget = protocol, codec, budget
+        self._dialogue = protocol.begin(question, budget.max_turns)
+        self._codec, self._budget = codec, budget
         self._turns: list[Turn] = []
-        self._answers: tuple[str, ...] = ()
-        self._labels: dict[str, list[str]] = {}  # label -> ids that observations showed under it
-        self.token_ids = codec.encode(protocol.prompt(question, budget.max_turns))
+        self._executed: list[ExecutedAction] = []  # of the turn at hand
+        self._answers: tuple[Answer, ...] = ()
+        self.token_ids = codec.encode(self._dialogue.prompt())
         self._turn_began = time.perf_counter()
         self._check_room()
 
@@ -60,13 +60,13 @@ class Episode:
     def act(self, completion: Completion) -> None:
         """Take the policy's completion of `token_ids`.
 
-        Afterwards either the episode is done, or `observe` has to be called with one
-        result for each of `actions` (none, if the completion could not be understood).
+        Afterwards either the episode is done, or `observe` has to be called, as long as there
+        are `actions`, with one result for each (none, if the completion was not understood).
         """
         start = len(self.token_ids)
         self.token_ids.extend(completion.token_ids)
         text = self._codec.decode(completion.token_ids)
-        reply = self._protocol.parse(text)
+        reply = self._dialogue.reply(text)
         self._turns.append(
             Turn(
                 start=start,
@@ -79,38 +79,33 @@ class Episode:
                 policy_version=completion.policy_version,
             )
         )
-        self.actions = reply.actions
-        if reply.answer is not None:
-            self._answers = self._protocol.split_answer(reply.answer, self._labels)
-            self._finish_turn(status=Status.ANSWERED)
+        self.actions, self._executed = reply.actions, []
+        if reply.answers is not None:
+            self._answers = reply.answers
+            self._finish_turn(Status.ANSWERED)
             self.status = Status.ANSWERED
         elif reply.problem is not None:
             cut = completion.finish_reason is FinishReason.LENGTH
-            self._finish_turn(status=Status.OUT_OF_TOKENS if cut else Status.UNPARSABLE)
-            self._append(self._protocol.complaint(reply.problem))
+            failed = Status.OUT_OF_TOKENS if cut else Status.UNPARSABLE
+            self._finish_turn(failed)
+            if reply.fatal:
+                self.status = failed
+            else:
+                self._append(self._dialogue.complaint(reply.problem, self._turns_left))
         if not self.done and len(self._turns) >= self._budget.max_turns:
             self.status, self.actions = Status.OUT_OF_TURNS, ()
 
     def observe(self, results: Sequence[ActionResult]) -> None:
-        """Take the results of `actions`, in order."""
+        """Take the results of `actions`, in order; a turn may ask for further ones."""
         if not self.actions:
             return
-        executed = []
-        for action, result in zip(self.actions, results, strict=True):
-            arguments = {key: str(value) for key, value in action.arguments.items()}
-            if isinstance(result, Failure):
-                executed.append(ExecutedAction(action.name, arguments, code=result.code.value))
-                continue
-            for item in result.items:
-                self._labels.setdefault(item.label, []).append(item.id)
-            ids = tuple(item.id for item in result.items)
-            labels = tuple(item.label for item in result.items)
-            executed.append(ExecutedAction(action.name, arguments, items=ids, labels=labels))
-        failed = any(action.code is not None for action in executed)
-        segments = self._protocol.observation(self.actions, results)
-        self._finish_turn(status=Status.ACTION_ERROR if failed else Status.OK, actions=tuple(executed))
-        self._append(segments)
-        self.actions = ()
+        self._executed.extend(map(_executed, self.actions, results))
+        self.actions = self._dialogue.take(results)
+        if self.actions:
+            return
+        failed = any(action.code is not None for action in self._executed)
+        self._finish_turn(Status.ACTION_ERROR if failed else Status.OK)
+        self._append(self._dialogue.observation(self._turns_left))
 
     def expire(self) -> None:
         """End the episode because its time is over."""
@@ -124,16 +119,20 @@ class Episode:
         """
         if self.status is None:
             raise ValueError("the episode still runs")
-        by_name: dict[str, list[str]] = {}
-        for label, ids in self._labels.items():
-            by_name.setdefault(normalise(label), []).extend(ids)
-        resolved = tuple(tuple(dict.fromkeys(by_name.get(normalise(a), ()))) for a in self._answers)
-        return Trajectory(tuple(self.token_ids), tuple(self._turns), self.status, self._answers, resolved)
+        texts = tuple(answer.text for answer in self._answers)
+        ids = tuple(answer.ids for answer in self._answers)
+        return Trajectory(tuple(self.token_ids), tuple(self._turns), self.status, texts, ids)
 
-    def _finish_turn(self, status: Status, actions: tuple[ExecutedAction, ...] = ()) -> None:
+    @property
+    def _turns_left(self) -> int:
+        return self._budget.max_turns - len(self._turns)
+
+    def _finish_turn(self, status: Status) -> None:
         now = time.perf_counter()
         elapsed_ms, self._turn_began = (now - self._turn_began) * 1000, now
-        self._turns[-1] = replace(self._turns[-1], status=status, actions=actions, elapsed_ms=elapsed_ms)
+        self._turns[-1] = replace(
+            self._turns[-1], status=status, actions=tuple(self._executed), elapsed_ms=elapsed_ms
+        )
 
     def _append(self, segments: list[Segment]) -> None:
         """Append an observation, cut to its budget with the closing tag kept."""
@@ -147,3 +146,12 @@ class Episode:
     def _check_room(self) -> None:
         if not self.done and len(self.token_ids) >= self._budget.max_tokens:
             self.status = Status.OUT_OF_TOKENS
+
+
+def _executed(action: Action, result: ActionResult) -> ExecutedAction:
+    arguments = {key: str(value) for key, value in action.arguments.items()}
+    if isinstance(result, Failure):
+        return ExecutedAction(action.name, arguments, code=result.code.value, kind=result.kind.value)
+    items = list(named(result.items))
+    ids, labels = tuple(item.id for item in items), tuple(item.label for item in items)
+    return ExecutedAction(action.name, arguments, items=ids, labels=labels)

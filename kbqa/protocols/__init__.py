@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.protocols.base import AgentProtocol, Reply
+from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
 from kbqa.protocols.kg_r1 import KgR1
 
-__all__ = ["AgentProtocol", "PROTOCOLS", "Reply", "make_protocol"]
+__all__ = ["AgentProtocol", "Answer", "Dialogue", "PROTOCOLS", "Reply", "make_protocol"]
 
 PROTOCOLS = {KgR1.name: KgR1}
 

@@ -1,8 +1,19 @@
-"""What an agent dialect is: a prompt, a parser, and the text of observations."""
+"""What an agent dialect is: a prompt, a parser, and the text of observations.
+
+A protocol is a paper's dialect; a dialogue is one episode in it. The dialogue keeps
+what the dialect has to remember: the expressions and queries of earlier turns, and the
+entities that observations have shown. One turn goes like this:
+
+    reply = dialogue.reply(text)            # the policy's completion, understood
+    actions = reply.actions
+    while actions:                          # in most dialects once
+        actions = dialogue.take(graph_tools.execute(kg, actions))
+    segments = dialogue.observation()       # what the policy reads next
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,28 +22,76 @@ from kbqa.trajectory import Question, Segment
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """One predicted answer.
+
+    Attributes:
+        text: a label, id or literal, as the dialect names its answers.
+        ids: the entities of this episode that it stands for; empty if it stands for none.
+    """
+
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A completion, understood.
 
-    Exactly one of `actions`, `answer` and `problem` says what it is.
+    Exactly one of `actions`, `answers` and `problem` says what it is.
 
     Attributes:
         thought: what stood between the thinking tags, "" if nothing did.
         well_formed: reasoning and one well-formed action or answer (the format reward).
-        actions: retrieval actions to execute.
-        answer: the text between the answer tags, not yet split into answers.
+        actions: retrieval actions to execute first.
+        answers: the predicted answers, unique, in the order given; the episode ends.
         problem: why it is neither, in words for the policy.
+        fatal: whether a problem ends the episode (Learning-to-Refine).
     """
 
     thought: str = ""
     well_formed: bool = False
     actions: tuple[Action, ...] = ()
-    answer: str | None = None
+    answers: tuple[Answer, ...] | None = None
     problem: str | None = None
+    fatal: bool = False
+
+
+class Dialogue(Protocol):
+    """One episode in a dialect."""
+
+    def prompt(self) -> list[Segment]:
+        """The text before the first turn."""
+        ...
+
+    def reply(self, text: str) -> Reply:
+        """Understand a completion; never raises."""
+        ...
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        """Take the results of the actions last given, in order.
+
+        Returns:
+            Actions that the same turn needs next, for instance because they build on these
+            results; none when the turn is complete.
+        """
+        ...
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        """The text after a turn with actions. First and last segment are its opening and closing tag.
+
+        Args:
+            turns_left: turns that the policy still has; some dialects announce the last one.
+        """
+        ...
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        """The text after a turn that could not be understood."""
+        ...
 
 
 class AgentProtocol(Protocol):
-    """One paper's dialect. It has no state; an episode keeps what must be kept."""
+    """One paper's dialect."""
 
     @property
     def name(self) -> str: ...
@@ -47,28 +106,6 @@ class AgentProtocol(Protocol):
         """Strings at which generation ends."""
         ...
 
-    def prompt(self, question: Question, max_turns: int) -> list[Segment]:
-        """The text before the first turn."""
-        ...
-
-    def parse(self, text: str) -> Reply:
-        """Understand a completion; never raises."""
-        ...
-
-    def observation(self, actions: Sequence[Action], results: Sequence[ActionResult]) -> list[Segment]:
-        """The text after a turn with actions. First and last segment are its opening and closing tag."""
-        ...
-
-    def complaint(self, problem: str) -> list[Segment]:
-        """The text after a turn that could not be understood."""
-        ...
-
-    def split_answer(self, text: str, seen: Collection[str]) -> tuple[str, ...]:
-        """Answers as labels, unique, in order.
-
-        Args:
-            text: what stood between the answer tags.
-            seen: labels that the episode's observations showed; they win over separators
-                that happen to stand in a name.
-        """
+    def begin(self, question: Question, max_turns: int) -> Dialogue:
+        """An episode about a question."""
         ...

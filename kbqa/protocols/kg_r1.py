@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from kbqa.answers import normalise
 from kbqa.kg.actions import (
     GET_HEAD_ENTITIES,
     GET_HEAD_RELATIONS,
@@ -22,8 +21,10 @@ from kbqa.kg.actions import (
     Action,
     ActionResult,
     Failure,
+    Success,
 )
-from kbqa.protocols.base import Reply
+from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.seen import SeenEntities
 from kbqa.trajectory import Question, Segment
 
 _ARGUMENTS = {
@@ -78,18 +79,32 @@ class KgR1:
     def __init__(self, prompt: Literal["full", "brief"] = "full") -> None:
         self._instruction = _INSTRUCTION if prompt == "full" else ""
 
-    def prompt(self, question: Question, max_turns: int) -> list[Segment]:
-        topics = ", ".join(f'"{topic}"' for topic in question.topic_entities)
+    def begin(self, question: Question, max_turns: int) -> KgR1Dialogue:
+        return KgR1Dialogue(question, self._instruction.format(max_turns=max_turns))
+
+
+class KgR1Dialogue:
+    """An episode; it remembers the entities that it has seen."""
+
+    def __init__(self, question: Question, instruction: str) -> None:
+        self._question, self._instruction = question, instruction
+        self._seen = SeenEntities()
+        self._actions: tuple[Action, ...] = ()
+        self._results: Sequence[ActionResult] = ()
+
+    def prompt(self) -> list[Segment]:
+        topics = ", ".join(f'"{topic}"' for topic in self._question.topic_entities)
         return [
-            Segment(self._instruction.format(max_turns=max_turns)),
+            Segment(self._instruction),
             Segment("Question: "),
-            Segment(question.text, trusted=False),
+            Segment(self._question.text, trusted=False),
             Segment("\nInitial entities: "),
             Segment(topics, trusted=False),
             Segment("\nAssistant:"),
         ]
 
-    def parse(self, text: str) -> Reply:
+    def reply(self, text: str) -> Reply:
+        self._actions = ()
         thought = _THOUGHT.match(text.lstrip())
         reasoning = thought.group(1).strip() if thought else ""
         rest = text.lstrip()[thought.end() :] if thought else text
@@ -100,36 +115,33 @@ class KgR1:
         tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
         kind, body = command.groups()
         if kind == "answer":
-            return Reply(reasoning, well_formed=tidy, answer=body.strip())
+            return Reply(reasoning, well_formed=tidy, answers=self._answers(body))
         action, proper = _parse_query(body)
-        return Reply(reasoning, well_formed=tidy and proper, actions=(action,))
+        self._actions = (action,)
+        return Reply(reasoning, well_formed=tidy and proper, actions=self._actions)
 
-    def observation(self, actions: Sequence[Action], results: Sequence[ActionResult]) -> list[Segment]:
-        body = "\n".join(_describe(action, result) for action, result in zip(actions, results, strict=True))
-        if any(isinstance(result, Failure) for result in results):
-            return [
-                Segment("<information><error>"),
-                Segment(body, trusted=False),
-                Segment("</error></information>"),
-            ]
-        return [Segment("<information>"), Segment(body, trusted=False), Segment("</information>")]
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        self._results = results
+        for result in results:
+            if isinstance(result, Success):
+                self._seen.add(result.items)
+        return ()
 
-    def complaint(self, problem: str) -> list[Segment]:
+    def observation(self, turns_left: int) -> list[Segment]:
+        described = (_describe(*pair) for pair in zip(self._actions, self._results, strict=True))
+        failed = any(isinstance(result, Failure) for result in self._results)
+        return _information("\n".join(described), failed=failed)
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
         advice = (
             f"{problem}; reason in <think></think>, then write one <kg-query></kg-query> or <answer></answer>"
         )
-        return [
-            Segment("<information><error>"),
-            Segment(advice, trusted=False),
-            Segment("</error></information>"),
-        ]
+        return _information(advice, failed=True)
 
-    def split_answer(self, text: str, seen: Collection[str]) -> tuple[str, ...]:
-        known = {normalise(label): label for label in seen}
-        answers: list[str] = []
-        for line in text.splitlines():
-            answers.extend(_split_line(line, known))
-        return tuple(dict.fromkeys(answers))
+    def _answers(self, text: str) -> tuple[Answer, ...]:
+        """Answers as labels. A label that was seen wins over a separator that happens to stand in it."""
+        names = [name for line in text.strip().splitlines() for name in _split_line(line, self._seen)]
+        return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
 
 
 def write_query(thought: str, action: Action) -> str:
@@ -195,15 +207,24 @@ def _describe(action: Action, result: ActionResult) -> str:
     return f"{heading}: {listing}{rest}"
 
 
-def _split_line(line: str, known: dict[str, str]) -> list[str]:
-    """Split at commas, except where a longer run of pieces is a known label."""
+def _information(text: str, *, failed: bool) -> list[Segment]:
+    opening, closing = ("<error>", "</error>") if failed else ("", "")
+    return [
+        Segment(f"<information>{opening}"),
+        Segment(text, trusted=False),
+        Segment(f"{closing}</information>"),
+    ]
+
+
+def _split_line(line: str, seen: SeenEntities) -> list[str]:
+    """Split at commas, except where a longer run of pieces is a label that was seen."""
     pieces = line.split(",")
     answers, start = [], 0
     while start < len(pieces):
         for end in range(len(pieces), start, -1):
             text = ",".join(pieces[start:end])
-            if normalise(text) in known or end == start + 1:
-                answers.append(known.get(normalise(text), text.strip()))
+            if text in seen or end == start + 1:
+                answers.append(seen.label(text).strip())
                 start = end
                 break
     return [answer for answer in answers if answer]

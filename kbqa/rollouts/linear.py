@@ -80,11 +80,9 @@ def linear_rollout(
 
 
 def _execute(agent: Agent, question: Question, episodes: list[Episode]) -> None:
-    """Execute the pending actions of all episodes in one batch."""
-    waiting = [episode for episode in episodes if episode.actions]
-    batch = [action for episode in waiting for action in episode.actions]
-    if not batch:
-        return
-    results = iter(agent.tools.execute(question.kg, batch, graph=question.graph))
-    for episode in waiting:
-        episode.observe([next(results) for _ in episode.actions])
+    """Execute the pending actions of all episodes, a batch at a time, until their turns are complete."""
+    while waiting := [episode for episode in episodes if episode.actions]:
+        batch = [action for episode in waiting for action in episode.actions]
+        results = iter(agent.tools.execute(question.kg, batch, graph=question.graph))
+        for episode in waiting:
+            episode.observe([next(results) for _ in episode.actions])

@@ -124,6 +124,6 @@ def _is(result: ActionResult, kind: ErrorKind) -> bool:
 
 
 def _check_length(question: Question, served: ServedPolicy, budget: Budget) -> None:
-    tokens = len(served.codec.encode(served.protocol.prompt(question, budget.max_turns)))
+    tokens = len(served.codec.encode(served.protocol.begin(question, budget.max_turns).prompt()))
     if tokens >= budget.max_tokens:
         raise PromptTooLongError(tokens, budget.max_tokens)
