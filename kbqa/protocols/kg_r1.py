@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from kbqa.kg.actions import (
     GET_HEAD_ENTITIES,
@@ -24,6 +25,7 @@ from kbqa.kg.actions import (
     Success,
 )
 from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.trajectory import Question, Segment
 
@@ -53,16 +55,20 @@ Queries:
 """
 
 
+@PROTOCOLS.register("kg_r1")
+@dataclass(frozen=True, slots=True)
 class KgR1:
     """The dialect.
 
-    Args:
+    Attributes:
         prompt: `full` explains tags and queries to a pretrained model; `brief` holds the
             question alone, for a policy that learned the dialect in its cold start.
     """
 
-    name = "kg_r1"
-    tags = (
+    prompt: Literal["full", "brief"] = "full"
+
+    name: ClassVar[str] = "kg_r1"
+    tags: ClassVar[tuple[str, ...]] = (
         "<think>",
         "</think>",
         "<kg-query>",
@@ -74,13 +80,11 @@ class KgR1:
         "<error>",
         "</error>",
     )
-    stop = ("</kg-query>", "</answer>")
-
-    def __init__(self, prompt: Literal["full", "brief"] = "full") -> None:
-        self._instruction = _INSTRUCTION if prompt == "full" else ""
+    stop: ClassVar[tuple[str, ...]] = ("</kg-query>", "</answer>")
 
     def begin(self, question: Question, max_turns: int) -> KgR1Dialogue:
-        return KgR1Dialogue(question, self._instruction.format(max_turns=max_turns))
+        instruction = _INSTRUCTION.format(max_turns=max_turns) if self.prompt == "full" else ""
+        return KgR1Dialogue(question, instruction)
 
 
 class KgR1Dialogue:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kbqa.advantages import Advantage, AdvantageKind, Baseline, Deviation
 from kbqa.environment import Budget
-from kbqa.protocols import AgentProtocol, make_protocol
-from kbqa.rewards import Reward, make_reward
+from kbqa.parts import Parts
+from kbqa.protocols import PROTOCOLS, AgentProtocol
+from kbqa.rewards import REWARDS, Reward
 
 if TYPE_CHECKING:
     from kbqa.training.copying import WarmUpConfig
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kbqa.training.sft import SftConfig
     from kbqa.training.small_policy import SmallPolicyConfig
 
+T = TypeVar("T")
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -34,12 +36,29 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ProtocolSection(Section):
-    name: Literal["kg_r1"]
-    prompt: Literal["full", "brief"] = "full"
+class PartSection(Section, Generic[T]):
+    """A named part with its options, which are the fields of the part itself."""
 
-    def build(self) -> AgentProtocol:
-        return make_protocol(self.name, {"prompt": self.prompt})
+    model_config = ConfigDict(extra="allow", frozen=True)
+    parts: ClassVar[Parts[Any]]
+
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(values.get("name"), str):
+            return values
+        options = {key: value for key, value in values.items() if key != "name"}
+        return {"name": values["name"], **cls.parts.resolve(values["name"], options)}
+
+    def build(self) -> T:
+        part: T = self.parts.build(self.name, self.model_extra or {})
+        return part
+
+
+class ProtocolSection(PartSection[AgentProtocol]):
+    parts = PROTOCOLS
 
 
 class RolloutSection(Section):
@@ -55,17 +74,8 @@ class RolloutSection(Section):
         return Budget(self.max_turns, self.max_tokens, self.max_turn_tokens, self.max_observation_tokens)
 
 
-class RewardSection(Section):
-    name: Literal["kg_r1"]
-    w_format: float
-    w_query: float
-    w_answer: float
-    w_f1: float
-    w_retrieval: float
-    unique_queries: bool = False
-
-    def build(self) -> Reward:
-        return make_reward(self.name, self.model_dump(exclude={"name"}))
+class RewardSection(PartSection[Reward]):
+    parts = REWARDS
 
 
 class AdvantageSection(Section):

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbqa.answers import answer_set, em_set, f1, hit_any
+from kbqa.kg.actions import GraphTools
+from kbqa.rewards.base import REWARDS
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Turn
 
 
+@REWARDS.register("kg_r1")
 @dataclass(frozen=True, slots=True)
 class KgR1Reward:
     """Weights are those of table 8.
@@ -28,7 +31,7 @@ class KgR1Reward:
     w_retrieval: float = 1.0
     unique_queries: bool = False
 
-    def score(self, question: Question, trajectory: Trajectory) -> RewardedTrajectory:
+    def score(self, question: Question, trajectory: Trajectory, tools: GraphTools) -> RewardedTrajectory:
         asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
         turn_rewards = tuple(self._turn(turn, trajectory, asked) for turn in trajectory.turns)
         answer_f1 = f1(trajectory.answers, question.answers)

@@ -108,7 +108,7 @@ class Rollouts:
             self._engine.discard(held)
             raise
         reward = recipe.reward.build()
-        members = tuple(reward.score(request.question, trajectory) for trajectory in trajectories)
+        members = tuple(reward.score(request.question, trajectory, self._graphs) for trajectory in trajectories)
         return Group(request.request_id, request.question, members)
 
     def _require_graph_version(self, request: RolloutRequest) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from kbqa.errors import RecipeError
 from kbqa.recipes import load_recipe, recipe_names
+from kbqa.rewards import KgR1Reward
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -82,3 +83,23 @@ def test_the_digest_covers_every_value():
 def test_torch_is_not_loaded_before_something_is_computed(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"reward.w_formt": 3}, r"reward\.w_formt: unknown key \(known: name, w_format, "),
+        ({"reward.w_format": "much"}, r"reward\.w_format: .*number"),
+        ({"protocol.prompt": "long"}, r"protocol\.prompt: .*'full' or 'brief'"),
+        ({"protocol.name": "sparqle"}, r'protocol\.name: no such one: "sparqle" \(known: .*kg_r1'),
+    ],
+)
+def test_a_wrong_option_of_a_part_names_the_key_and_what_is_allowed(overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("kg-r1-small", overrides)
+
+
+def test_options_that_are_left_out_are_resolved():
+    recipe = load_recipe("kg-r1", {"reward": {"name": "kg_r1"}})
+    assert recipe.model_dump()["reward"]["w_retrieval"] == 1.0
+    assert recipe.reward.build() == KgR1Reward()
