@@ -77,7 +77,18 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_kg_queries_total", "counter", "SPARQL queries, by outcome.", ("outcome",)),
     Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query that reached the engine."),
     Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
-    Metric("kbqa_kg_cache_requests_total", "counter", "Cache look-ups.", ("tier", "outcome")),
+    Metric(
+        "kbqa_kg_cache_requests_total",
+        "counter",
+        "Cache look-ups by tier (memory, redis), action (or sparql), and outcome (hit, miss, error, paused).",
+        ("tier", "action", "outcome"),
+    ),
+    Metric(
+        "kbqa_kg_refusals_total",
+        "counter",
+        "Requests refused at the door: no key, rate, client concurrency, or concurrency.",
+        ("reason",),
+    ),
     Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),
     # rollout_worker
     Metric(

@@ -12,8 +12,10 @@ the service's decision: a table in its `errors.py`.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import math
 import re
 import signal
 import socket
@@ -51,6 +53,7 @@ def install(
     metrics: Metrics,
     readiness: Readiness,
     errors: Mapping[type[KbqaError], int],
+    open_metrics: bool = True,
 ) -> None:
     """Add probes, `/metrics`, request metrics and problem documents to `app`.
 
@@ -58,30 +61,20 @@ def install(
         service: its name, as it stands in metrics.
         metrics: what `/metrics` shows.
         readiness: asked by `/readyz`, in a worker thread: None, or why the service is not ready.
-        errors: status of each domain error; a subclass inherits its nearest ancestor's.
+        errors: status of each domain error; a subclass inherits its nearest ancestor's. An
+            error that has a `retry_after_s` says so in a header.
+        open_metrics: whether `app` itself has `/metrics`; else another port's `operations_app`.
     """
-
-    @app.get("/healthz", tags=["operations"], summary="The process runs")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/readyz", tags=["operations"], summary="The service can do its work")
-    def readyz() -> Response:
-        reason = readiness()
-        if reason is None:
-            return JSONResponse({"status": "ready"})
-        return problem(503, reason, kind="not-ready")
-
-    @app.get("/metrics", tags=["operations"], summary="Prometheus metrics")
-    def exposition() -> Response:
-        return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    _add_operations(app, metrics if open_metrics else None, readiness)
 
     def on_domain_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, KbqaError)
         status = next((errors[cls] for cls in type(error).__mro__ if cls in errors), 500)
         if status >= 500:
             logger.error("request failed", extra={"path": request.url.path, "error": str(error)})
-        return problem(status, str(error), kind=_kind(type(error)))
+        wait_s = getattr(error, "retry_after_s", None)
+        headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s is not None else None
+        return problem(status, str(error), kind=_kind(type(error)), headers=headers)
 
     def on_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -104,6 +97,33 @@ def install(
     app.add_middleware(_RequestMetrics, service=service, metrics=metrics)
 
 
+def operations_app(metrics: Metrics, readiness: Readiness) -> FastAPI:
+    """Probes and `/metrics` alone, for a port of their own where the service's asks for keys."""
+    app = FastAPI(title="operations", docs_url=None, redoc_url=None, openapi_url=None)
+    _add_operations(app, metrics, readiness)
+    return app
+
+
+def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness) -> None:
+    @app.get("/healthz", tags=["operations"], summary="The process runs")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["operations"], summary="The service can do its work")
+    def readyz() -> Response:
+        reason = readiness()
+        if reason is None:
+            return JSONResponse({"status": "ready"})
+        return problem(503, reason, kind="not-ready")
+
+    if metrics is not None:
+        registry = metrics.registry
+
+        @app.get("/metrics", tags=["operations"], summary="Prometheus metrics")
+        def exposition() -> Response:
+            return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
 def problem(
     status: int, detail: str, *, kind: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
@@ -122,18 +142,26 @@ def problem(
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The request's body, refused with 413 as soon as it is known to be too large."""
+async def read_body(request: Request, max_bytes: int, timeout_s: float | None = None) -> bytes:
+    """The request's body, refused with 413 as soon as it is known to be too large.
+
+    Args:
+        timeout_s: after that, a body that still drips in is refused with 408.
+    """
     too_large = HTTPException(413, f"the body is larger than {max_bytes} bytes: send less at a time")
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > max_bytes:
         raise too_large
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > max_bytes:
-            raise too_large
-        chunks.append(chunk)
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise too_large
+                chunks.append(chunk)
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body did not arrive within {timeout_s:g} s") from error
     return b"".join(chunks)
 
 

@@ -70,7 +70,7 @@ class HttpGraphTools:
             if graph is not None:
                 body["graph"] = graph
             answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body)
-            results.extend(map(_result, actions[start : start + _BATCH], answer["results"]))
+            results.extend(map(parse_result, actions[start : start + _BATCH], answer["results"]))
         return results
 
     def graphs(self) -> list[GraphInfo]:
@@ -118,7 +118,8 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     return {}
 
 
-def _result(action: Action, result: Mapping[str, Any]) -> ActionResult:
+def parse_result(action: Action, result: Mapping[str, Any]) -> ActionResult:
+    """The result of an action from its JSON."""
     details = result.get("details", {})
     if result["status"] == "error":
         return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"], details)

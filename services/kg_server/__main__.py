@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from kbqa.telemetry import configure_logging
-from services.http import exit_code, serve
+from services.http import background, exit_code, serve
 from services.kg_server.settings import KgServerSettings
 
 
@@ -24,7 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         configure_logging("kg_server", settings.log_level, settings.log_format)
         from services.kg_server.app import create_app
 
-        serve(create_app(settings), settings.host, settings.port, drain_s=settings.drain_s)
+        app = create_app(settings)
+        with ExitStack() as beside:
+            if app.state.operations is not None:
+                port = settings.operations_port
+                beside.enter_context(background(app.state.operations, settings.host, port))
+            serve(app, settings.host, settings.port, drain_s=settings.drain_s)
 
     return exit_code(run)
 

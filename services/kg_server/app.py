@@ -16,10 +16,15 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.ranking import Schemas
 from kbqa.telemetry import Metrics
-from services.http import install
-from services.kg_server.actions import actions_router
-from services.kg_server.cache import SparqlCache
+from services.http import install, operations_app
+from services.kg_server.actions import add_actions
+from services.kg_server.batches import CostlyBatches
+from services.kg_server.cache import Cache
 from services.kg_server.errors import STATUS
+from services.kg_server.gate import Gate
+from services.kg_server.keys import ApiKeys
+from services.kg_server.limits import Admission
+from services.kg_server.queries import Queries
 from services.kg_server.settings import KgServerSettings
 from services.kg_server.sparql import sparql_router
 
@@ -29,36 +34,60 @@ logger = logging.getLogger(__name__)
 def create_app(settings: KgServerSettings) -> FastAPI:
     """The server of the graphs under `settings.home`.
 
-    It is ready once every graph that was loaded at its start is open.
+    It is ready once every graph that was loaded at its start is open. Where keys are
+    required, `app.state.operations` is the application of probes and metrics for a port of
+    its own, else None.
 
     Raises:
-        ConfigurationError: the Redis URL is none, or the encoder is not there.
+        ConfigurationError: the Redis URL is none, a key is too short, or the encoder is not there.
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
-    queries = QueryPool(
+    pool = QueryPool(
         settings.query_processes,
         max_rows=settings.query_max_rows,
         max_bytes=settings.query_max_bytes,
         memory_bytes=settings.query_memory_mb * 2**20,
     )
-    catalog = GraphCatalog(settings.home, queries=queries)
-    cache = SparqlCache(
+    catalog = GraphCatalog(settings.home, queries=pool)
+    keys = ApiKeys.load(
+        settings.api_keys.get_secret_value() if settings.api_keys is not None else None,
+        settings.api_keys_file,
+    )
+    encoder = settings.open_encoder()
+    schemas = Schemas(encoder, settings.home / "encodings")
+    cache = Cache(
         settings.redis_url,
         metrics,
-        limits=(settings.query_max_rows, settings.query_max_bytes),
+        memory_bytes=settings.cache_memory_mb * 2**20,
+        max_value_bytes=settings.cache_max_value_bytes,
         ttl_s=settings.cache_ttl_s,
         timeout_s=settings.cache_timeout_s,
     )
-    schemas = Schemas(settings.open_encoder(), settings.home / "encodings")
+    limits = (settings.query_max_rows, settings.query_max_bytes)
+    queries = Queries(
+        cache,
+        Gate(settings.query_processes, settings.query_queue),
+        metrics,
+        limits=limits,
+        wait_s=settings.query_wait_s,
+    )
+    costly = CostlyBatches(
+        queries,
+        cache,
+        Gate(settings.batch_threads, settings.batch_queue),
+        deadline_s=settings.batch_deadline_s,
+        profile=repr((limits, settings.max_items, encoder.name, encoder.thresholds)),
+    )
     opening = _Opening(catalog, schemas, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(asyncio.to_thread(opening.run))
+        cache.open()
+        tasks = [asyncio.create_task(asyncio.to_thread(work)) for work in (pool.warm, opening.run)]
         yield
-        await task
-        await cache.close()
+        await asyncio.gather(*tasks)
+        cache.close()
         catalog.close()
 
     app = FastAPI(
@@ -67,9 +96,18 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         version=__version__,
         lifespan=lifespan,
     )
-    install(app, service="kg_server", metrics=metrics, readiness=opening.pending, errors=STATUS)
-    app.include_router(actions_router(settings, catalog, schemas, metrics))
-    app.include_router(sparql_router(settings, catalog, cache, metrics))
+    app.add_middleware(Admission, settings=settings, keys=keys, metrics=metrics)
+    install(
+        app,
+        service="kg_server",
+        metrics=metrics,
+        readiness=opening.pending,
+        errors=STATUS,
+        open_metrics=keys is None,
+    )
+    app.state.operations = None if keys is None else operations_app(metrics, opening.pending)
+    add_actions(app, settings, catalog, schemas, costly, metrics)
+    app.include_router(sparql_router(settings, catalog, queries))
     return app
 
 

@@ -1,4 +1,9 @@
-"""SPARQL results in Redis, which may be slow, full or gone without anyone noticing more than time."""
+"""Answers by key, in memory and behind that in Redis.
+
+A key names the graph's version and all that an answer depends on, so an entry is never
+wrong, only old. Redis may be slow, full, gone or full of somebody else's bytes: whatever
+fails there is a miss, and no look-up takes longer than its time limit.
+"""
 
 from __future__ import annotations
 
@@ -6,96 +11,221 @@ import asyncio
 import hashlib
 import json
 import logging
+import threading
 import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from kbqa.errors import ConfigurationError
-from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat
 from kbqa.telemetry import Metrics
 
 logger = logging.getLogger(__name__)
 
 # After a failure Redis is left alone for this long.
 _PAUSE_S = 5.0
-_MAX_VALUE_BYTES = 1 << 20
+_CHECKSUM_BYTES = 16
+# What an entry costs beside its key and value.
+_ENTRY_BYTES = 300
+
+T = TypeVar("T")
 
 
-class SparqlCache:
-    """Results by graph version, query and format; whatever fails is a miss.
+def cache_key(kg: str, version: str, what: str, *parts: object) -> str:
+    """The key of an answer that depends on nothing but `parts` (JSON) and the graph's version."""
+    digest = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=24).hexdigest()
+    return f"kbqa:{what}:{kg}:{version}:{digest}"
+
+
+class Cache:
+    """Two tiers of bytes. `get` and `put` block for as long as Redis may take.
+
+    Redis is asked between `open` and `close` only.
 
     Args:
-        url: of Redis; None for no cache.
-        limits: caps on a result's size, which are part of what a result is.
-        ttl_s: how long a result stays.
-        timeout_s: how long Redis is waited for.
+        redis_url: of the second tier; None for none.
+        memory_bytes: size of the first tier.
+        max_value_bytes: larger values are not kept.
+        ttl_s: how long a value stays.
+        timeout_s: how long one look-up in Redis may take.
 
     Raises:
-        ConfigurationError: `url` is none of Redis.
+        ConfigurationError: `redis_url` is none of Redis.
     """
 
     def __init__(
-        self, url: str | None, metrics: Metrics, *, limits: tuple[int, int], ttl_s: int, timeout_s: float
+        self,
+        redis_url: str | None,
+        metrics: Metrics,
+        *,
+        memory_bytes: int,
+        max_value_bytes: int,
+        ttl_s: int,
+        timeout_s: float,
     ) -> None:
-        self._limits, self._ttl_s, self._timeout_s = limits, ttl_s, timeout_s
+        self._memory = _Memory(memory_bytes, ttl_s)
+        self._redis = _RedisTier(redis_url, ttl_s, timeout_s) if redis_url is not None else None
+        self._max_value_bytes = max_value_bytes
         self._lookups = metrics.counter("kbqa_kg_cache_requests_total")
-        self._closed_until = 0.0
-        self._redis: Redis | None = None
-        if url is not None:
-            try:
-                self._redis = Redis.from_url(
-                    url,
-                    socket_timeout=timeout_s,
-                    socket_connect_timeout=timeout_s,
-                    retry=Retry(NoBackoff(), 0),
-                )
-            except ValueError as error:
-                raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
 
-    async def get(
-        self, kg: str, version: str, query: CheckedQuery, result: ResultFormat
-    ) -> QueryResult | None:
-        """The result as it was stored, or None."""
-        if self._redis is None or query.volatile or time.monotonic() < self._closed_until:
-            return None
-        try:
-            async with asyncio.timeout(2 * self._timeout_s):
-                value = await self._redis.get(self._key(kg, version, query, result))
-        except (RedisError, OSError, TimeoutError) as error:
-            self._pause(error)
-            return None
-        self._lookups.labels("redis", "hit" if value else "miss").inc()
-        if value is None:
-            return None
-        assert isinstance(value, bytes)
-        head, _, body = value.partition(b"\n")
-        return QueryResult(body, result, **json.loads(head))
-
-    async def put(self, kg: str, version: str, query: CheckedQuery, result: QueryResult) -> None:
-        """Store a result. Failures have none, so they are never stored."""
-        too_large = len(result.body) > _MAX_VALUE_BYTES
-        if self._redis is None or query.volatile or too_large or time.monotonic() < self._closed_until:
-            return
-        head = json.dumps({"rows": result.rows, "truncated": result.truncated})
-        value = head.encode() + b"\n" + result.body
-        try:
-            async with asyncio.timeout(2 * self._timeout_s):
-                await self._redis.set(self._key(kg, version, query, result.format), value, ex=self._ttl_s)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._pause(error)
-
-    async def close(self) -> None:
+    def open(self) -> None:
         if self._redis is not None:
-            await self._redis.aclose()
+            self._redis.open()
 
-    def _key(self, kg: str, version: str, query: CheckedQuery, result: ResultFormat) -> str:
-        parts = json.dumps([query.canonical, result.value, self._limits])
-        return f"kbqa:sparql:{kg}:{version}:{hashlib.sha256(parts.encode()).hexdigest()}"
+    def recall(self, key: str, action: str) -> bytes | None:
+        """A value of the first tier; never blocks. A miss is counted by the `get` that follows.
 
-    def _pause(self, error: Exception) -> None:
-        self._closed_until = time.monotonic() + _PAUSE_S
-        self._lookups.labels("redis", "error").inc()
-        logger.warning("SPARQL cache does not answer", extra={"error": str(error), "pause_s": _PAUSE_S})
+        Args:
+            action: what the look-up is counted under.
+        """
+        value = self._memory.get(key)
+        if value is not None:
+            self._lookups.labels("memory", action, "hit").inc()
+        return value
+
+    def get(self, key: str, action: str) -> bytes | None:
+        """The value, or None."""
+        value = self.recall(key, action)
+        if value is not None:
+            return value
+        self._lookups.labels("memory", action, "miss").inc()
+        if self._redis is None:
+            return None
+        outcome, value = self._redis.get(key)
+        self._lookups.labels("redis", action, outcome).inc()
+        if value is not None:
+            self._memory.put(key, value)
+        return value
+
+    def put(self, key: str, value: bytes) -> None:
+        if len(value) > self._max_value_bytes:
+            return
+        self._memory.put(key, value)
+        if self._redis is not None:
+            self._redis.put(key, value)
+
+    def close(self) -> None:
+        if self._redis is not None:
+            self._redis.close()
+
+
+class _Memory:
+    """The values that were used last, as far as they fit."""
+
+    def __init__(self, max_bytes: int, ttl_s: int) -> None:
+        self._max_bytes, self._ttl_s = max_bytes, ttl_s
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str) -> bytes | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            expires_at, value = entry
+            if time.monotonic() > expires_at:
+                self._drop(key)
+                return None
+            self._entries.move_to_end(key)
+            return value
+
+    def put(self, key: str, value: bytes) -> None:
+        with self._lock:
+            self._drop(key)
+            self._entries[key] = (time.monotonic() + self._ttl_s, value)
+            self._bytes += _ENTRY_BYTES + len(key) + len(value)
+            while self._bytes > self._max_bytes:
+                self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= _ENTRY_BYTES + len(key) + len(entry[1])
+
+
+class _RedisTier:
+    """Values in Redis, asked from an event loop of its own, where a look-up can be cut off.
+
+    A value carries a checksum over itself and its key, so that one which was damaged, or
+    written by anybody else, is a miss. After a failure to read, nothing is read or written
+    for a while; after a failure to write (Redis is full), nothing is written.
+    """
+
+    def __init__(self, url: str, ttl_s: int, timeout_s: float) -> None:
+        self._ttl_s, self._timeout_s = ttl_s, timeout_s
+        self._reads_again_at = self._writes_again_at = 0.0
+        try:
+            self._redis = Redis.from_url(
+                url,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+        self._runner: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+
+    def open(self) -> None:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="redis-cache", daemon=True)
+        thread.start()
+        self._runner = loop, thread
+
+    def get(self, key: str) -> tuple[str, bytes | None]:
+        """(hit, miss, error or paused; the value of a hit)."""
+        if self._runner is None or time.monotonic() < self._reads_again_at:
+            return "paused", None
+        try:
+            stored = self._within_time(lambda: self._redis.get(key))
+        except Exception as error:  # whatever says such a thing is no Redis
+            self._reads_again_at = self._writes_again_at = self._pause(error)
+            return "error", None
+        if stored is None:
+            return "miss", None
+        value = stored[_CHECKSUM_BYTES:] if isinstance(stored, bytes) else b""
+        if not isinstance(stored, bytes) or stored[:_CHECKSUM_BYTES] != _checksum(key, value):
+            logger.warning("a value in Redis is not what was stored", extra={"key": key})
+            return "error", None
+        return "hit", value
+
+    def put(self, key: str, value: bytes) -> None:
+        if self._runner is None or time.monotonic() < self._writes_again_at:
+            return
+        stored = _checksum(key, value) + value
+        try:
+            self._within_time(lambda: self._redis.set(key, stored, ex=self._ttl_s))
+        except Exception as error:
+            self._writes_again_at = self._pause(error)
+
+    def close(self) -> None:
+        assert self._runner is not None
+        loop, thread = self._runner
+        self._runner = None
+        asyncio.run_coroutine_threadsafe(self._redis.aclose(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def _within_time(self, ask: Callable[[], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            # By the socket's limits alone, a Redis that drips would be waited for without end.
+            async with asyncio.timeout(2 * self._timeout_s):
+                return await ask()
+
+        assert self._runner is not None
+        return asyncio.run_coroutine_threadsafe(asked(), self._runner[0]).result()
+
+    def _pause(self, error: Exception) -> float:
+        logger.warning("the cache in Redis fails", extra={"error": str(error), "pause_s": _PAUSE_S})
+        return time.monotonic() + _PAUSE_S
+
+
+def _checksum(key: str, value: bytes) -> bytes:
+    digest = hashlib.blake2b(key.encode(), digest_size=_CHECKSUM_BYTES)
+    digest.update(value)
+    return digest.digest()

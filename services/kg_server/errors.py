@@ -8,19 +8,23 @@ from kbqa.errors import (
     GraphUnavailableError,
     KbqaError,
     QueryError,
+    QueryLostError,
+    QueryOverloadError,
     QueryRefusedError,
     QuerySyntaxError,
-    QueryTimeoutError,
 )
 
 STATUS: dict[type[KbqaError], int] = {
     GraphNotFoundError: 404,
     QuerySyntaxError: 400,
     QueryRefusedError: 403,
-    # Not 408, which browsers and proxies take as leave to send the query again.
-    QueryTimeoutError: 504,
-    # Out of memory or failed in the engine: 500, as the SPARQL 1.1 Protocol has it.
-    QueryError: 500,
+    QueryOverloadError: 429,
+    # Killed by somebody else: the same query may succeed.
+    QueryLostError: 503,
+    # Timeouts, memory and what the engine cannot evaluate: understood, but not to be carried
+    # out within the limits. That is the query's fault, so it is no 5xx, which proxies retry
+    # and people are woken for; nor 408, which clients take as leave to send it again.
+    QueryError: 422,
     GraphUnavailableError: 503,
     GraphError: 500,
 }

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Any
 from urllib.parse import parse_qsl
 
-import anyio
 from fastapi import APIRouter, HTTPException, Request, Response
+from starlette.concurrency import run_in_threadpool
 
-from kbqa.errors import QueryError, QueryRefusedError
+from kbqa.errors import QueryRefusedError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.oxigraph import OxigraphStore
-from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat, check_query
-from kbqa.telemetry import Metrics
+from kbqa.kg.sparql import CheckedQuery, ResultFormat, check_query
 from services.http import read_body
 from services.kg_server.actions import opened
-from services.kg_server.cache import SparqlCache
+from services.kg_server.callers import caller_of
+from services.kg_server.queries import Queries, Source
 from services.kg_server.settings import KgServerSettings
 
 # Media type in an Accept header → format; for each kind of result the first is the default.
@@ -34,6 +31,8 @@ _GRAPH_TYPES = {
     "text/plain": ResultFormat.NTRIPLES,
     "text/turtle": ResultFormat.TURTLE,
 }
+_SHORT_CHARS = 4096
+
 _DOCUMENTED: dict[str, Any] = {
     "parameters": [{"name": "query", "in": "query", "required": True, "schema": {"type": "string"}}]
 }
@@ -54,11 +53,8 @@ _DOCUMENTED_POST: dict[str, Any] = {
 }
 
 
-def sparql_router(
-    settings: KgServerSettings, catalog: GraphCatalog, cache: SparqlCache, metrics: Metrics
-) -> APIRouter:
+def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Queries) -> APIRouter:
     router = APIRouter(prefix="/v1/kg", tags=["SPARQL"])
-    runner = _Runner(settings, metrics)
 
     @router.get("/{kg}/sparql", summary="Query by URL", response_class=Response, openapi_extra=_DOCUMENTED)
     async def by_url(kg: str, request: Request) -> Response:
@@ -70,18 +66,20 @@ def sparql_router(
     )
     async def by_body(kg: str, request: Request) -> Response:
         """A form, or the query itself; results as for GET."""
-        body = await read_body(request, settings.max_body_bytes)
+        body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         return await answer(kg, _posted_query(request, body), request)
 
     async def answer(kg: str, text: str, request: Request) -> Response:
         store = await opened(catalog, kg)
-        query = check_query(text)
+        query = await _checked(text)
         result_format = negotiate(request.headers.get("accept", ""), query)
-        result = await cache.get(kg, store.version, query, result_format)
-        cached = result is not None
-        if result is None:
-            result = await runner.run(store, query, result_format)
-            await cache.put(kg, store.version, query, result)
+        result, cached = await queries.answer(
+            Source(kg, store),
+            query,
+            result_format,
+            caller_of(request),
+            deadline_s=settings.query_deadline_s,
+        )
         headers = {
             "Kbqa-Graph-Version": store.version,
             "Kbqa-Truncated": str(result.truncated).lower(),
@@ -93,51 +91,9 @@ def sparql_router(
     return router
 
 
-class _Runner:
-    """Runs queries in threads that wait for query processes, and no more than may wait."""
-
-    def __init__(self, settings: KgServerSettings, metrics: Metrics) -> None:
-        self._deadline_s = settings.query_deadline_s
-        self._places = settings.query_processes + settings.query_queue
-        self._taken = 0
-        self._threads: anyio.CapacityLimiter | None = None
-        self._queries = metrics.counter("kbqa_kg_queries_total")
-        self._seconds = metrics.histogram("kbqa_kg_query_seconds")
-        self._running = metrics.gauge("kbqa_kg_queries_running")
-
-    async def run(
-        self, store: OxigraphStore, query: CheckedQuery, result_format: ResultFormat
-    ) -> QueryResult:
-        """Execute a query.
-
-        Raises:
-            HTTPException: 429 when too many are waiting already.
-            QueryError: as `GraphStore.query`.
-        """
-        if self._taken >= self._places:
-            self._queries.labels("overload").inc()
-            retry_after_s = str(math.ceil(self._deadline_s))
-            raise HTTPException(429, "too many queries are waiting", headers={"Retry-After": retry_after_s})
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(self._places)
-        self._taken += 1
-        self._running.inc()
-        outcome, started = "failed", time.perf_counter()
-        try:
-            result = await anyio.to_thread.run_sync(
-                lambda: store.query(query.text, result=result_format, deadline_s=self._deadline_s),
-                limiter=self._threads,
-            )
-            outcome = "truncated" if result.truncated else "ok"
-            return result
-        except QueryError as error:
-            outcome = type(error).__name__.removesuffix("Error")
-            raise
-        finally:
-            self._taken -= 1
-            self._running.dec()
-            self._queries.labels(outcome).inc()
-            self._seconds.observe(time.perf_counter() - started)
+async def _checked(text: str) -> CheckedQuery:
+    """As `check_query`, which takes a noticeable part of a second for a text of the greatest length."""
+    return check_query(text) if len(text) <= _SHORT_CHARS else await run_in_threadpool(check_query, text)
 
 
 def negotiate(accept: str, query: CheckedQuery) -> ResultFormat:

@@ -1,0 +1,134 @@
+"""Batches that hold more than one-hop look-ups: in threads, in turn, within a deadline."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import orjson
+
+from kbqa.kg.actions import EXECUTE_SPARQL, ONE_HOP_ACTIONS, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.client import parse_result
+from kbqa.kg.handlers import Surroundings, failure
+from kbqa.kg.store import GraphStore
+from kbqa.kg.tools import HANDLERS, execute
+from services.kg_server.cache import Cache, cache_key
+from services.kg_server.callers import Caller
+from services.kg_server.flights import Flights
+from services.kg_server.gate import Gate
+from services.kg_server.queries import GuardedStore, Queries, Source, Threads, Trace
+from services.kg_server.schemas import dump_result
+
+logger = logging.getLogger(__name__)
+
+_ONE_HOP = frozenset(ONE_HOP_ACTIONS)
+
+
+class CostlyBatches:
+    """Executes batches, a few at a time.
+
+    An answer of an action is kept under the graph's version, the action and `profile`; that
+    of `execute_sparql` is its query's, which `Queries` keeps.
+
+    Args:
+        gate: for the batches; their queries pass that of `queries`, too.
+        deadline_s: seconds for a batch from its arrival; actions that it does not come to,
+            and queries that it cuts short, answer as timeouts.
+        profile: whatever else answers depend on: caps, the encoder and its thresholds.
+    """
+
+    def __init__(
+        self, queries: Queries, cache: Cache, gate: Gate, *, deadline_s: float, profile: str
+    ) -> None:
+        self._queries, self._cache, self._gate = queries, cache, gate
+        self._deadline_s, self._profile = deadline_s, profile
+        self._threads = Threads(gate)
+        self._flights: Flights[ActionResult] = Flights()
+
+    async def run(
+        self,
+        kg: str,
+        surroundings: Surroundings,
+        batch: Sequence[Action],
+        graph: str | None,
+        caller: Caller,
+    ) -> list[ActionResult]:
+        """The results of a batch, in order.
+
+        Raises:
+            QueryOverloadError: too many batches wait already, or its turn did not come up in time.
+        """
+        until = time.monotonic() + self._deadline_s
+
+        asked = _Asked(kg, surroundings, graph, caller, until)
+
+        def work() -> list[ActionResult]:
+            with self._gate.place(caller.client, wait_s=until - time.monotonic()):
+                return [self._one(asked, action) for action in batch]
+
+        return await self._threads.run(work)
+
+    def _one(self, asked: _Asked, action: Action) -> ActionResult:
+        if time.monotonic() >= asked.until:
+            message = f"not executed: the batch had used up its {self._deadline_s:g} s; send fewer actions"
+            return failure(ErrorKind.QUERY_TIMEOUT, message)
+        name = action.name
+        handler = HANDLERS.get(name) if isinstance(name, str) and name not in _ONE_HOP else None
+        if handler is None or handler.check(name, action.arguments) is not None:
+            return execute(asked.surroundings, [action], graph=asked.graph)[0]
+        if name != EXECUTE_SPARQL:
+            return self._kept(asked, action)
+        result, trace = self._execute(asked, action)
+        from_cache = trace.asked > 0 and trace.cached == trace.asked
+        return replace(result, cached=from_cache) if isinstance(result, Success) else result
+
+    def _kept(self, asked: _Asked, action: Action) -> ActionResult:
+        """The answer from the cache, or the action's own, which is kept if it will hold."""
+        started = time.perf_counter()
+        surroundings = asked.surroundings
+        parts = (asked.graph, dict(action.arguments), self._profile)
+        key = cache_key(asked.kg, surroundings.store.version, action.name, *parts)
+        value = None if asked.caller.fresh else self._cache.get(key, action.name)
+        if value is not None:
+            result = parse_result(action, orjson.loads(value))
+            if isinstance(result, Success):
+                elapsed_ms = (time.perf_counter() - started) * 1000
+                result = replace(result, cached=True, elapsed_ms=elapsed_ms)
+            return result
+
+        def compute() -> ActionResult:
+            result, trace = self._execute(asked, action)
+            lasting = isinstance(result, Success) or not result.kind.is_transient
+            if lasting and not trace.volatile and not asked.caller.private:
+                self._cache.put(key, orjson.dumps(dump_result(result)))
+            return result
+
+        # A batch that is short of time must not decide over one that is not.
+        in_time = asked.until - time.monotonic() >= surroundings.deadline_s
+        return self._flights.run((key, in_time), compute)
+
+    def _execute(self, asked: _Asked, action: Action) -> tuple[ActionResult, Trace]:
+        trace = Trace()
+        source = Source(asked.kg, asked.surroundings.store)
+        store = GuardedStore(source, self._queries, asked.caller, asked.until, action.name, trace)
+        guarded = replace(asked.surroundings, store=cast(GraphStore, store))
+        try:
+            return execute(guarded, [action], graph=asked.graph)[0], trace
+        except Exception:
+            # One action that goes wrong here must not take its neighbours along.
+            logger.exception("action failed", extra={"action": action.name})
+            return failure(ErrorKind.QUERY_FAILED, "internal error; the server's log has the details"), trace
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What all actions of a batch share; `until` is when its time is up (monotonic)."""
+
+    kg: str
+    surroundings: Surroundings
+    graph: str | None
+    caller: Caller
+    until: float

@@ -1,0 +1,226 @@
+"""SPARQL as this server runs it: cached, once for all who ask at the same time, in turn.
+
+The SPARQL route and the actions share one `Queries`; an action sees it as the `query` of
+its store (`GuardedStore`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+import anyio
+
+from kbqa.errors import GraphError, QuerySyntaxError, QueryTimeoutError
+from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat, check_query
+from kbqa.kg.store import GraphStore
+from kbqa.telemetry import Metrics
+from services.kg_server.cache import Cache, cache_key
+from services.kg_server.callers import Caller
+from services.kg_server.flights import Flights
+from services.kg_server.gate import Gate
+
+# Threads beyond those that run or wait: they bring a newcomer as far as being turned away.
+_SPARE_THREADS = 8
+
+T = TypeVar("T")
+
+
+class Threads:
+    """Worker threads for what blocks at a gate; a coroutine never waits for one behind those that wait."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._size = gate.places + gate.queue + _SPARE_THREADS
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(self._size)
+        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a query is asked of.
+
+    Attributes:
+        kg: name of the graph.
+        store: its version.
+        graph: id of the per-question subgraph that `store` is; None for the whole graph.
+    """
+
+    kg: str
+    store: GraphStore
+    graph: str | None = None
+
+
+class Queries:
+    """Executes queries of all graphs.
+
+    Args:
+        limits: caps on a result's rows and bytes, which are part of what a result is.
+        wait_s: how long a query waits for its turn, at most.
+    """
+
+    def __init__(
+        self, cache: Cache, gate: Gate, metrics: Metrics, *, limits: tuple[int, int], wait_s: float
+    ) -> None:
+        self._cache, self._gate, self._limits, self._wait_s = cache, gate, limits, wait_s
+        self._threads = Threads(gate)
+        self._flights: Flights[QueryResult] = Flights()
+        self._outcomes = metrics.counter("kbqa_kg_queries_total")
+        self._seconds = metrics.histogram("kbqa_kg_query_seconds")
+        self._running = metrics.gauge("kbqa_kg_queries_running")
+
+    async def answer(
+        self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, *, deadline_s: float
+    ) -> tuple[QueryResult, bool]:
+        """As `run`, for the event loop: takes a thread only for what is neither cached nor under way."""
+        key = self._key(source, query, result)
+        if not (query.volatile or caller.fresh):
+            value = self._cache.recall(key, "sparql")
+            if value is not None:
+                return _decode(value, result), True
+            flight = self._flights.running((key, deadline_s))
+            if flight is not None:
+                return await asyncio.wrap_future(flight), False
+        return await self._threads.run(lambda: self.run(source, query, result, caller, deadline_s=deadline_s))
+
+    def run(
+        self,
+        source: Source,
+        query: CheckedQuery,
+        result: ResultFormat,
+        caller: Caller,
+        *,
+        deadline_s: float,
+        action: str = "sparql",
+    ) -> tuple[QueryResult, bool]:
+        """Execute a query, or find what it gave before.
+
+        Args:
+            deadline_s: seconds for the query itself, beyond those that it waits for its turn.
+            action: what a look-up in the cache is counted under.
+
+        Returns:
+            The result, and whether it comes from the cache.
+
+        Raises:
+            QueryError, GraphUnavailableError: as `GraphStore.query`.
+        """
+        if query.volatile:
+            return self._execute(source, query, result, caller, deadline_s), False
+        key = self._key(source, query, result)
+        value = None if caller.fresh else self._cache.get(key, action)
+        if value is not None:
+            return _decode(value, result), True
+
+        def compute() -> QueryResult:
+            try:
+                computed = self._execute(source, query, result, caller, deadline_s)
+            except QuerySyntaxError as error:
+                self._keep(key, {"syntax": str(error)}, b"", caller)
+                raise
+            self._keep(key, {"rows": computed.rows, "truncated": computed.truncated}, computed.body, caller)
+            return computed
+
+        # One with less time must not decide over one with more.
+        return self._flights.run((key, deadline_s), compute), False
+
+    def _execute(
+        self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, deadline_s: float
+    ) -> QueryResult:
+        outcome, started = "failed", time.perf_counter()
+        try:
+            with self._gate.place(caller.client, wait_s=self._wait_s):
+                self._running.inc()
+                started = time.perf_counter()
+                try:
+                    answer = source.store.query(query.text, result=result, deadline_s=deadline_s)
+                finally:
+                    self._running.dec()
+                    self._seconds.observe(time.perf_counter() - started)
+            outcome = "truncated" if answer.truncated else "ok"
+            return answer
+        except GraphError as error:
+            outcome = type(error).__name__.removesuffix("Error")
+            raise
+        finally:
+            self._outcomes.labels(outcome).inc()
+
+    def _keep(self, key: str, head: dict[str, Any], body: bytes, caller: Caller) -> None:
+        if not caller.private:
+            self._cache.put(key, json.dumps(head).encode() + b"\n" + body)
+
+    def _key(self, source: Source, query: CheckedQuery, result: ResultFormat) -> str:
+        parts = (source.graph, query.canonical, result.value, self._limits)
+        return cache_key(source.kg, source.store.version, "sparql", *parts)
+
+
+class Trace:
+    """What the queries of one action were like."""
+
+    def __init__(self) -> None:
+        self.asked = self.cached = 0
+        self.volatile = False
+
+    def add(self, query: CheckedQuery, cached: bool) -> None:
+        self.asked += 1
+        self.cached += cached
+        self.volatile = self.volatile or query.volatile
+
+
+class GuardedStore:
+    """A `GraphStore` whose queries go through `Queries`; in all else the store itself.
+
+    Args:
+        until: time (monotonic) at which its queries end, whatever deadline they are given.
+        action: what is done with it.
+    """
+
+    def __init__(
+        self, source: Source, queries: Queries, caller: Caller, until: float, action: str, trace: Trace
+    ) -> None:
+        self._source, self._queries, self._caller = source, queries, caller
+        self._until, self._action, self._trace = until, action, trace
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source.store, name)
+
+    def subgraph(self, graph: str) -> GraphStore | None:
+        store = self._source.store.subgraph(graph)
+        if store is None:
+            return None
+        source = replace(self._source, store=store, graph=graph)
+        guarded = GuardedStore(source, self._queries, self._caller, self._until, self._action, self._trace)
+        return cast(GraphStore, guarded)
+
+    def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
+        query = check_query(text)
+        if result is None:
+            result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
+        remaining_s = self._until - time.monotonic()
+        if remaining_s <= 0:
+            raise QueryTimeoutError("the batch's deadline has passed: send fewer actions, or narrower ones")
+        answer, cached = self._queries.run(
+            self._source,
+            query,
+            result,
+            self._caller,
+            deadline_s=min(deadline_s, remaining_s),
+            action=self._action,
+        )
+        self._trace.add(query, cached)
+        return answer
+
+
+def _decode(value: bytes, result: ResultFormat) -> QueryResult:
+    encoded, _, body = value.partition(b"\n")
+    head = json.loads(encoded)
+    if "syntax" in head:
+        raise QuerySyntaxError(head["syntax"])
+    return QueryResult(body, result, head["rows"], head["truncated"])

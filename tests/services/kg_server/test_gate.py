@@ -1,0 +1,143 @@
+"""Turns: few at a time, fair between clients, never for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from kbqa.errors import QueryOverloadError
+from services.kg_server.gate import Gate
+
+
+class Crowd:
+    """Threads at a gate; `order` tells in which order they got in."""
+
+    def __init__(self, gate):
+        self.gate, self.order, self.refused = gate, [], []
+        self.threads = []
+
+    def send(self, client, name, wait_s=10.0):
+        """One more thread, which has come as far as it gets when this returns."""
+        leave = threading.Event()
+
+        def work():
+            try:
+                with self.gate.place(client, wait_s=wait_s):
+                    self.order.append(name)
+                    leave.wait(10)
+            except QueryOverloadError:
+                self.refused.append(name)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.threads.append((thread, leave))
+        time.sleep(0.02)
+        return leave
+
+    def end(self):
+        for _, leave in self.threads:
+            leave.set()
+        for thread, _ in self.threads:
+            thread.join()
+
+
+@pytest.fixture
+def crowd():
+    crowds = []
+
+    def make(places, queue):
+        crowds.append(Crowd(Gate(places, queue)))
+        return crowds[-1]
+
+    yield make
+    for crowd in crowds:
+        crowd.end()
+
+
+def test_those_who_wait_get_in_by_turns_of_clients_not_of_threads(crowd):
+    crowd = crowd(1, 10)
+    first = crowd.send("greedy", "g1")
+    leaves = {name: crowd.send("greedy", name) for name in ("g2", "g3")}
+    leaves["m1"] = crowd.send("modest", "m1")
+    assert crowd.order == ["g1"]
+    first.set()
+    time.sleep(0.05)
+    assert crowd.order == ["g1", "g2"]  # both hold none: who came first
+    crowd.end()
+    assert sorted(crowd.order) == ["g1", "g2", "g3", "m1"]
+
+
+def test_a_client_that_holds_places_yields_to_one_that_holds_none(crowd):
+    crowd = crowd(2, 10)
+    first = crowd.send("greedy", "g1")
+    crowd.send("greedy", "g2")
+    for name in ("g3", "g4"):
+        crowd.send("greedy", name)
+    crowd.send("modest", "m1")
+    first.set()
+    time.sleep(0.05)
+    assert crowd.order == ["g1", "g2", "m1"]
+
+
+def test_when_too_many_wait_the_client_with_most_of_them_loses_its_latest(crowd):
+    crowd = crowd(1, 3)
+    crowd.send("greedy", "g1")
+    for name in ("g2", "g3", "g4"):
+        crowd.send("greedy", name)
+    crowd.send("greedy", "g5")
+    assert crowd.refused == ["g5"]
+    crowd.send("modest", "m1")
+    assert crowd.refused == ["g5", "g4"]
+    crowd.send("modest", "m2")
+    assert crowd.refused == ["g5", "g4", "m2"]
+
+
+def test_nobody_waits_longer_than_told(crowd):
+    crowd = crowd(1, 3)
+    leave = crowd.send("a", "a1")
+    started = time.monotonic()
+    with pytest.raises(QueryOverloadError, match="too many") as caught, crowd.gate.place("b", wait_s=0.2):
+        pass
+    assert 0.2 <= time.monotonic() - started < 1
+    assert caught.value.retry_after_s == 0.2
+    leave.set()
+    time.sleep(0.05)
+    with crowd.gate.place("b", wait_s=0.2):
+        pass
+
+
+def test_without_a_queue_one_gets_in_or_not(crowd):
+    crowd = crowd(1, 0)
+    crowd.send("a", "a1")
+    with pytest.raises(QueryOverloadError), crowd.gate.place("b", wait_s=5):
+        pass
+
+
+def test_places_are_never_exceeded_nor_lost():
+    gate, inside, most, lock, refused = Gate(3, 5), 0, 0, threading.Lock(), []
+
+    def work(client):
+        nonlocal inside, most
+        for _ in range(50):
+            try:
+                with gate.place(client, wait_s=0.005):
+                    with lock:
+                        inside += 1
+                        most = max(most, inside)
+                    time.sleep(0.0005)
+                    with lock:
+                        inside -= 1
+            except QueryOverloadError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"c{number % 4}",)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 3
+    assert refused
+    assert not gate._waiting
+    assert gate._inside.total() == 0
