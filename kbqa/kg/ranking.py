@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbqa.kg.actions import Item, ScoredItem
-from kbqa.kg.encoders import Encoder, Matrix, Vector, words
+from kbqa.kg.encoders import Encoder, Matrix, Vector, unit_rows, words
 from kbqa.kg.store import GraphStore
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,12 @@ class Ranker:
     @property
     def encoder(self) -> Encoder:
         return self._encoder
+
+    def count(self) -> int:
+        """How many items there are in all; calls `warm`."""
+        self.warm()
+        assert self._all is not None
+        return len(self._all)
 
     def warm(self) -> None:
         """Encode all items, or read them from the directory. Until then each is encoded when it is met.
@@ -123,7 +129,12 @@ class Ranker:
         scores = self._scores(query, entries, instruction)
         chosen = range(len(entries)) if top_k is None else _largest(scores, top_k)
         ranked = sorted(
-            (-float(scores[i]), _distance(query, entries[i].item), entries[i].item.label, entries[i].item.id)
+            (
+                -float(scores[i]),
+                literalness(query, entries[i].item),
+                entries[i].item.label,
+                entries[i].item.id,
+            )
             for i in chosen
         )
         return [ScoredItem(id_, label, -score) for score, _, label, id_ in ranked[:top_k]]
@@ -141,6 +152,29 @@ class Ranker:
             vectors = self._encoder.encode(spoken)
         similarities: Vector = vectors @ self._query_vector(_spoken(query), instruction)
         return similarities
+
+    def score_paths(
+        self, query: str, paths: Sequence[Sequence[Item]], *, instruction: str = ""
+    ) -> list[float]:
+        """How much each path of one or two relations in a row resembles the query, rounded as scores are.
+
+        A path's vector is the sum of its relations', so that thousands of paths cost no encoding
+        beyond that of their relations.
+
+        Raises:
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        if not paths:
+            return []
+        items = {item.id: item for path in paths for item in path}
+        rows = {entry.item.id: entry.rows for entry in self._known(items.values())}
+        first, last = (np.array([rows[path[end].id] for path in paths]) for end in (0, -1))
+        vector, vectors = self._query_vector(_spoken(query), instruction), self._vectors
+        similarities = np.stack(
+            [unit_rows(vectors[first[:, text]] + vectors[last[:, text]]) @ vector for text in (0, 1)]
+        )
+        scores: list[float] = similarities.max(axis=0).clip(-1, 1).astype(np.float64).round(4).tolist()
+        return scores
 
     def _scores(self, query: str, entries: Sequence[_Entry], instruction: str) -> NDArray[np.float64]:
         """Of each entry, rounded. [len(entries)]"""
@@ -261,7 +295,7 @@ def _bare(text: str) -> str:
     return _NOT_WORD.sub("", unicodedata.normalize("NFKC", _local_name(text))).casefold()
 
 
-def _distance(query: str, item: Item) -> int:
+def literalness(query: str, item: Item) -> int:
     """How far the query is from naming an item: 0 its id, 1 its label, 2 neither."""
     return 0 if query == item.id else 1 if query == item.label else 2
 

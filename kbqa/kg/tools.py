@@ -12,6 +12,7 @@ from kbqa.kg import (
     describe,
     distance,
     execute_sparql,
+    find_relation,
     one_hop,
 )
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
@@ -41,6 +42,7 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 # Every action there is; a module of actions adds its table here.
 HANDLERS: Mapping[str, Handler] = {
     **one_hop.HANDLERS,
+    **find_relation.HANDLERS,
     **execute_sparql.HANDLERS,
     **distance.HANDLERS,
     **describe.HANDLERS,
