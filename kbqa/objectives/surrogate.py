@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Aggregation = Literal["token_sum", "token_mean", "sample_mean"]
+Aggregation = Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
 
 # exp() of more than this is no weight but an accident; it keeps a diverged token finite.
 _MAX_LOG_RATIO = 20.0
@@ -23,11 +23,13 @@ class SurrogateConfig:
     clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
     kl_coefficient: beta, the weight of the K3 estimate against the reference.
     aggregation: how token losses become one number. `token_sum` divides by the number of
-        trajectories (KG-R1 sums over tokens), `token_mean` by the number of tokens,
+        trajectories (KG-R1 sums over tokens), `token_sum_norm` by `horizon` alone (KG-R1's
+        released script, verl's seq-mean-token-sum-norm), `token_mean` by the number of tokens,
         `sample_mean` averages each sample over its own tokens first: of a trajectory that
         is KnowCoder-A1's 1 / |tau|, of a tree's step ISP-KGR's mean over an action.
     dual_clip: c > 1; a token with a negative advantage loses at most c times it, however
         likely it has become (dual clip; 10 in KBQA-R1's released script). None for no bound.
+    horizon: tokens; the constant of `token_sum_norm`.
     entropy_coefficient: weight of the entropy, which is rewarded.
     """
 
@@ -37,6 +39,7 @@ class SurrogateConfig:
     aggregation: Aggregation = "token_sum"
     dual_clip: float | None = None
     entropy_coefficient: float = 0.0
+    horizon: int = 4096
 
 
 def surrogate_loss(
@@ -97,7 +100,7 @@ def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return difference.exp() - difference - 1
 
 
-def token_weights(lengths: list[int], aggregation: Aggregation) -> list[float]:
+def token_weights(lengths: list[int], aggregation: Aggregation, horizon: int = 4096) -> list[float]:
     """The weight of a token of each sample, given the policy tokens of all in the step.
 
     Over the whole step the weights make the sum of token losses into the chosen mean,
@@ -106,6 +109,8 @@ def token_weights(lengths: list[int], aggregation: Aggregation) -> list[float]:
     count, total = len(lengths), sum(lengths)
     if aggregation == "token_sum":
         return [1.0 / count] * count
+    if aggregation == "token_sum_norm":
+        return [1.0 / horizon] * count
     if aggregation == "token_mean":
         return [1.0 / total] * count
     return [1.0 / (count * length) for length in lengths]

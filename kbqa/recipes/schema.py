@@ -109,7 +109,8 @@ class OptimisationSection(Section):
     kl_coefficient: Annotated[float, Field(ge=0)]
     entropy_coefficient: float = 0.0
     dual_clip: Annotated[float, Field(gt=1)] | None = None
-    aggregation: Literal["token_sum", "token_mean", "sample_mean"]
+    aggregation: Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
+    horizon: Positive = 4096
 
     def build(self) -> GrpoConfig:
         from kbqa.objectives import SurrogateConfig
@@ -127,6 +128,7 @@ class OptimisationSection(Section):
                 self.aggregation,
                 self.dual_clip,
                 self.entropy_coefficient,
+                self.horizon,
             ),
         )
 

@@ -69,7 +69,8 @@ def grpo_step(
     """
     if not samples:
         raise ValueError("a step needs at least one sample")
-    weights = token_weights([sum(s.mask) for s in samples], config.surrogate.aggregation)
+    surrogate = config.surrogate
+    weights = token_weights([sum(s.mask) for s in samples], surrogate.aggregation, surrogate.horizon)
     total = sum(sum(sample.mask) for sample in samples)
     sums: dict[str, float] = {}
     loss_sum = 0.0

@@ -88,12 +88,13 @@ def test_a_kl_coefficient_without_reference_is_an_error():
     ("aggregation", "expected"),
     [
         ("token_sum", [0.5, 0.5]),  # per trajectory: sums are averaged over two
+        ("token_sum_norm", [0.01, 0.01]),
         ("token_mean", [0.1, 0.1]),
         ("sample_mean", [1 / 4, 1 / 16]),
     ],
 )
 def test_token_weights_carry_the_aggregation(aggregation, expected):
-    assert token_weights([2, 8], aggregation) == pytest.approx(expected)
+    assert token_weights([2, 8], aggregation, horizon=100) == pytest.approx(expected)
 
 
 def test_the_gradient_agrees_with_a_numerical_one():

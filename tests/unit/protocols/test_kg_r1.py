@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure, Item, Success
+from kbqa.kg.actions import Action, DatedItem, ErrorCode, ErrorKind, Failure, Item, Success
 from kbqa.protocols import Answer
 from kbqa.protocols.kg_r1 import KgR1, write_answer, write_query
 from tests.unit.episodes import question
@@ -22,9 +22,9 @@ def parse_query(call):
     return parse(f"<think>t</think><kg-query>{call}</kg-query>")
 
 
-def observe(action, result):
+def observe(action, result, protocol=PROTOCOL):
     """The segments that a policy reads after one action."""
-    dialogue = begin()
+    dialogue = begin(protocol=protocol)
     arguments = ", ".join(f'"{value}"' for value in action.arguments.values())
     assert dialogue.reply(f"<think>t</think><kg-query>{action.name}({arguments})</kg-query>").actions == (
         action,
@@ -131,6 +131,55 @@ def test_results_are_worded_as_in_the_paper(action, expected):
     result = Success((Item("1", "x"), Item("2", "y")), total=2)
     segments = observe(action, result)
     assert "".join(s.text for s in segments) == f"<information>{expected}</information>"
+
+
+RELATIONS = (
+    "location.country.first_level_divisions",
+    "location.location.containedby",
+    "location.location.contains",
+    "people.person.nationality",
+    "people.person.place_of_birth",
+    "government.government.government_for",
+)
+
+
+def test_relations_may_be_shown_as_a_tree():
+    """The example of Table 10."""
+    result = Success(tuple(Item(name, name) for name in RELATIONS), total=len(RELATIONS))
+    action = Action("get_tail_relations", {"entity": "m.09c7w0"})
+    segments = observe(action, result, KgR1("brief", relations="hierarchical"))
+    assert segments[1].text.splitlines() == [
+        'Tail relations for entity "m.09c7w0":',
+        "location",
+        "  country: first_level_divisions",
+        "  location: containedby, contains",
+        "people",
+        "  person: nationality, place_of_birth",
+        "government",
+        "  government: government_for",
+    ]
+
+
+def test_relations_without_domain_and_type_stand_before_the_tree():
+    result = Success((Item("spouse", "spouse"), Item("a.b.c", "a.b.c")), total=2)
+    action = Action("get_head_relations", {"entity": "Ada"})
+    segments = observe(action, result, KgR1("brief", relations="hierarchical"))
+    assert segments[1].text == 'Head relations for entity "Ada": spouse\na\n  b: c'
+
+
+@pytest.mark.parametrize(
+    ("name", "heading"),
+    [
+        ("get_head_entities", "Head entities connected by (?, Engage in negotiation, Malaysia): "),
+        ("get_tail_entities", "Tail entities connected by (Malaysia, Engage in negotiation, ?): "),
+    ],
+)
+def test_dated_facts_show_their_times(name, heading):
+    """As in figure 16."""
+    shown = (DatedItem("1", "Cambodia", ("2008-06",)), DatedItem("2", "Iran", ("2006-05", "2006-07")))
+    action = Action(name, {"entity": "Malaysia", "relation": "Engage in negotiation"})
+    text = observe(action, Success(shown, total=2))[1].text
+    assert text == f"{heading}Cambodia [2008-06]; Iran [2006-05; 2006-07]"
 
 
 def test_an_error_is_wrapped_in_error_tags():

@@ -56,7 +56,7 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
 
 
 def test_an_unknown_recipe_names_the_known_ones():
-    with pytest.raises(RecipeError, match="known: kg-r1, kg-r1-small"):
+    with pytest.raises(RecipeError, match="known: kg-r1, kg-r1-as-released, kg-r1-small"):
         load_recipe("kgr1")
 
 
@@ -103,3 +103,14 @@ def test_options_that_are_left_out_are_resolved():
     recipe = load_recipe("kg-r1", {"reward": {"name": "kg_r1"}})
     assert recipe.model_dump()["reward"]["w_retrieval"] == 1.0
     assert recipe.reward.build() == KgR1Reward()
+
+
+def test_the_released_kg_r1_differs_where_its_script_does():
+    recipe = load_recipe("kg-r1-as-released")
+    assert recipe.rollout.max_turns == 7
+    assert (recipe.reward.w_f1, recipe.reward.w_retrieval, recipe.reward.unique_queries) == (0.5, 0.5, True)
+    assert (recipe.advantage.kind, recipe.advantage.turn_weight, recipe.advantage.outcome_weight) == (
+        *("turn_and_outcome", 0.5, 1.0),
+    )
+    assert (recipe.optimisation.aggregation, recipe.optimisation.horizon) == ("token_sum_norm", 4500)
+    assert recipe.protocol.build().relations == "hierarchical"
