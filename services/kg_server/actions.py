@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+import orjson
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.handlers import Surroundings
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.ranking import Schemas
-from kbqa.kg.tools import HANDLERS, execute
 from kbqa.telemetry import Metrics
 from services.http import read_body
+from services.kg_server.batches import CostlyBatches
+from services.kg_server.callers import caller_of
+from services.kg_server.look_ups import LookUps, to_action
+from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import (
     AnswerModel,
     BatchModel,
     GraphModel,
     GraphsModel,
     dump_batch,
+    dump_result,
     parse_batch,
 )
 from services.kg_server.settings import KgServerSettings
@@ -52,11 +57,18 @@ async def opened(catalog: GraphCatalog, kg: str) -> OxigraphStore:
     return store if store is not None else await run_in_threadpool(catalog.get, kg)
 
 
-def actions_router(
-    settings: KgServerSettings, catalog: GraphCatalog, schemas: Schemas, metrics: Metrics
-) -> APIRouter:
+def add_actions(
+    app: FastAPI,
+    settings: KgServerSettings,
+    catalog: GraphCatalog,
+    schemas: Schemas,
+    costly: CostlyBatches,
+    metrics: Metrics,
+) -> None:
+    """Add the two routes to `app`."""
     router = APIRouter(prefix="/v1/kg", tags=["graphs"])
-    meter = _Meter(metrics)
+    meter = ActionMeter(metrics)
+    look_ups = LookUps(meter, max_bytes=settings.look_up_cache_mb * 2**20)
 
     @router.get("", summary="The graphs that are loaded", response_model=GraphsModel)
     def graphs() -> GraphsModel:
@@ -76,47 +88,37 @@ def actions_router(
     )
     async def actions(kg: str, request: Request) -> Response:
         """Answered in order. A failed action is a result under 200 and fails no neighbour."""
-        body = await read_body(request, settings.max_body_bytes)
+        body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         batch, graph = parse_batch(body, settings.max_batch)
         store = await opened(catalog, kg)
+        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        caller = caller_of(request)
+        meter.batch(len(batch))
 
-        def answer() -> bytes:
-            schema = schemas.of(store)
-            surroundings = Surroundings(store, schema, settings.max_items, settings.query_deadline_s)
-            results = execute(surroundings, batch, graph=graph)
-            meter.observe(batch, results)
-            return dump_batch(kg, store.version, results)
+        def look_up() -> list[bytes] | None:
+            return look_ups.answer(surroundings, batch, graph, fresh=caller.fresh, private=caller.private)
 
-        content = answer() if len(batch) <= _INLINE_BATCH else await run_in_threadpool(answer)
-        return Response(content, media_type="application/json")
+        results = look_up() if len(batch) <= _INLINE_BATCH else await run_in_threadpool(look_up)
+        if results is None:
+            asked = [to_action(action) for action in batch]
+            found = await costly.run(kg, surroundings, asked, graph, caller)
+            meter.count(asked, found)
+            results = [orjson.dumps(dump_result(result)) for result in found]
+        return Response(dump_batch(kg, store.version, results), media_type="application/json")
 
-    return router
+    app.include_router(router)
+    # The router above documents it; this one is asked first, since finding it there and
+    # resolving its parameters would take longer than to answer.
+    app.router.routes.insert(0, _PlainRoute("/v1/kg/{kg}/actions", actions, methods=["POST"]))
 
 
-class _Meter:
-    """Metrics of batches; label look-ups are done once per name and outcome, not per action."""
+class _PlainRoute(Route):
+    """A route to an `endpoint(kg, request)`, and nothing in between."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._batches = metrics.histogram("kbqa_kg_batch_size")
-        self._actions = metrics.counter("kbqa_kg_actions_total")
-        seconds = metrics.histogram("kbqa_kg_action_seconds")
-        self._seconds = {name: seconds.labels(name) for name in HANDLERS}
-
-    def observe(self, batch: list[Action], results: list[ActionResult]) -> None:
-        self._batches.observe(len(batch))
-        outcomes: Counter[tuple[str, str]] = Counter()
-        elapsed: dict[str, tuple[float, int]] = {}
-        for action, result in zip(batch, results, strict=True):
-            # Any other name would make a time series of whatever a policy writes.
-            known = isinstance(action.name, str) and action.name in HANDLERS
-            name = action.name if known else "unknown"
-            if isinstance(result, Success):
-                outcomes[name, "ok"] += 1
-                total_ms, count = elapsed.get(name, (0.0, 0))
-                elapsed[name] = total_ms + result.elapsed_ms, count + 1
-            else:
-                outcomes[name, result.code] += 1
-        for (name, outcome), count in outcomes.items():
-            self._actions.labels(name, outcome).inc(count)
-        for name, (total_ms, count) in elapsed.items():
-            self._seconds[name].observe(total_ms / count / 1000)
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)  # refuses it
+            return
+        scope["route"] = self  # for metrics
+        response = await self.endpoint(scope["path_params"]["kg"], Request(scope, receive))
+        await response(scope, receive, send)

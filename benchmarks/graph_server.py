@@ -1,0 +1,118 @@
+"""Batches of one-hop actions over HTTP, beside a bare handler over dictionaries on the same machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import httpx
+
+from benchmarks.load import Load, drive, serving, why_no_wrk
+from kbqa.datasets.world import generate_world
+from kbqa.kg.actions import GET_HEAD_ENTITIES, GET_HEAD_RELATIONS, GET_TAIL_ENTITIES, GET_TAIL_RELATIONS
+from kbqa.kg.catalog import GraphCatalog
+
+Triple = tuple[str, str, str]
+
+_ACTIONS = 200_000  # drawn, and sent again and again
+_BATCHES = {64: "target: 100,000/s, p99 under 10 ms", 1: "target: 4,000/s"}
+
+
+def measure() -> list[str]:
+    """Lines of a report."""
+    missing = why_no_wrk()
+    if missing:
+        return [f"graph server: {missing}"]
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        name, triples = _graph()
+        file = home / "graph.txt"
+        file.write_text("".join("|".join(triple) + "\n" for triple in triples), encoding="utf-8")
+        catalog = GraphCatalog(home)
+        catalog.load("graph", file)
+        catalog.close()
+        actions = draw_actions(triples, _ACTIONS)
+        bodies = {size: write_bodies(home / f"{size}.jsonl", actions, size) for size in _BATCHES}
+        with serving(["-m", "services.kg_server", "--home", str(home)], "/readyz") as (url, _):
+            ours = {size: _drive_warm(url, path) for size, path in bodies.items()}
+            uncached = {
+                size: drive(_endpoint(url), path, cache_control="no-store") for size, path in bodies.items()
+            }
+            hit_ratio = _hit_ratio(url)
+        with serving(["-m", "benchmarks.bare_server", str(file)], "/ready") as (url, _):
+            bare = {size: _drive_warm(url, path) for size, path in bodies.items()}
+    lines = [
+        f"graph server: {len(triples):,} triples ({name}), 4 clients, {hit_ratio:.0%} of the answers kept"
+    ]
+    for size, target in _BATCHES.items():
+        lines.append(
+            f"  batches of {size}: {_rate(ours[size], size)}; nothing kept: {_rate(uncached[size], size)}; "
+            f"bare handler: {_rate(bare[size], size)}; "
+            f"ratio {ours[size].per_second / bare[size].per_second:.2f} ({target})"
+        )
+    return lines
+
+
+def draw_actions(triples: Iterable[Triple], number: int) -> list[dict[str, str]]:
+    """One-hop actions that find something: of any entity the same share, whatever its degree."""
+    possible: dict[str, dict[tuple[str, str | None], None]] = {}
+    for head, relation, tail in triples:
+        for entity, of_relations, of_entities in (
+            (head, GET_TAIL_RELATIONS, GET_TAIL_ENTITIES),
+            (tail, GET_HEAD_RELATIONS, GET_HEAD_ENTITIES),
+        ):
+            actions = possible.setdefault(entity, {})
+            actions[of_relations, None] = actions[of_entities, relation] = None
+    rng = random.Random(0)
+    entities = {entity: list(actions) for entity, actions in possible.items()}
+    drawn = []
+    for entity in rng.choices(list(entities), k=number):
+        action, relation = rng.choice(entities[entity])
+        drawn.append({"action": action, "entity": entity} | ({"relation": relation} if relation else {}))
+    return drawn
+
+
+def write_bodies(path: Path, actions: Sequence[dict[str, str]], size: int) -> Path:
+    """Actions as the bodies of requests of `size` actions each, one a line."""
+    with path.open("w", encoding="utf-8") as file:
+        for start in range(0, len(actions) - size + 1, size):
+            file.write(json.dumps({"actions": actions[start : start + size]}) + "\n")
+    return path
+
+
+def _graph() -> tuple[str, list[Triple]]:
+    data = os.environ.get("KBQA_DATA")
+    if data is None:
+        return "the generated world, KBQA_DATA being unset", generate_world(seed=1, size=5.0).triples
+    lines = (Path(data) / "metaqa" / "kb.txt").read_text(encoding="utf-8").split("\n")
+    triples = dict.fromkeys(tuple(line.split("|")) for line in lines if line)
+    return "MetaQA", [(head, relation, tail) for head, relation, tail in triples]
+
+
+def _endpoint(url: str) -> str:
+    return f"{url}/v1/kg/graph/actions"
+
+
+def _drive_warm(url: str, bodies: Path) -> Load:
+    drive(_endpoint(url), bodies, seconds=5)
+    return drive(_endpoint(url), bodies)
+
+
+def _hit_ratio(url: str) -> float:
+    metrics = httpx.get(f"{url}/metrics").text
+    counts = {
+        outcome: sum(
+            map(float, re.findall(rf'cache_requests_total{{.*outcome="{outcome}".*}} (\S+)', metrics))
+        )
+        for outcome in ("hit", "miss")
+    }
+    return counts["hit"] / max(sum(counts.values()), 1)
+
+
+def _rate(load: Load, size: int) -> str:
+    return f"{load.per_second * size:,.0f} actions/s, p99 {load.p99_ms:.1f} ms"

@@ -1,0 +1,124 @@
+"""A generated graph of twenty million triples beside a small one of the same kind.
+
+Takes a quarter of an hour and 5 GB of disk, so that `make bench` leaves it out: `make bench-large`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.graph_server import write_bodies
+from benchmarks.load import Load, drive, resident_bytes, serving, why_no_wrk
+
+_SMALL, _LARGE = 130_000, 20_000_000
+_TRIPLES_PER_ENTITY, _RELATIONS = 5, 200
+_CHUNK = 1_000_000
+_ACTIONS = 100_000
+
+_LOAD = """
+import json, resource, sys, time
+from pathlib import Path
+from kbqa.kg.catalog import GraphCatalog
+began = time.perf_counter()
+catalog = GraphCatalog(Path(sys.argv[1]))
+triples = catalog.load("graph", Path(sys.argv[2])).triples
+seconds = time.perf_counter() - began
+peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+print(json.dumps({"triples": triples, "seconds": seconds, "peak_gb": peak_gb}))
+catalog.close()
+"""
+
+
+@dataclass(frozen=True)
+class _Measured:
+    triples: int
+    seconds: float  # of loading
+    peak_gb: float  # while loading
+    index_bytes: float  # a triple
+    store_bytes: float  # a triple
+    resident_gb: float  # of the server
+    one_hop: Load
+
+
+def measure() -> list[str]:
+    """Lines of a report."""
+    missing = why_no_wrk()
+    if missing:
+        return [f"large graph: {missing}"]
+    small, large = _measure(_SMALL), _measure(_LARGE)
+    return [
+        *map(_line, (small, large)),
+        f"  p99 over that of the small graph: {large.one_hop.p99_ms / small.one_hop.p99_ms:.2f} (target: 2)",
+        f"  a thousand million such triples need {large.index_bytes:.0f} GB of index, "
+        f"{large.store_bytes:.0f} GB of store",
+    ]
+
+
+def _measure(size: int) -> _Measured:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        file = home / "graph.tsv"
+        bodies = write_bodies(home / "bodies.jsonl", write_graph(file, size), 1)
+        # A process of its own: its peak is that of loading alone.
+        arguments = [sys.executable, "-c", _LOAD, str(home), str(file)]
+        loaded = json.loads(subprocess.run(arguments, capture_output=True, check=True).stdout)
+        index, store = (
+            sum(part.stat().st_size for part in home.glob(f"graphs/graph/*/{name}/*"))
+            for name in ("index", "store")
+        )
+        with serving(["-m", "services.kg_server", "--home", str(home)], "/readyz") as (url, pid):
+            for _ in range(2):  # the first brings the files into memory
+                load = drive(f"{url}/v1/kg/graph/actions", bodies, clients=1, cache_control="no-store")
+            resident_gb = resident_bytes(pid) / 1e9
+    triples = loaded["triples"]
+    return _Measured(
+        **loaded,
+        index_bytes=index / triples,
+        store_bytes=store / triples,
+        resident_gb=resident_gb,
+        one_hop=load,
+    )
+
+
+def _line(graph: _Measured) -> str:
+    return (
+        f"graph of {graph.triples:,} triples: loaded in {graph.seconds:.0f} s, peak {graph.peak_gb:.1f} GB; "
+        f"index {graph.index_bytes:.0f}, store {graph.store_bytes:.0f} bytes a triple; server "
+        f"{graph.resident_gb:.2f} GB resident; one hop, nothing kept: p50 {graph.one_hop.p50_ms:.2f} ms, "
+        f"p99 {graph.one_hop.p99_ms:.2f} ms"
+    )
+
+
+def write_graph(path: Path, triples: int) -> list[dict[str, str]]:
+    """Write a graph in which some relations and tails are frequent; returns actions that find something."""
+    rng = np.random.default_rng(0)
+    entities = triples // _TRIPLES_PER_ENTITY
+    actions: list[dict[str, str]] = []
+    with path.open("w") as file:
+        for start in range(0, triples, _CHUNK):
+            size = min(_CHUNK, triples - start)
+            heads = rng.integers(0, entities, size).tolist()
+            relations = ((rng.zipf(1.3, size) - 1) % _RELATIONS).tolist()
+            tails = (rng.random(size) ** 3 * entities).astype(int).tolist()
+            file.write(
+                "".join(
+                    f"{_entity(head)}\trelation {relation}\t{_entity(tail)}\n"
+                    for head, relation, tail in zip(heads, relations, tails, strict=True)
+                )
+            )
+            for place in range(0, size, max(triples // _ACTIONS, 1)):
+                head, relation = _entity(heads[place]), f"relation {relations[place]}"
+                actions.append({"action": "get_tail_relations", "entity": head})
+                actions.append({"action": "get_tail_entities", "entity": head, "relation": relation})
+    return actions
+
+
+def _entity(number: int) -> str:
+    return f"Entity {number} of the graph"

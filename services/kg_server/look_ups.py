@@ -1,0 +1,159 @@
+"""One-hop actions: looked up in memory, and their answers kept as the JSON that they are sent as.
+
+A look-up takes microseconds and making JSON of what it finds takes as much again, so that
+an answer that was sent before is not made again. Redis would be slower than both.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from kbqa.kg.actions import ONE_HOP_ACTIONS, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.handlers import Surroundings
+from kbqa.kg.tools import execute
+from services.kg_server.meter import ActionMeter
+from services.kg_server.schemas import dump_result
+
+_ONE_HOP = frozenset(ONE_HOP_ACTIONS)
+# What an answer costs beside its key and its text: objects, and a place in a dictionary.
+_ENTRY_BYTES = 350
+_CACHED = b'"cached":false,"elapsed_ms":'
+
+
+class Answer(NamedTuple):
+    """A kept answer: what it counts as, and its JSON, if `timed` without the time at its end."""
+
+    action: str
+    outcome: str
+    json: bytes
+    timed: bool
+
+
+class LookUps:
+    """Answers batches of one-hop actions; safe for many threads.
+
+    Answers are kept under the graph's version, the subgraph and the action as canonical
+    JSON, in which `1`, `1.0` and `true` are different arguments.
+
+    Args:
+        max_bytes: size of what is kept; the answers that were not used for longest go first.
+    """
+
+    def __init__(self, meter: ActionMeter, *, max_bytes: int) -> None:
+        self._meter, self._kept = meter, _Kept(max_bytes)
+
+    def answer(
+        self,
+        surroundings: Surroundings,
+        batch: Sequence[dict[str, Any]],
+        graph: str | None = None,
+        *,
+        fresh: bool = False,
+        private: bool = False,
+    ) -> list[bytes] | None:
+        """The results as JSON, in order; None if an action is not a one-hop one.
+
+        Args:
+            batch: actions as they came, unchecked.
+            graph: id of the per-question subgraph that restricts them.
+            fresh: whether kept answers are passed over.
+            private: whether new ones are not kept.
+        """
+        began = time.perf_counter()
+        try:
+            prefix = orjson.dumps((surroundings.store.version, graph))
+            keys = [prefix + orjson.dumps(action, option=orjson.OPT_SORT_KEYS) for action in batch]
+        except orjson.JSONEncodeError:  # nested too deep to be written again
+            keys, fresh, private = [b""] * len(batch), True, True
+        found = [None] * len(keys) if fresh else self._kept.get(keys)
+        missing = [place for place, answer in enumerate(found) if answer is None]
+        if not all(map(is_one_hop, (batch[place] for place in missing))):
+            return None
+        elapsed_s = (time.perf_counter() - began) / max(len(keys), 1)
+        end = b"%.4f}" % (elapsed_s * 1000)
+        self._meter.count_kept(((hit.action, hit.outcome) for hit in found if hit is not None), elapsed_s)
+        made = self._make(surroundings, [batch[place] for place in missing], graph) if missing else []
+        if not fresh:
+            self._meter.count_missed(batch[place]["action"] for place in missing)
+        if not private:
+            self._kept.put((keys[place], answer) for place, (answer, _) in zip(missing, made, strict=True))
+        new = iter(made)
+        return [
+            next(new)[1] if answer is None else answer.json + end if answer.timed else answer.json
+            for answer in found
+        ]
+
+    def _make(
+        self, surroundings: Surroundings, batch: Sequence[dict[str, Any]], graph: str | None
+    ) -> list[tuple[Answer | None, bytes]]:
+        """For each action what is to be kept, if anything, and what is to be sent."""
+        actions = [to_action(action) for action in batch]
+        results = execute(surroundings, actions, graph=graph)
+        self._meter.count(actions, results)
+        return [_rendered(action.name, result) for action, result in zip(actions, results, strict=True)]
+
+
+def is_one_hop(action: dict[str, Any]) -> bool:
+    name = action.get("action")
+    return isinstance(name, str) and name in _ONE_HOP
+
+
+def to_action(action: dict[str, Any]) -> Action:
+    """An action as it came, as a value."""
+    arguments = dict(action)
+    return Action(arguments.pop("action", ""), arguments)
+
+
+def _rendered(name: str, result: ActionResult) -> tuple[Answer | None, bytes]:
+    json = orjson.dumps(dump_result(result))
+    if isinstance(result, Success):
+        start = json.rindex(_CACHED)
+        lasting = json[:start] + _CACHED.replace(b"false", b"true")
+        return (None if result.details else Answer(name, "ok", lasting, True)), json
+    # A subgraph that is missing may be added without the graph getting another version.
+    if result.kind is ErrorKind.SAMPLE_MISSING:
+        return None, json
+    return Answer(name, result.code, json, False), json
+
+
+class _Kept:
+    """The answers that were used last, as far as they fit; a lock is taken once for a batch."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        # One answer must not drive out hundreds.
+        self._max_answer_bytes = max_bytes // 256
+        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, keys: Sequence[bytes]) -> list[Answer | None]:
+        answers = self._answers
+        with self._lock:
+            found = list(map(answers.get, keys))
+            for key, answer in zip(keys, found, strict=True):
+                if answer is not None:
+                    answers.move_to_end(key)
+        return found
+
+    def put(self, new: Iterable[tuple[bytes, Answer | None]]) -> None:
+        with self._lock:
+            for key, answer in new:
+                if answer is None or key in self._answers:
+                    continue
+                size = _size(key, answer)
+                if size > self._max_answer_bytes:
+                    continue
+                self._answers[key] = answer
+                self._bytes += size
+                while self._bytes > self._max_bytes:
+                    self._bytes -= _size(*self._answers.popitem(last=False))
+
+
+def _size(key: bytes, answer: Answer) -> int:
+    return _ENTRY_BYTES + len(key) + len(answer.json)

@@ -1,0 +1,63 @@
+"""Metrics of actions, counted by the batch: a label that is looked up for each would cost more than it."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from kbqa.kg.actions import Action, ActionResult, Success
+from kbqa.kg.tools import HANDLERS
+from kbqa.telemetry import Metrics
+
+
+class ActionMeter:
+    """What became of actions, and how long they took."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._batches = metrics.histogram("kbqa_kg_batch_size")
+        # Looked up once for each combination that occurs, of which there are not many.
+        self._actions = lru_cache(None)(metrics.counter("kbqa_kg_actions_total").labels)
+        self._cache = lru_cache(None)(metrics.counter("kbqa_kg_cache_requests_total").labels)
+        seconds = metrics.histogram("kbqa_kg_action_seconds")
+        self._seconds = {name: seconds.labels(name) for name in HANDLERS}
+
+    def batch(self, size: int) -> None:
+        self._batches.observe(size)
+
+    def count(self, actions: Sequence[Action], results: Sequence[ActionResult]) -> None:
+        """Actions that were executed."""
+        outcomes: Tally[tuple[str, str]] = Tally()
+        elapsed: dict[str, tuple[float, int]] = {}
+        for action, result in zip(actions, results, strict=True):
+            # Any other name would make a time series of whatever a policy writes.
+            known = isinstance(action.name, str) and action.name in HANDLERS
+            name = action.name if known else "unknown"
+            if isinstance(result, Success):
+                outcomes[name, "ok"] += 1
+                total_ms, count = elapsed.get(name, (0.0, 0))
+                elapsed[name] = total_ms + result.elapsed_ms, count + 1
+            else:
+                outcomes[name, result.code] += 1
+        for (name, outcome), count in outcomes.items():
+            self._actions(name, outcome).inc(count)
+        for name, (total_ms, count) in elapsed.items():
+            self._seconds[name].observe(total_ms / count / 1000)
+
+    def count_kept(self, kept: Iterable[tuple[str, str]], elapsed_s: float) -> None:
+        """Answers that were there already.
+
+        Args:
+            kept: (action, outcome) of each.
+            elapsed_s: time that each took.
+        """
+        for (name, outcome), count in Tally(kept).items():
+            self._actions(name, outcome).inc(count)
+            self._cache("memory", name, "hit").inc(count)
+            if outcome == "ok":
+                self._seconds[name].observe(elapsed_s)
+
+    def count_missed(self, names: Iterable[str]) -> None:
+        """Actions whose answers were not there."""
+        for name, count in Tally(names).items():
+            self._cache("memory", name, "miss").inc(count)
