@@ -7,16 +7,21 @@ a page costs its own length. `indexing` writes the index and says what is in it.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.store import Page
 from kbqa.kg.tables import StringTable, map_numbers
+
+Numbers = npt.NDArray[np.integer[Any]]
+Columns = tuple[Numbers, Numbers, Numbers]
 
 # Look-ups ask for the same things again and again.
 _KEPT = 1 << 16
@@ -36,7 +41,10 @@ class Adjacency:
         relations = _Terms(directory, "relations", "relation_names", "relation_labels")
         self._relations = tuple(map(relations.item, range(len(relations))))
         self._relation_terms = relations
-        self._out, self._in = _Side(directory, "out"), _Side(directory, "in")
+        self.sides = MappedSide(directory, "out"), MappedSide(directory, "in")
+        self._out: Side
+        self._in: Side
+        self._out, self._in = self.sides
         self._types = map_numbers(directory / "types.npy")
         self._times = _Times(directory)
         counts = json.loads((directory / "index.json").read_text())
@@ -54,6 +62,18 @@ class Adjacency:
     def nodes(self) -> Iterator[tuple[str, Item]]:
         """Every label of every head and tail: (label, item)."""
         return self._nodes.labelled()
+
+    def numbers(self, ids: Iterable[str]) -> Numbers:
+        """The numbers of nodes, ascending, each once; ids that are no node's are passed over."""
+        return np.unique(np.array(_known(map(self._nodes.number, ids)), np.int64))
+
+    def edge(self, head: str, relation: str, tail: str) -> int | None:
+        """The place of a triple, given by ids, among all; None if it is not there."""
+        node, neighbour = self._nodes.number(head), self._nodes.number(tail)
+        link = self._relation_terms.number(relation)
+        if node is None or neighbour is None or link is None:
+            return None
+        return self._out.edge(node, link, neighbour)
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
         return self._nodes.resolve(name)
@@ -99,13 +119,13 @@ class Adjacency:
     ) -> Page:
         return self._entities_page(self._in, entities, relations, limit, offset)
 
-    def _relations_page(self, side: _Side, entities: Sequence[str], limit: int, offset: int) -> Page:
+    def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
         nodes = _known(map(self._nodes.number, entities))
         found = _union([side.relations_of(node) for node in nodes])
         return Page(tuple(self._relations[r] for r in found[offset : offset + limit]), len(found))
 
     def _entities_page(
-        self, side: _Side, entities: Sequence[str], relations: Sequence[str], limit: int, offset: int
+        self, side: Side, entities: Sequence[str], relations: Sequence[str], limit: int, offset: int
     ) -> Page:
         nodes = _known(map(self._nodes.number, entities))
         links = _known(map(self._relation_terms.number, relations))
@@ -115,7 +135,7 @@ class Adjacency:
             return Page(tuple(self._dated(side, nodes, links, other) for other in page), len(found))
         return Page(tuple(map(item, page)), len(found))
 
-    def _dated(self, side: _Side, nodes: Sequence[int], links: Sequence[int], other: int) -> Item:
+    def _dated(self, side: Side, nodes: Sequence[int], links: Sequence[int], other: int) -> Item:
         """An item with the times of all facts for which it is found."""
         times: set[str] = set()
         for node in nodes:
@@ -155,7 +175,11 @@ class _Terms:
         """`name` if it is an id, else the ids of all that have that label, in order."""
         if self.number(name) is not None:
             return (name,)
-        places = self._names.find(name)
+        return self.labelled_by(name)
+
+    def labelled_by(self, label: str) -> tuple[str, ...]:
+        """The ids of all that have a label, in order."""
+        places = self._names.find(label)
         return tuple(sorted(self._ids[self._owners[place]] for place in places)) if places else ()
 
     def labelled(self) -> Iterator[tuple[str, Item]]:
@@ -181,8 +205,24 @@ def _number(ids: StringTable, id_: str) -> int:
     return found[0]
 
 
-class _Side:
-    """The triples by the node at one end: groups of one (node, relation), each with its neighbours."""
+class Side(Protocol):
+    """Triples by the node at one end, all by number."""
+
+    def relations_of(self, node: int) -> memoryview: ...
+
+    def neighbours(self, node: int, relation: int) -> memoryview: ...
+
+    def all_neighbours(self, node: int) -> memoryview:
+        """Of all relations; a neighbour by several relations comes several times."""
+        ...
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        """The place of a triple among all of the graph; None if it is not here."""
+        ...
+
+
+class MappedSide:
+    """A `Side` on disk: groups of one (node, relation), each with its neighbours."""
 
     def __init__(self, directory: Path, side: str) -> None:
         self._groups = map_numbers(directory / f"{side}.groups.npy")
@@ -198,12 +238,29 @@ class _Side:
         return self._neighbours[start:end]
 
     def all_neighbours(self, node: int) -> memoryview:
-        """Of all relations; a neighbour by several relations comes several times."""
         start, end = self._starts[self._groups[node]], self._starts[self._groups[node + 1]]
         return self._neighbours[start:end]
 
+    def columns(self, nodes: Numbers) -> Columns:
+        """(node, relation, neighbour) of every triple that has one of `nodes` at this end."""
+        groups, starts = np.asarray(self._groups), np.asarray(self._starts)
+        first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
+        group = _ranges(first, last)
+        first_edge, last_edge = starts[group].astype(np.int64), starts[group + 1].astype(np.int64)
+        sizes = last_edge - first_edge
+        return (
+            np.repeat(np.repeat(nodes, last - first), sizes),
+            np.repeat(np.asarray(self._relations)[group], sizes),
+            np.asarray(self._neighbours)[_ranges(first_edge, last_edge)],
+        )
+
+    def columns_at(self, edges: Numbers) -> Columns:
+        """(node, relation, neighbour) of the triples at some places."""
+        group = np.searchsorted(np.asarray(self._starts), edges, side="right") - 1
+        node = np.searchsorted(np.asarray(self._groups), group, side="right") - 1
+        return node, np.asarray(self._relations)[group], np.asarray(self._neighbours)[edges]
+
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
-        """Where an edge stands among all; None if there is none."""
         start, end = self._group(node, relation)
         place = bisect_left(self._neighbours, neighbour, start, end)
         return place if place < end and self._neighbours[place] == neighbour else None
@@ -214,6 +271,53 @@ class _Side:
         if group == end or self._relations[group] != relation:
             return 0, 0
         return self._starts[group], self._starts[group + 1]
+
+
+class MemorySide:
+    """A `Side` of some of a graph's triples, in memory.
+
+    Args:
+        columns: (node, relation, neighbour) of each, in any order, none twice.
+        whole: the same side of the whole graph.
+    """
+
+    def __init__(self, columns: Columns, whole: MappedSide) -> None:
+        nodes, relations, neighbours = columns
+        order = np.lexsort((neighbours, relations, nodes))
+        self._nodes, self._relations, self._neighbours = (
+            np.ascontiguousarray(column[order]).data for column in columns
+        )
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def nodes(self) -> Numbers:
+        return np.unique(self._nodes)
+
+    def relations(self) -> Numbers:
+        return np.unique(self._relations)
+
+    def relations_of(self, node: int) -> memoryview:
+        return np.unique(self._relations[self._run(node)]).data
+
+    def neighbours(self, node: int, relation: int) -> memoryview:
+        run = self._run(node)
+        start = bisect_left(self._relations, relation, run.start, run.stop)
+        return self._neighbours[start : bisect_right(self._relations, relation, start, run.stop)]
+
+    def all_neighbours(self, node: int) -> memoryview:
+        return self._neighbours[self._run(node)]
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        found = self.neighbours(node, relation)
+        place = bisect_left(found, neighbour)
+        is_here = place < len(found) and found[place] == neighbour
+        return self._whole.edge(node, relation, neighbour) if is_here else None
+
+    def _run(self, node: int) -> slice:
+        start = bisect_left(self._nodes, node)
+        return slice(start, bisect_right(self._nodes, node, start))
 
 
 class _Times:
@@ -232,6 +336,13 @@ class _Times:
         if place == len(self._edges) or self._edges[place] != edge:
             return []
         return [self._times[time] for time in range(self._starts[place], self._starts[place + 1])]
+
+
+def _ranges(first: Numbers, end: Numbers) -> Numbers:
+    """The numbers of all ranges, one after the other."""
+    sizes = end - first
+    offsets = first - np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])[: len(sizes)]
+    return np.repeat(offsets, sizes) + np.arange(int(sizes.sum()))
 
 
 def _known(numbers: Iterable[int | None]) -> list[int]:

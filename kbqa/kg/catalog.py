@@ -4,6 +4,7 @@
     HOME/graphs/NAME/VERSION/manifest.json
     HOME/graphs/NAME/VERSION/store/       Oxigraph, for SPARQL
     HOME/graphs/NAME/VERSION/index/       for one-hop look-ups
+    HOME/graphs/NAME/VERSION/subgraphs/   of single questions, if there are any
     HOME/graphs/NAME/VERSION/lock         shared by those who read it, exclusive to remove it
 
 A version never changes. It is written aside, synced, renamed, and only then named by
@@ -13,8 +14,6 @@ A version never changes. It is written aside, synced, renamed, and only then nam
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import logging
 import os
 import re
@@ -23,41 +22,24 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
-from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
-from kbqa.kg.loading import GraphFormat, open_graph_file
-from kbqa.kg.oxigraph import OxigraphStore, write_graph
+from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
+from kbqa.kg.lines import Progress
+from kbqa.kg.loading import GraphFormat, GraphSource
+from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore
 from kbqa.kg.query_pool import QueryPool
+from kbqa.kg.rejected import RejectedLines
 from kbqa.kg.store import GraphInfo, GraphStore
+from kbqa.kg.subgraphs import SubgraphSet, list_sets
+from kbqa.kg.versions import LAYOUT, Manifest, extend_version, read_manifest, sync, write_version
 
 logger = logging.getLogger(__name__)
 
-# Part of a version's hash: raise it when the layout on disk or the mapping of names changes.
-_LAYOUT = 2
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What is known of a version without opening it."""
-
-    name: str
-    version: str
-    format: GraphFormat
-    triples: int
-    entities: int
-    source: str
-    loaded_at: str
-    layout: int = _LAYOUT
-
-    def info(self) -> GraphInfo:
-        return GraphInfo(self.name, self.version, self.triples, self.entities)
 
 
 @dataclass(slots=True)
@@ -83,16 +65,32 @@ class GraphCatalog:
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def load(self, name: str, path: Path, *, format: GraphFormat | None = None) -> GraphInfo:
-        """Make the triples of a file the graph `name`, in place of those it had.
+    def load(
+        self,
+        name: str,
+        source: Path | GraphSource,
+        *,
+        format: GraphFormat | None = None,
+        rejected: RejectedLines | None = None,
+        progress: Progress | None = None,
+    ) -> GraphInfo:
+        """Make the facts of a file, or of several, the graph `name`, in place of those it had.
 
-        Nothing changes unless the whole file is good. Of two loads at the same time
-        the one that ends last counts.
+        Nothing changes unless every line is good, or `rejected` skips bad ones. Of two loads
+        at the same time the one that ends last counts.
+
+        Args:
+            format: of a single file, if it is not recognised.
+            rejected: is given the lines that cannot be read.
+            progress: is told how much of each file has been read.
 
         Raises:
-            ConfigurationError: `name` is not fit to be a name.
-            GraphLoadError: the file cannot be read.
+            ConfigurationError: `name` is not fit to be a name, or options do not go together.
+            GraphLoadError: a file cannot be read.
         """
+        if isinstance(source, Path):
+            source = GraphSource([source], format)
+        rejected = rejected or RejectedLines()
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f'"{name[:80]}" cannot name a graph: use up to 64 letters, digits, ".", "_", "-", '
@@ -100,17 +98,44 @@ class GraphCatalog:
             )
         graph = self._root / name
         graph.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
-            # Under the graph's lock: a load that ends meanwhile removes what nobody has locked.
-            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
-                aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
-                held.callback(shutil.rmtree, aside, ignore_errors=True)
-                held.enter_context(_lock_file(aside / "lock", fcntl.LOCK_SH))
-            manifest = _write_version(aside, name, path, format)
+        with _aside(graph) as aside:
+            manifest = write_version(aside, name, source, rejected, progress)
             with _lock_file(graph / ".lock", fcntl.LOCK_EX):
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
         return manifest.info()
+
+    def add_subgraphs(self, name: str, write: Callable[[OxigraphStore, Path], SubgraphSet]) -> SubgraphSet:
+        """Add a set of per-question subgraphs to a graph.
+
+        That makes a version of its own, since answers change; its triples are files shared
+        with the version before. A set is dropped if the new one has all of its questions.
+
+        Args:
+            write: fills an empty directory with the set, over the graph that it is given.
+
+        Raises:
+            GraphNotFoundError: none of that name is loaded.
+            GraphUnavailableError: it was loaded anew meanwhile.
+        """
+        store = self._open(name)
+        graph = self._root / name
+        with _aside(graph) as aside:
+            manifest, added = extend_version(aside, graph / store.version, store, write)
+            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+                current = self._current(name)
+                if current is None or current.version != store.version:
+                    raise GraphUnavailableError(
+                        f'the graph "{name}" was loaded anew meanwhile: run this again'
+                    )
+                _publish(graph, aside, manifest.version)
+                _remove_others(graph, manifest.version)
+        return added
+
+    def subgraphs(self, name: str) -> Sequence[SubgraphSet]:
+        """The sets of per-question subgraphs that a graph has, the earliest first."""
+        manifest = self._current(name)
+        return [] if manifest is None else list_sets(self._root / name / manifest.version / SUBGRAPHS)
 
     def fresh(self, name: str) -> OxigraphStore | None:
         """The graph, if it is open and was found current a moment ago; touches no file."""
@@ -169,12 +194,11 @@ class GraphCatalog:
             return None
         graph = self._root / name
         try:
-            version = (graph / "current").read_text().strip()
-            fields = json.loads((graph / version / "manifest.json").read_text())
-            if fields["layout"] != _LAYOUT:
+            manifest = read_manifest(graph / (graph / "current").read_text().strip())
+            if manifest.layout != LAYOUT:
                 logger.warning("graph was loaded by another release: load it again", extra={"graph": name})
                 return None
-            return Manifest(**fields | {"format": GraphFormat(fields["format"])})
+            return manifest
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, TypeError, KeyError):
@@ -224,29 +248,16 @@ class FixedGraphs:
         ]
 
 
-def _write_version(directory: Path, name: str, path: Path, format: GraphFormat | None) -> Manifest:
-    """Fill a directory with a version of a graph, all of it on disk at the end."""
-    with open_graph_file(path, format) as file:
-        num_triples = write_graph(directory, file.quads(), named=file.format.is_named)
-        content = f"{_LAYOUT} {file.digest()}"
-    if num_triples == 0:
-        raise GraphLoadError(path, "the file holds no triples")
-    version = hashlib.sha256(content.encode()).hexdigest()[:12]
-    opened = OxigraphStore(directory, version=version, named=file.format.is_named)
-    manifest = Manifest(
-        name=name,
-        version=version,
-        format=file.format,
-        triples=opened.triples,
-        entities=opened.entities,
-        source=path.name,
-        loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    (directory / "manifest.json").write_text(json.dumps(asdict(manifest), indent=2) + "\n")
-    for entry in sorted(directory.rglob("*"), reverse=True):
-        _sync(entry)
-    _sync(directory)
-    return manifest
+@contextmanager
+def _aside(graph: Path) -> Iterator[Path]:
+    """A directory to write a version in; it goes at the end, if it was not renamed."""
+    with ExitStack() as held:
+        # Under the graph's lock: a load that ends meanwhile removes what nobody has locked.
+        with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+            aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
+            held.callback(shutil.rmtree, aside, ignore_errors=True)
+            held.enter_context(_lock_file(aside / "lock", fcntl.LOCK_SH))
+        yield aside
 
 
 def _publish(graph: Path, aside: Path, version: str) -> None:
@@ -255,9 +266,9 @@ def _publish(graph: Path, aside: Path, version: str) -> None:
         aside.rename(graph / version)
     pointer = aside.with_suffix(".current")
     pointer.write_text(f"{version}\n")
-    _sync(pointer)
+    sync(pointer)
     pointer.replace(graph / "current")
-    _sync(graph)
+    sync(graph)
 
 
 def _remove_others(graph: Path, current: str) -> None:
@@ -297,11 +308,3 @@ def _try_lock(path: Path, mode: int) -> int | None:
         pass
     os.close(descriptor)
     return None
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,18 +1,20 @@
 """What a load hands over: facts, perhaps dated, and how SPARQL sees their dates and names.
 
-Queries without a GRAPH clause see the plain triples and nothing else, so that counts and
-patterns with open ends find facts alone. Beside them lie two named graphs:
+A dated fact is a plain triple, and a statement beside it for each of its times:
 
-    <urn:kbqa:statements>   each dated fact as a statement: rdf:subject, rdf:predicate, rdf:object,
-                            <urn:kbqa:start>, <urn:kbqa:end>, as xsd:date, gYearMonth, gYear or dateTime
-    <urn:kbqa:labels>       names of a labels file: rdfs:label the first, skos:altLabel the others
+    [] a rdf:Statement ; rdf:subject … ; rdf:predicate … ; rdf:object … ;
+       <urn:kbqa:start> "2014-05-13"^^xsd:date ; <urn:kbqa:end> "2014-05-13"^^xsd:date .
 
-    SELECT ?who ?start WHERE { GRAPH <urn:kbqa:statements> {
+    SELECT ?who ?start WHERE {
       ?fact rdf:subject <urn:kbqa:e:Japan> ; rdf:predicate <urn:kbqa:r:Consult> ; rdf:object ?who ;
-            <urn:kbqa:start> ?start . FILTER(?start < "2014-02-01"^^xsd:date) } }
+            <urn:kbqa:start> ?start . FILTER(?start < "2014-02-01"^^xsd:date) }
+
+The names of a labels file are rdfs:label, the others skos:altLabel. One-hop look-ups know
+statements and such names as times and labels, not as triples.
 
 A time is a point, `2014-05-13`, or `start; end`; `..` stands for an open end (ISO 8601-2).
-In SPARQL a point starts and ends at itself, and an open end is absent.
+In SPARQL a point starts and ends at itself, an open end is absent, and the literals are
+xsd:gYear, gYearMonth, date or dateTime, as precise as the time is.
 """
 
 from __future__ import annotations
@@ -30,8 +32,6 @@ import pyoxigraph as ox
 
 from kbqa.errors import ConfigurationError
 
-STATEMENTS = ox.NamedNode("urn:kbqa:statements")
-LABELS = ox.NamedNode("urn:kbqa:labels")
 START, END = ox.NamedNode("urn:kbqa:start"), ox.NamedNode("urn:kbqa:end")
 OPEN = ".."
 
@@ -39,6 +39,8 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TYPE, _STATEMENT = ox.NamedNode(_RDF + "type"), ox.NamedNode(_RDF + "Statement")
 _SUBJECT, _PREDICATE = ox.NamedNode(_RDF + "subject"), ox.NamedNode(_RDF + "predicate")
 _OBJECT = ox.NamedNode(_RDF + "object")
+_LABEL = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
+_ALIAS = ox.NamedNode("http://www.w3.org/2004/02/skos/core#altLabel")
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 _TIME = re.compile(
@@ -213,15 +215,21 @@ def statement_quads(fact: Fact) -> Iterator[ox.Quad]:
     key = f"{head} {relation} {tail} {fact.time}".encode("utf-8", "surrogatepass")
     # The same fact at the same time is the same statement, however often a file says it.
     statement = ox.NamedNode(f"urn:kbqa:statement:{blake2b(key, digest_size=16).hexdigest()}")
-    yield ox.Quad(statement, _TYPE, _STATEMENT, STATEMENTS)
-    yield ox.Quad(statement, _SUBJECT, head, STATEMENTS)
-    yield ox.Quad(statement, _PREDICATE, relation, STATEMENTS)
-    yield ox.Quad(statement, _OBJECT, tail, STATEMENTS)
+    yield ox.Quad(statement, _TYPE, _STATEMENT)
+    yield ox.Quad(statement, _SUBJECT, head)
+    yield ox.Quad(statement, _PREDICATE, relation)
+    yield ox.Quad(statement, _OBJECT, tail)
     start, separator, end = fact.time.partition("; ")
     if start != OPEN:
-        yield ox.Quad(statement, START, _literal(start), STATEMENTS)
+        yield ox.Quad(statement, START, _literal(start))
     if not separator or end != OPEN:
-        yield ox.Quad(statement, END, _literal(end or start), STATEMENTS)
+        yield ox.Quad(statement, END, _literal(end or start))
+
+
+def label_quad(term: str, label: Label) -> ox.Quad:
+    """A name of a labels file as SPARQL sees it; `term` is the IRI or blank node that it names."""
+    node = ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
+    return ox.Quad(node, _LABEL if label.preferred else _ALIAS, ox.Literal(label.name))
 
 
 @lru_cache(_KEPT)

@@ -54,10 +54,12 @@ class IndexBuilder:
 
     Args:
         named: whether terms are the IRIs of a delimited file's names; ids are then the names.
+        type_relations: ids of relations that say of what type a thing is, beside the usual ones.
     """
 
-    def __init__(self, *, named: bool) -> None:
+    def __init__(self, *, named: bool, type_relations: Iterable[str] = ()) -> None:
         self._named = named
+        self._type_relations = TYPE_RELATIONS.union(type_relations)
         self._nodes, self._relations = _Numbering(), _Numbering()
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
         self._node_labels, self._relation_labels = _Labels(), _Labels()
@@ -77,16 +79,22 @@ class IndexBuilder:
         if times:
             self._times.setdefault(fact, set()).update(times)
 
-    def add_label(self, term: str, label: str, preference: int = 0) -> None:
+    def add_label(self, term: str, label: str, preference: int = 0) -> bool:
         """A label of a term; one that no triple has is passed over.
 
         Args:
             preference: the label with the lowest is the one that answers show.
+
+        Returns:
+            Whether a triple has the term.
         """
         if term in self._nodes:
             self._node_labels.add(self._nodes[term], label, preference)
         elif term in self._relations:
             self._relation_labels.add(self._relations[term], label, preference)
+        else:
+            return False
+        return True
 
     def write(self, directory: Path) -> int:
         """Write the index into an empty directory. The builder is of no use afterwards.
@@ -119,7 +127,7 @@ class IndexBuilder:
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
         is_type = np.zeros(len(relation_ids), bool)
         is_type[
-            [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in TYPE_RELATIONS]
+            [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in self._type_relations]
         ] = True
         write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
         _write_side(directory, "out", heads, links, tails, len(node_ids))

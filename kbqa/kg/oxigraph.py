@@ -24,14 +24,15 @@ import pyoxigraph as ox
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.adjacency import Adjacency
+from kbqa.kg.facts import Fact, Label, label_quad, statement_quads
 from kbqa.kg.indexing import IndexBuilder
 from kbqa.kg.linking import EntityLinker
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.sparql import QueryResult, ResultFormat, check_query
-from kbqa.kg.store import GraphStore
+from kbqa.kg.subgraphs import Subgraph, Subgraphs
 
-_STORE, _INDEX = "store", "index"  # in the directory of a graph
+_STORE, _INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
 
 _LABEL_RELATIONS = frozenset(
     {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
@@ -61,6 +62,7 @@ class OxigraphStore(Adjacency):
     ) -> None:
         super().__init__(directory / _INDEX)
         self._directory, self._version, self._named = directory / _STORE, version, named
+        self._subgraphs = Subgraphs(directory / SUBGRAPHS)
         self._linker: EntityLinker | None = None
         self._linker_lock = threading.Lock()
         if queries is None:
@@ -73,7 +75,7 @@ class OxigraphStore(Adjacency):
         """A store of named triples in a temporary directory that goes when the store goes."""
         unique = sorted(set(triples))
         directory = Path(tempfile.mkdtemp(prefix="kbqa-graph-"))
-        write_graph(directory, (named_quad(*triple) for triple in unique), named=True)
+        write_graph(directory, (Fact(named_quad(*triple)) for triple in unique), named=True)
         version = hashlib.sha256(repr(unique).encode()).hexdigest()[:12]
         store = cls(directory, version=version, named=True)
         weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
@@ -83,8 +85,8 @@ class OxigraphStore(Adjacency):
     def version(self) -> str:
         return self._version
 
-    def subgraph(self, graph: str) -> GraphStore | None:
-        return None  # graphs are loaded without any
+    def subgraph(self, graph: str) -> Subgraph | None:
+        return self._subgraphs.get(graph, self, self)
 
     def entity_term(self, id_: str) -> str:
         if self._named:
@@ -123,19 +125,29 @@ class OxigraphStore(Adjacency):
         return self._queries.run(self._directory, query, result, deadline_s=deadline_s)
 
 
-def write_graph(directory: Path, quads: Iterable[ox.Quad], *, named: bool) -> int:
-    """Write the triples of a graph where `OxigraphStore` can open it.
+def write_graph(
+    directory: Path,
+    facts: Iterable[Fact],
+    labels: Iterable[Label] = (),
+    *,
+    named: bool,
+    type_relations: Iterable[str] = (),
+) -> int:
+    """Write the facts of a graph where `OxigraphStore` can open it.
 
     Args:
         directory: exists, and is empty or holds other things.
-        named: whether the triples come from a delimited file, by `named_quad`.
+        labels: asked for after all facts; those of what is not in the graph are passed over.
+        named: whether the facts come from a delimited file, by `named_quad`.
+        type_relations: ids of relations that say of what type a thing is, beside the usual ones.
 
     Returns:
         The number of distinct triples.
     """
     store = ox.Store(str(directory / _STORE))
-    index = IndexBuilder(named=named)
-    store.bulk_extend(_indexed(quads, index, named=named))
+    index = IndexBuilder(named=named, type_relations=type_relations)
+    store.bulk_extend(_indexed(facts, index, named=named))
+    store.bulk_extend(_labelled(labels, index, named=named))
     store.flush()
     del store  # closes it
     (directory / _INDEX).mkdir()
@@ -158,18 +170,31 @@ def _relation_node(name: str) -> ox.NamedNode:
     return ox.NamedNode(relation_iri(name))
 
 
-def _indexed(quads: Iterable[ox.Quad], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
-    """The quads, each put into the index as it passes."""
-    for quad in quads:
+def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
+    """The facts as quads, each put into the index as it passes."""
+    for fact in facts:
+        quad, time = fact
         head, relation, tail = _term(quad.subject), quad.predicate.value, quad.object
         label = tail if relation in _LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
         # Names have no literals; a label that they are given is no triple of theirs.
         if label is None or not named:
-            index.add(head, relation, _term(tail))
+            index.add(head, relation, _term(tail), (time,) if time else ())
         if label is not None:
             language = (label.language or "").split("-")[0]
-            index.add_label(head, label.value, 0 if not language else 1 if language == "en" else 2)
+            index.add_label(head, label.value, 1 if not language else 2 if language == "en" else 3)
         yield quad
+        if time:
+            yield from statement_quads(fact)
+
+
+def _labelled(labels: Iterable[Label], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
+    """The labels as quads, each put into the index as it passes; they go before those of the facts."""
+    for label in labels:
+        terms = (entity_iri(label.id), relation_iri(label.id)) if named else (label.id,)
+        for term in terms:
+            is_literal = term.startswith('"')  # which has its own value for a label
+            if not is_literal and index.add_label(term, label.name, 0 if label.preferred else 4):
+                yield label_quad(term, label)
 
 
 def _term(term: Term) -> str:

@@ -1,0 +1,347 @@
+"""Per-question subgraphs: what restricts the look-ups of one question, as in KG-R1 and RoG.
+
+A subgraph is what a breadth-first search from the question's entities meets within some
+hops (KG-R1, appendix B). Kept are only the nodes that it leaves again, those less than
+`hops` away: the subgraph is every triple that one of them is part of. Subgraphs that are
+given as triples (RoG) are kept as the places of their edges. Either way thousands of
+questions take some megabytes, and a request unpacks the one that it names.
+
+    subgraphs/NNNN/samples.*     ids of the questions: a string table
+    subgraphs/NNNN/starts.npy    question → its first row
+    subgraphs/NNNN/rows.npy      nodes, or edges of the index's `out`; ascending within a question
+    subgraphs/NNNN/set.json      `SubgraphSet`
+
+Of two sets with a subgraph for the same question the later counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from kbqa.errors import QueryRefusedError
+from kbqa.kg.actions import Item, Mention
+from kbqa.kg.adjacency import Adjacency, Columns, MemorySide, Numbers
+from kbqa.kg.sparql import QueryResult, ResultFormat
+from kbqa.kg.store import GraphStore
+from kbqa.kg.tables import StringTable, map_numbers, write_numbers
+
+# Unpacked subgraphs that are kept for the next request: their triples together, 24 bytes each.
+_MAX_KEPT_TRIPLES = 4_000_000
+
+
+class Seed(StrEnum):
+    """Where the search for a question's subgraph begins."""
+
+    TOPICS = "topics"
+    TOPICS_AND_GOLD = "topics+gold"
+    """As in KG-R1; it leaks, since the answers are always inside."""
+    GIVEN = "given"
+    """Nowhere: the triples came with the question."""
+
+
+class _Kind(StrEnum):
+    NODES = "nodes"
+    EDGES = "edges"
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphSet:
+    """What is known of the subgraphs of one data set.
+
+    Attributes:
+        source: the data set or file.
+        hops: radius of the search; 0 for triples that were given.
+        questions: how many have a subgraph.
+    """
+
+    source: str
+    seed: Seed
+    hops: int
+    questions: int
+    kind: str
+
+    @property
+    def leaking(self) -> bool:
+        """Whether gold answers shaped the subgraphs, so that results say nothing of unseen questions."""
+        return self.seed is Seed.TOPICS_AND_GOLD
+
+
+class SubgraphWriter:
+    """Collects the subgraphs of one set over an index.
+
+    Args:
+        index: the whole graph.
+    """
+
+    def __init__(self, index: Adjacency, *, source: str, seed: Seed, hops: int = 0) -> None:
+        self._index, self._source, self._seed, self._hops = index, source, seed, hops
+        self._samples: list[str] = []
+        self._rows: list[Numbers] = []
+
+    def add_search(self, sample: str, seeds: Iterable[str]) -> None:
+        """The subgraph within `hops` of entities that are given by id."""
+        nodes = self._index.numbers(seeds)
+        frontier = nodes
+        for _ in range(self._hops - 1):
+            met = np.concatenate([side.columns(frontier)[2] for side in self._index.sides])
+            frontier = np.setdiff1d(met, nodes)
+            nodes = np.union1d(nodes, frontier)
+        self._add(sample, nodes)
+
+    def add_triples(self, sample: str, triples: Iterable[tuple[str, str, str]]) -> None:
+        """The subgraph of triples that the graph has, given by ids."""
+        edges = (self._index.edge(*triple) for triple in triples)
+        self._add(sample, np.unique(np.fromiter((e for e in edges if e is not None), np.int64)))
+
+    def _add(self, sample: str, rows: Numbers) -> None:
+        self._samples.append(sample)
+        self._rows.append(rows.astype(np.uint32 if rows.size == 0 or rows[-1] < 2**32 else np.uint64))
+
+    def write(self, directory: Path) -> SubgraphSet:
+        """Write the set into an empty directory."""
+        StringTable.write(directory, "samples", self._samples)
+        starts = np.cumsum([0, *map(len, self._rows)])
+        write_numbers(directory / "starts.npy", starts)
+        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.uint32)
+        write_numbers(directory / "rows.npy", rows)
+        kind = _Kind.EDGES if self._seed is Seed.GIVEN else _Kind.NODES
+        info = SubgraphSet(self._source, self._seed, self._hops, len(self._samples), kind)
+        (directory / "set.json").write_text(json.dumps(asdict(info), indent=2) + "\n")
+        return info
+
+
+class _StoredSet:
+    def __init__(self, directory: Path) -> None:
+        self.info = read_set(directory)
+        self._samples = StringTable(directory, "samples")
+        self._starts = map_numbers(directory / "starts.npy")
+        self._rows = map_numbers(directory / "rows.npy")
+
+    def rows(self, sample: str) -> Numbers | None:
+        places = self._samples.find(sample)
+        if not places:
+            return None
+        return np.asarray(self._rows[self._starts[places[-1]] : self._starts[places[-1] + 1]])
+
+    def samples(self) -> Iterator[str]:
+        return (self._samples[place] for place in range(len(self._samples)))
+
+
+def read_set(directory: Path) -> SubgraphSet:
+    """What a set says of itself."""
+    fields = json.loads((directory / "set.json").read_text())
+    return SubgraphSet(**fields | {"seed": Seed(fields["seed"])})
+
+
+def list_sets(directory: Path) -> list[SubgraphSet]:
+    """The sets of a version, the earliest first."""
+    return [read_set(entry) for entry in sorted(directory.iterdir())] if directory.is_dir() else []
+
+
+def write_set(directory: Path, write: Callable[[Path], SubgraphSet]) -> SubgraphSet:
+    """Add a set to those of a version, and drop the sets that have no question beside its own.
+
+    Args:
+        directory: of the sets; made if it is not there.
+        write: fills an empty directory.
+    """
+    directory.mkdir(exist_ok=True)
+    earlier = sorted(directory.iterdir())
+    added = directory / f"{int(earlier[-1].name) + 1 if earlier else 1:04}"
+    added.mkdir()
+    info = write(added)
+    newer = StringTable(added, "samples")
+    for entry in earlier:
+        if all(newer.find(sample) for sample in _StoredSet(entry).samples()):
+            shutil.rmtree(entry)
+    return info
+
+
+def set_digests(directory: Path) -> list[str]:
+    """A hash of each set, in order."""
+    digests = []
+    for entry in sorted(directory.iterdir()):
+        digest = hashlib.sha256()
+        for path in sorted(entry.iterdir()):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        digests.append(digest.hexdigest())
+    return digests
+
+
+class Subgraphs:
+    """The subgraphs of one version of a graph; safe for many threads.
+
+    Args:
+        directory: of the sets; there need not be one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        entries = sorted(directory.iterdir(), reverse=True) if directory.is_dir() else []
+        self._sets = [_StoredSet(entry) for entry in entries]
+        # Not the subgraphs themselves: they hold the graph, which holds this.
+        self._kept: OrderedDict[str, tuple[MemorySide, MemorySide, SubgraphSet]] = OrderedDict()
+        self._kept_triples = 0
+        self._lock = threading.Lock()
+
+    def get(self, sample: str, index: Adjacency, store: GraphStore) -> Subgraph | None:
+        """The subgraph of a question; None if there is none.
+
+        Args:
+            index, store: the graph that it is part of; the same thing, seen from two sides.
+        """
+        if not self._sets:
+            return None
+        with self._lock:
+            kept = self._kept.get(sample)
+            if kept is not None:
+                self._kept.move_to_end(sample)
+        if kept is None:
+            kept = self._unpack(sample, index)
+            if kept is None:
+                return None
+        return Subgraph(index, store, sample, *kept)
+
+    def _unpack(self, sample: str, index: Adjacency) -> tuple[MemorySide, MemorySide, SubgraphSet] | None:
+        for stored in self._sets:
+            rows = stored.rows(sample)
+            if rows is not None:
+                break
+        else:
+            return None
+        outward, inward = index.sides
+        heads, links, tails = (
+            outward.columns_at(rows) if stored.info.kind == _Kind.EDGES else _triples_around(rows, index)
+        )
+        unpacked = (
+            MemorySide((heads, links, tails), outward),
+            MemorySide((tails, links, heads), inward),
+            stored.info,
+        )
+        with self._lock:
+            if sample not in self._kept:
+                self._kept[sample] = unpacked
+                self._kept_triples += len(unpacked[0])
+            while self._kept_triples > _MAX_KEPT_TRIPLES and len(self._kept) > 1:
+                _, (dropped, _, _) = self._kept.popitem(last=False)
+                self._kept_triples -= len(dropped)
+        return unpacked
+
+
+def _triples_around(nodes: Numbers, index: Adjacency) -> Columns:
+    """(heads, relations, tails) of every triple that one of `nodes` is part of, each once."""
+    outward, inward = index.sides
+    heads, links, tails = outward.columns(nodes)
+    their_tails, their_links, their_heads = inward.columns(nodes)
+    new = ~np.isin(their_heads, nodes)
+    return (
+        np.concatenate([heads, their_heads[new]]),
+        np.concatenate([links, their_links[new]]),
+        np.concatenate([tails, their_tails[new]]),
+    )
+
+
+class Subgraph(Adjacency):
+    """A `GraphStore` of some triples of another, which knows no node and no relation beside theirs.
+
+    Look-ups cost what they cost in the whole graph. SPARQL cannot be restricted, and is refused.
+    """
+
+    def __init__(
+        self,
+        index: Adjacency,
+        store: GraphStore,
+        sample: str,
+        outward: MemorySide,
+        inward: MemorySide,
+        info: SubgraphSet,
+    ) -> None:
+        self._nodes, self._relation_terms = index._nodes, index._relation_terms
+        self._relations, self._types, self._times = index._relations, index._types, index._times
+        self.sides, self._out, self._in = index.sides, outward, inward
+        self._store, self._sample, self.info = store, sample, info
+        self._outward, self._inward = outward, inward
+
+    @property
+    def version(self) -> str:
+        return f"{self._store.version}/{self._sample}"
+
+    @property
+    def triples(self) -> int:
+        return len(self._outward)
+
+    @property
+    def entities(self) -> int:
+        return sum(not self._store.entity_term(item.id).startswith('"') for item in self._members)
+
+    def nodes(self) -> Iterator[tuple[str, Item]]:
+        return ((label, item) for label, item in super().nodes() if self._has(item.id))
+
+    def resolve_entity(self, name: str) -> tuple[str, ...]:
+        if self._has(name):
+            return (name,)
+        return tuple(id_ for id_ in self._nodes.labelled_by(name) if self._has(id_))
+
+    def resolve_relation(self, name: str) -> tuple[str, ...]:
+        if self._has_relation(name):
+            return (name,)
+        return tuple(id_ for id_ in self._relation_terms.labelled_by(name) if self._has_relation(id_))
+
+    def item(self, id_: str) -> Item | None:
+        return super().item(id_) if self._has(id_) or self._has_relation(id_) else None
+
+    def relations(self) -> Sequence[Item]:
+        return [self._relations[number] for number in sorted(self._links)]
+
+    def types(self) -> Sequence[Item]:
+        return [item for item in super().types() if self._has(item.id)]
+
+    def subgraph(self, graph: str) -> GraphStore | None:
+        return None
+
+    def entity_term(self, id_: str) -> str:
+        return self._store.entity_term(id_)
+
+    def relation_term(self, id_: str) -> str:
+        return self._store.relation_term(id_)
+
+    def id_of(self, term: Mapping[str, str]) -> str:
+        return self._store.id_of(term)
+
+    def link(self, question: str) -> list[Mention]:
+        return [mention for mention in self._store.link(question) if self._has(mention.id)]
+
+    def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
+        raise QueryRefusedError(
+            "SPARQL queries cannot be restricted to a per-question subgraph: "
+            'send this one without "graph", or use one-hop actions'
+        )
+
+    @cached_property
+    def _members(self) -> list[Item]:
+        numbers = np.union1d(self._outward.nodes(), self._inward.nodes())
+        return [self._nodes.item(number) for number in numbers.tolist()]
+
+    @cached_property
+    def _links(self) -> frozenset[int]:
+        return frozenset(self._outward.relations().tolist())
+
+    def _has(self, id_: str) -> bool:
+        number = self._nodes.number(id_)
+        if number is None:
+            return False
+        return len(self._out.all_neighbours(number)) > 0 or len(self._in.all_neighbours(number)) > 0
+
+    def _has_relation(self, id_: str) -> bool:
+        return self._relation_terms.number(id_) in self._links
