@@ -22,6 +22,7 @@
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
     │   ├── PolicyIntegrityError    a version's files do not match its manifest
     │   └── PolicyUnavailableError  the engine does not answer
+    ├── JudgeUnavailableError       no verdict on an answer
     ├── MessageError                a queue message that does not fit its schema
     ├── CheckpointError
     ├── QueueUnavailableError       the broker does not answer
@@ -147,6 +148,10 @@ class PolicyIntegrityError(PolicyError):
 
 class PolicyUnavailableError(PolicyError):
     """The engine that holds the policy does not answer."""
+
+
+class JudgeUnavailableError(KbqaError):
+    """A judge gave no verdict; the answer is neither right nor wrong."""
 
 
 class MessageError(KbqaError):

@@ -5,5 +5,6 @@ from __future__ import annotations
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.protocols.registry import PROTOCOLS
+from kbqa.protocols.sparql_refinement import SparqlRefinement
 
-__all__ = ["PROTOCOLS", "AgentProtocol", "Answer", "Dialogue", "KgR1", "Reply"]
+__all__ = ["PROTOCOLS", "AgentProtocol", "Answer", "Dialogue", "KgR1", "Reply", "SparqlRefinement"]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kbqa.advantages import Advantage, AdvantageKind, Baseline, Deviation
 from kbqa.environment import Budget
+from kbqa.judges import JUDGES, Judge
 from kbqa.parts import Parts
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.rewards import REWARDS, Reward
@@ -76,6 +77,12 @@ class RolloutSection(Section):
 
 class RewardSection(PartSection[Reward]):
     parts = REWARDS
+
+
+class JudgeSection(PartSection[Judge]):
+    parts = JUDGES
+
+    name: str = "matching"
 
 
 class AdvantageSection(Section):
@@ -226,6 +233,7 @@ class Recipe(Section):
     protocol: ProtocolSection
     rollout: RolloutSection
     reward: RewardSection
+    judge: JudgeSection = JudgeSection()
     advantage: AdvantageSection
     optimisation: OptimisationSection
     schedule: ScheduleSection

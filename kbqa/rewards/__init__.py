@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kbqa.rewards.base import REWARDS, Reward
+from kbqa.rewards.base import REWARDS, Instruments, Reward
 from kbqa.rewards.kg_r1 import KgR1Reward
+from kbqa.rewards.learning_to_refine import LearningToRefineReward
 
-__all__ = ["REWARDS", "KgR1Reward", "Reward"]
+__all__ = ["REWARDS", "Instruments", "KgR1Reward", "LearningToRefineReward", "Reward"]

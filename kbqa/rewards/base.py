@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from kbqa.answers import em_set, f1, hit_any
 from kbqa.kg.actions import GraphTools
 from kbqa.parts import Parts
 from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
 
 
+class Verdict(Protocol):
+    """What a judge says; see `kbqa.judges`."""
+
+    @property
+    def correct(self) -> bool: ...
+
+
+class Judge(Protocol):
+    """See `kbqa.judges`; named here since rewards and judges do not know each other."""
+
+    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What a reward may measure with: the graph for distances, a judge for answers in words."""
+
+    tools: GraphTools
+    judge: Judge
+
+
 class Reward(Protocol):
     """Scores one trajectory against the gold answers of its question."""
 
-    def score(self, question: Question, trajectory: Trajectory, tools: GraphTools) -> RewardedTrajectory:
+    def score(
+        self, question: Question, trajectory: Trajectory, instruments: Instruments
+    ) -> RewardedTrajectory:
         """What the trajectory is worth.
 
-        Args:
-            tools: the graph, for rewards that measure distances in it.
+        Raises:
+            JudgeUnavailableError: the judge gave no verdict.
+            GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
         """
         ...
 
 
 REWARDS: Parts[Reward] = Parts("rewards")
+
+
+def measures(question: Question, trajectory: Trajectory) -> dict[str, float]:
+    """Components that every reward reports: f1, em (set equality) and hit (any)."""
+    predicted, gold = trajectory.answers, question.answers
+    return {
+        "f1": f1(predicted, gold),
+        "em": float(em_set(predicted, gold)),
+        "hit": float(hit_any(predicted, gold)),
+    }

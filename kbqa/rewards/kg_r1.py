@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbqa.answers import answer_set, em_set, f1, hit_any
-from kbqa.kg.actions import GraphTools
-from kbqa.rewards.base import REWARDS
+from kbqa.answers import answer_set
+from kbqa.rewards.base import REWARDS, Instruments, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Turn
 
 
@@ -31,21 +30,18 @@ class KgR1Reward:
     w_retrieval: float = 1.0
     unique_queries: bool = False
 
-    def score(self, question: Question, trajectory: Trajectory, tools: GraphTools) -> RewardedTrajectory:
+    def score(
+        self, question: Question, trajectory: Trajectory, instruments: Instruments
+    ) -> RewardedTrajectory:
         asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
         turn_rewards = tuple(self._turn(turn, trajectory, asked) for turn in trajectory.turns)
-        answer_f1 = f1(trajectory.answers, question.answers)
+        measured = measures(question, trajectory)
         retrieved = retrieval(question, trajectory)
         return RewardedTrajectory(
             trajectory,
             turn_rewards,
-            self.w_f1 * answer_f1 + self.w_retrieval * retrieved,
-            {
-                "f1": answer_f1,
-                "em": float(em_set(trajectory.answers, question.answers)),
-                "hit": float(hit_any(trajectory.answers, question.answers)),
-                "retrieval": retrieved,
-            },
+            self.w_f1 * measured["f1"] + self.w_retrieval * retrieved,
+            {**measured, "retrieval": retrieved},
         )
 
     def _turn(

@@ -45,6 +45,8 @@ class FailureReason(StrEnum):
     GRAPH_UNAVAILABLE = "graph_unavailable"
     GRAPH_CHANGED = "graph_changed"
     """kg_server holds another version of the graph than the request's."""
+    JUDGE_UNAVAILABLE = "judge_unavailable"
+    """No episode of the group got a verdict."""
     INTERNAL = "internal"
     """A fault of the worker; its log has the details."""
 

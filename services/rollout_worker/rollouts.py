@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kbqa.errors import (
     GraphNotFoundError,
     GraphUnavailableError,
+    JudgeUnavailableError,
     NoPolicyError,
     PolicyError,
     PolicyUnavailableError,
 )
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.store import GraphInfo
+from kbqa.recipes import Recipe
+from kbqa.rewards import Instruments
 from kbqa.rollouts import Agent, linear_rollout
-from kbqa.trajectory import Group
+from kbqa.trajectory import Group, Question, RewardedTrajectory, Trajectory
 from kbqa.wire import Failure, FailureReason, RolloutReply, RolloutRequest, Timings
 from services.rollout_worker.engine import Engine, Held
 
@@ -107,9 +110,31 @@ class Rollouts:
         except PolicyUnavailableError:
             self._engine.discard(held)
             raise
-        reward = recipe.reward.build()
-        members = tuple(reward.score(request.question, trajectory, self._graphs) for trajectory in trajectories)
-        return Group(request.request_id, request.question, members)
+        return Group(
+            request.request_id, request.question, self._score(recipe, request.question, trajectories)
+        )
+
+    def _score(
+        self, recipe: Recipe, question: Question, trajectories: Sequence[Trajectory]
+    ) -> tuple[RewardedTrajectory, ...]:
+        """Rewards of a group; an episode without a verdict is left out, since it is not a wrong one.
+
+        Raises:
+            JudgeUnavailableError: there was no verdict on any.
+        """
+        reward, instruments = recipe.reward.build(), Instruments(self._graphs, recipe.judge.build())
+        members: list[RewardedTrajectory] = []
+        unjudged: JudgeUnavailableError | None = None
+        for trajectory in trajectories:
+            try:
+                members.append(reward.score(question, trajectory, instruments))
+            except JudgeUnavailableError as error:
+                unjudged = error
+        if unjudged is not None:
+            logger.warning("episodes without a verdict are left out", extra={"detail": str(unjudged)})
+            if not members:
+                raise unjudged
+        return tuple(members)
 
     def _require_graph_version(self, request: RolloutRequest) -> None:
         if request.kg_version is None:
@@ -169,5 +194,7 @@ def _reason(error: Exception) -> FailureReason:
             return FailureReason.GRAPH_NOT_FOUND
         case GraphUnavailableError():
             return FailureReason.GRAPH_UNAVAILABLE
+        case JudgeUnavailableError():
+            return FailureReason.JUDGE_UNAVAILABLE
         case _:
             return FailureReason.INTERNAL

@@ -13,6 +13,7 @@ class RolloutWorkerSettings(ServiceSettings):
     Attributes:
         broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
         kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         concurrency: requests worked on at a time.
         max_rows: completions computed at a time; more wait.
         threads: threads that the engine computes with.
@@ -31,6 +32,7 @@ class RolloutWorkerSettings(ServiceSettings):
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)
     threads: int = Field(1, ge=1)

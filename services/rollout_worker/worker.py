@@ -54,7 +54,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
         "rollout_worker", settings.broker_url, visibility_timeout_s=settings.visibility_timeout_s
     )
     metrics = Metrics(CollectorRegistry())
-    graphs = HttpGraphTools(settings.kg_server_url)
+    graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     engine = Engine(PolicyStore(settings.home / "policies"), metrics, settings.max_rows)
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     rollouts = Rollouts(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
@@ -104,6 +104,7 @@ class Desk:
         self._queue_seconds = metrics.histogram("kbqa_rollout_queue_seconds")
         self._seconds = metrics.histogram("kbqa_rollout_seconds")
         self._tokens = metrics.counter("kbqa_rollout_generated_tokens_total")
+        self._unjudged = metrics.counter("kbqa_rollout_unjudged_total")
         self._undelivered = metrics.counter("kbqa_rollout_undelivered_total")
 
     @property
@@ -133,6 +134,7 @@ class Desk:
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
             if reply.group is not None:
                 self._seconds.labels(request.purpose).observe(reply.timings.rollout_s)
+                self._unjudged.inc(request.n - len(reply.group.members))
                 self._tokens.inc(sum(m.trajectory.generated_tokens for m in reply.group.members))
             self._deliver(reply)
 

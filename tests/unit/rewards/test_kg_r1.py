@@ -1,12 +1,12 @@
 import pytest
 
-from kbqa.rewards.kg_r1 import KgR1Reward
+from kbqa.rewards import Instruments, KgR1Reward
 from kbqa.trajectory import Status, Trajectory
 from tests.unit.episodes import query, question, turn
 
 
 def score(reward, question, trajectory):
-    return reward.score(question, trajectory, tools=None)  # it measures nothing in the graph
+    return reward.score(question, trajectory, Instruments(tools=None, judge=None))  # it needs neither
 
 
 def play(*turns, answers=()):

@@ -1,0 +1,9 @@
+"""Judges: whether an answer in words says what the gold answers say."""
+
+from __future__ import annotations
+
+from kbqa.judges.base import JUDGES, Judge, Verdict
+from kbqa.judges.chat import ChatJudge
+from kbqa.judges.matching import MatchingJudge
+
+__all__ = ["JUDGES", "ChatJudge", "Judge", "MatchingJudge", "Verdict"]

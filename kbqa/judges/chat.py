@@ -1,0 +1,90 @@
+"""A judge behind any OpenAI-compatible chat endpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import httpx
+
+from kbqa.errors import JudgeUnavailableError
+from kbqa.judges.base import JUDGES, Verdict
+
+_CACHED_VERDICTS = 65_536
+_ATTEMPTS = 3
+_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+
+_INSTRUCTION = """\
+You compare an answer to a question with the gold answers. Wording, spelling variants, units and formats of \
+dates and numbers do not matter; meaning does. Use nothing but what is given. Reply with one JSON object: \
+{"found": [a 1 or 0 for each gold answer, in order: does the answer contain it?], \
+"correct": true if the answer says what the gold answers say and nothing that contradicts them, \
+"justification": "one sentence"}"""
+
+
+@JUDGES.register("chat")
+@dataclass(frozen=True, slots=True)
+class ChatJudge:
+    """Asks a model at temperature 0; equal cases are asked once in a process.
+
+    Attributes:
+        base_url: of the API, for instance https://api.openai.com/v1 or that of a vLLM.
+        api_key_variable: environment variable that holds the key, if one is needed.
+        timeout_s: for each of three attempts.
+    """
+
+    model: str
+    base_url: str
+    api_key_variable: str = "OPENAI_API_KEY"
+    timeout_s: float = 30.0
+
+    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
+        return _verdict(self, question, tuple(gold), tuple(answers))
+
+
+@lru_cache(_CACHED_VERDICTS)
+def _verdict(judge: ChatJudge, question: str, gold: tuple[str, ...], answers: tuple[str, ...]) -> Verdict:
+    case = {"question": question, "gold answers": gold, "answer": answers}
+    body = {
+        "model": judge.model,
+        "temperature": 0,
+        "messages": [
+            {"role": "system", "content": _INSTRUCTION},
+            {"role": "user", "content": json.dumps(case, ensure_ascii=False)},
+        ],
+    }
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _read(_ask(judge, body), len(gold))
+        except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+    raise JudgeUnavailableError(f"the judge {judge.model} at {judge.base_url} gave no verdict: {reason}")
+
+
+def _ask(judge: ChatJudge, body: dict[str, Any]) -> str:
+    key = os.environ.get(judge.api_key_variable)
+    response = httpx.post(
+        f"{judge.base_url.rstrip('/')}/chat/completions",
+        json=body,
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        timeout=judge.timeout_s,
+    )
+    response.raise_for_status()
+    return str(response.json()["choices"][0]["message"]["content"])
+
+
+def _read(text: str, num_gold: int) -> Verdict:
+    written = _OBJECT.search(text)
+    if written is None:
+        raise ValueError(f"no JSON object in its reply: {text[:200]!r}")
+    reply = json.loads(written.group())
+    found = tuple(bool(one) for one in reply["found"])
+    if len(found) != num_gold or not isinstance(reply["correct"], bool):
+        raise ValueError(f"not the object that was asked for: {text[:200]!r}")
+    return Verdict(reply["correct"], str(reply.get("justification", "")), found)

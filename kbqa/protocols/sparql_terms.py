@@ -1,0 +1,43 @@
+"""Entities in the SPARQL of an agent, and results of its queries as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbqa.kg.actions import Success
+from kbqa.kg.naming import entity_iri
+
+_FREEBASE_ID = re.compile(r"[mg]\.[0-9a-z_]+")
+_WIKIDATA_ID = re.compile(r"Q[1-9]\d*")
+
+
+def entity_term(id_: str) -> str:
+    """An entity as a query writes it: `ns:m.0abc`, `wd:Q42`, `<iri>`, or the IRI of a plain name."""
+    if _FREEBASE_ID.fullmatch(id_):
+        return f"ns:{id_}"
+    if _WIKIDATA_ID.fullmatch(id_):
+        return f"wd:{id_}"
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:\S+$", id_):
+        return f"<{id_}>"
+    return id_ if id_.startswith('"') else f"<{entity_iri(id_)}>"
+
+
+def rows_text(result: Success[Any], *, max_rows: int) -> str:
+    """The rows of a query, one a line, values separated by ` | `; an entity as `label (term)`."""
+    if "boolean" in result.details:
+        return "true" if result.details["boolean"] else "false"
+    if not result.items:
+        return "No results."
+    shown: Sequence[Mapping[str, Mapping[str, str]]] = result.items[:max_rows]
+    lines = [" | ".join(_value(term) for term in row.values()) for row in shown]
+    total = f"{result.total}{' or more' if result.truncated else ''}"
+    return "\n".join([*lines, f"... ({total} rows in all)"] if len(shown) < result.total else lines)
+
+
+def _value(term: Mapping[str, str]) -> str:
+    label = term.get("label", term["value"])
+    if term["type"] != "uri" or label == term["value"]:
+        return label
+    return f"{label} ({entity_term(term.get('id', term['value']))})"
