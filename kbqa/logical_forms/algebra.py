@@ -199,11 +199,14 @@ Expression: TypeAlias = Class | Join | And | Superlative | Comparison | Timed | 
 def canonical(expression: Expression) -> Expression:
     """One representative of the expressions that differ in the order, grouping or repetition of AND.
 
-    Operands of AND are flattened, deduplicated and sorted, then nested to the right.
+    Operands of AND are flattened, deduplicated and sorted, then nested to the right. A class
+    merged with itself stays an AND.
     """
     match expression:
         case And():
             *first, last = sorted(set(_conjuncts(expression)), key=repr)
+            if not first and isinstance(last, Class):
+                return And(last, last)  # JOIN takes this, but no bare class
             for conjunct in reversed(first):
                 last = And(conjunct, last)
             return last

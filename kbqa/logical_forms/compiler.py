@@ -207,10 +207,11 @@ class _Writer:
         candidates = _Group([candidate])
         candidate_lines = self._pattern(superlative.source, candidate, candidates)
         value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
-        extreme = _select(
-            f"({superlative.extreme}({candidate_value}) AS {value})",
-            [*candidate_lines, *value_lines, *self._differences(candidates)],
-        )
+        # An inner superlative's candidates are no answers yet.
+        if variable == group.variables[0] or self._distinct is Distinct.NODES:
+            value_lines += self._differences(candidates)
+        projection = f"({superlative.extreme}({candidate_value}) AS {value})"
+        extreme = _select(projection, candidate_lines + value_lines)
         return [*self._pattern(superlative.source, variable, group), *lines, *_subquery(extreme)]
 
     def _timed(self, variable: str, relation: str, time: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Random expressions, for properties that all of them have."""
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from kbqa.logical_forms.algebra import (
@@ -17,6 +18,9 @@ from kbqa.logical_forms.algebra import (
     Superlative,
     Timed,
 )
+
+# A busy machine is no failure.
+patiently = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 AWKWARD = [
     "Tom Hanks",

@@ -36,6 +36,7 @@ from tests.unit.logical_forms.forms import (
     literals,
     names,
     paths,
+    patiently,
     relations,
     times,
 )
@@ -188,6 +189,7 @@ def test_awkward_names_survive_a_line(name):
 
 
 @given(actions)
+@patiently
 def test_every_action_reads_back_as_itself(action):
     line = print_action(action)
     if len(line) <= MAX_CHARS:
@@ -195,6 +197,7 @@ def test_every_action_reads_back_as_itself(action):
 
 
 @given(expressions)
+@patiently
 def test_actions_rebuild_an_equivalent_expression(expression):
     try:
         sequence = to_actions(expression)
@@ -227,6 +230,7 @@ FRAGMENTS = [
     | st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join)
     | st.text().map(lambda text: f"Find_relation [ {text} | r ]")
 )
+@patiently
 def test_no_line_crashes_the_parser(line):
     try:
         action = parse_action(line)

@@ -29,6 +29,11 @@ def test_and_is_commutative_associative_and_idempotent():
     assert not equivalent(And(A, B), And(A, C))
 
 
+def test_a_class_merged_with_itself_can_still_be_joined():
+    expression = parse_s_expression("(JOIN r (AND c (AND c c)))")
+    assert equivalent(expression, parse_s_expression("(JOIN r (AND c c))"))
+
+
 def test_the_canonical_form_reaches_into_operands():
     one = parse_s_expression("(COUNT (TC (JOIN r (ARGMAX (AND a (JOIN s e)) v)) x.from NOW))")
     other = parse_s_expression("(COUNT (TC (JOIN r (ARGMAX (AND (JOIN s e) a) v)) x.from NOW))")

@@ -25,7 +25,7 @@ from kbqa.logical_forms.s_expression import (
     print_literal,
     print_s_expression,
 )
-from tests.unit.logical_forms.forms import expressions, literals
+from tests.unit.logical_forms.forms import expressions, literals, patiently
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,7 @@ def test_nesting_is_bounded(depth):
 
 
 @given(expressions)
+@patiently
 def test_every_expression_reads_back_as_itself(expression):
     text = print_s_expression(expression)
     assert "\n" not in text
@@ -147,6 +148,7 @@ def test_every_expression_reads_back_as_itself(expression):
 
 
 @given(literals)
+@patiently
 def test_every_literal_reads_back_as_itself(literal):
     assert parse_literal(print_literal(literal)) == literal
 
@@ -177,6 +179,7 @@ FRAGMENTS = [
     | st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(" ".join)
     | st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join)
 )
+@patiently
 def test_no_text_crashes_the_parser(text):
     try:
         expression = parse_s_expression(text)

@@ -1,0 +1,328 @@
+"""A SELECT query taken apart: its triples, and whatever else constrains them, in text.
+
+This reads just enough of SPARQL 1.1 to cut a query into sub-queries: it is no validator.
+Tokens are kept as they are written, prefixed names of Virtuoso's dialect included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kbqa.errors import LogicalFormError
+
+# Far above gold queries; bounds the recursion over brackets and over chains of variables.
+MAX_TOKENS = 2_000
+MAX_DEPTH = 32
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>    (?: \s | \#[^\n]* )++ )
+  | (?P<iri>      < [^<>"{}|^`\\\s]*+ > )
+  | (?P<string>   (?: "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
+                  (?: @[A-Za-z0-9-]++ | \^\^ (?: <[^<>\s]*+> | [A-Za-z][\w-]*+:\w++ ) )? )
+  | (?P<variable> [?$]\w++ )
+  | (?P<name>     (?: [A-Za-z_][\w.-]*+ )? : (?: [\w%:-] (?: [\w%:-] | \\?\.(?=[\w%:\\.-]) )*+ )? )
+  | (?P<number>   [+-]? (?: \d++\.?\d*+ | \.\d++ ) (?: [eE][+-]?\d++ )? )
+  | (?P<word>     [A-Za-z_]\w*+ )
+  | (?P<other>    <= | >= | != | && | \|\| | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING = {"{": "}", "(": ")", "[": "]"}
+_AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """Terms as they are written; the predicate may be a property path."""
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.predicate} {self.object} ."
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(term for term in (self.subject, self.object) if is_variable(term))
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Another element of a group, in text, with every variable that it mentions."""
+
+    text: str
+    variables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery:
+    """A query in parts; `str()` of the parts, in this order, is the query again.
+
+    Attributes:
+        prefixes: namespace by prefix.
+        answer: the first variable that is selected, or counted, or else occurs.
+        aggregate: whether the projection computes something from several rows.
+        values: the term of each variable that VALUES binds to a single one.
+        modifiers: ORDER BY, LIMIT and their like, perhaps empty.
+        inner: the query that this one wraps, if its group holds a subquery and nothing else.
+    """
+
+    prologue: str
+    prefixes: dict[str, str]
+    projection: str
+    answer: str
+    aggregate: bool
+    triples: tuple[Triple, ...]
+    constraints: tuple[Constraint, ...]
+    values: dict[str, str]
+    modifiers: str
+    inner: SelectQuery | None
+
+    def iri(self, term: str) -> str:
+        """The full IRI of a term that is one, without brackets; other terms as they are."""
+        if term.startswith("<"):
+            return term[1:-1]
+        prefix, colon, local = term.partition(":")
+        if is_entity(term) and colon and prefix in self.prefixes:
+            return self.prefixes[prefix] + local.replace("\\", "")
+        return term
+
+
+def is_variable(term: str) -> bool:
+    return term[0] in "?$"
+
+
+def is_entity(term: str) -> bool:
+    """Whether a term is an IRI, in full or by prefix; neither variable nor literal."""
+    return term[0] not in "?$\"'+-.0123456789" and term not in ("true", "false")
+
+
+def parse_select(text: str) -> SelectQuery:
+    """Take a SELECT query apart.
+
+    Raises:
+        LogicalFormError: it is another form, nests or grows too large, uses blank nodes
+            in brackets, or is broken.
+    """
+    reader = _Reader(_tokens(text))
+    prefixes = {}
+    while (keyword := reader.peek().upper()) in ("PREFIX", "BASE"):
+        reader.take()
+        name = reader.take().removesuffix(":") if keyword == "PREFIX" else None
+        namespace = reader.take()
+        if name is not None:
+            prefixes[name] = namespace.strip("<>")
+    prologue = reader.text(0)
+    query = _select(reader, prologue, prefixes)
+    if not reader.at_end:
+        raise LogicalFormError(f"unexpected {reader.peek()} after the query")
+    return query
+
+
+def _tokens(text: str) -> list[str]:
+    tokens = []
+    for found in _TOKEN.finditer(text):
+        if found.lastgroup != "space":
+            tokens.append(found.group())
+        if len(tokens) > MAX_TOKENS:
+            raise LogicalFormError(f"a query to be taken apart has at most {MAX_TOKENS} tokens")
+    return tokens
+
+
+class _Reader:
+    """Tokens of a query, one after the other."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens, self.next = tokens, 0
+
+    @property
+    def at_end(self) -> bool:
+        return self.next == len(self._tokens)
+
+    def peek(self) -> str:
+        """The next token, empty at the end."""
+        return "" if self.at_end else self._tokens[self.next]
+
+    def take(self, expected: str | None = None) -> str:
+        token = self.peek()
+        if not token or (expected is not None and token.upper() != expected):
+            raise LogicalFormError(f"expected {expected or 'more'}, found {token or 'the end'}")
+        self.next += 1
+        return token
+
+    def since(self, start: int) -> list[str]:
+        """The tokens from `start` up to the next one."""
+        return self._tokens[start : self.next]
+
+    def text(self, start: int) -> str:
+        return " ".join(self.since(start))
+
+    def variables(self, start: int) -> frozenset[str]:
+        return frozenset(filter(is_variable, self.since(start)))
+
+    def skip_brackets(self) -> None:
+        """Past the bracket that opens here and all that it holds."""
+        opening = self.take()
+        if opening not in _CLOSING:
+            raise LogicalFormError(f"expected a bracket, found {opening}")
+        open_brackets = [_CLOSING[opening]]
+        while open_brackets:
+            token = self.take()
+            if token in _CLOSING:
+                open_brackets.append(_CLOSING[token])
+            elif token in _CLOSING.values() and token != open_brackets.pop():
+                raise LogicalFormError(f"{token} closes another bracket than it should")
+
+
+def _select(reader: _Reader, prologue: str, prefixes: dict[str, str], depth: int = 0) -> SelectQuery:
+    if depth > MAX_DEPTH:
+        raise LogicalFormError(f"subqueries nest deeper than {MAX_DEPTH}")
+    reader.take("SELECT")
+    start = reader.next
+    while reader.peek().upper() not in ("WHERE", "{"):
+        reader.take()
+    projection, selected = reader.text(start), reader.since(start)
+    if reader.peek() != "{":
+        reader.take("WHERE")
+    group = _Group(prologue, prefixes, depth)
+    group.read(reader)
+    start = reader.next
+    while not reader.at_end and reader.peek() != "}":
+        if reader.peek() in _CLOSING:
+            reader.skip_brackets()
+        else:
+            reader.take()
+    variables = list(filter(is_variable, selected))
+    variables += [term for triple in group.triples for term in sorted(triple.variables)]
+    lone = not group.triples and len(group.constraints) == 1
+    return SelectQuery(
+        prologue=prologue,
+        prefixes=prefixes,
+        projection=projection,
+        answer=variables[0] if variables else "",
+        aggregate=any(token.upper() in _AGGREGATES for token in selected),
+        triples=tuple(group.triples),
+        constraints=tuple(group.constraints),
+        values=group.values,
+        modifiers=reader.text(start),
+        inner=group.subquery if lone else None,
+    )
+
+
+class _Group:
+    """The elements of one group graph pattern."""
+
+    def __init__(self, prologue: str, prefixes: dict[str, str], depth: int) -> None:
+        self._prologue, self._prefixes, self._depth = prologue, prefixes, depth
+        self.triples: list[Triple] = []
+        self.constraints: list[Constraint] = []
+        self.values: dict[str, str] = {}
+        self.subquery: SelectQuery | None = None
+
+    def read(self, reader: _Reader) -> None:
+        reader.take("{")
+        if reader.peek().upper() == "SELECT":
+            start = reader.next
+            self.subquery = _select(reader, self._prologue, self._prefixes, self._depth + 1)
+            self.constraints.append(Constraint(f"{{ {reader.text(start)} }}", reader.variables(start)))
+        while reader.peek() != "}":
+            self._element(reader)
+        reader.take("}")
+
+    def _element(self, reader: _Reader) -> None:
+        start, keyword = reader.next, reader.peek().upper()
+        match keyword:
+            case ".":
+                reader.take()
+                return
+            case "{":
+                self._braces(reader)
+            case "FILTER":
+                self._filter(reader)
+            case "VALUES":
+                self._values(reader)
+            case "OPTIONAL" | "MINUS" | "GRAPH" | "BIND":
+                while reader.peek() not in ("{", "("):
+                    reader.take()
+                reader.skip_brackets()
+            case _:
+                self._triples(reader)
+                return
+        self.constraints.append(Constraint(reader.text(start), reader.variables(start)))
+
+    def _braces(self, reader: _Reader) -> None:
+        start = reader.next
+        reader.skip_brackets()
+        alternatives = 1
+        while reader.peek().upper() == "UNION":
+            reader.take()
+            reader.skip_brackets()
+            alternatives += 1
+        inner = _Reader(reader.since(start)[1:-1])
+        if alternatives == 1 and inner.peek().upper() == "SELECT":
+            self.subquery = _select(inner, self._prologue, self._prefixes, self._depth + 1)
+
+    def _filter(self, reader: _Reader) -> None:
+        reader.take()
+        while reader.peek() not in ("(", "{"):
+            reader.take()
+        reader.skip_brackets()
+
+    def _values(self, reader: _Reader) -> None:
+        reader.take()
+        single = is_variable(reader.peek() or ".")
+        variable = reader.take() if single else ""
+        if not single:
+            reader.skip_brackets()
+        start = reader.next
+        reader.skip_brackets()
+        terms = reader.since(start)[1:-1]
+        if single and len(terms) == 1:
+            self.values[variable] = terms[0]
+
+    def _triples(self, reader: _Reader) -> None:
+        subject = _term(reader)
+        while True:
+            predicate = _predicate(reader)
+            self.triples.append(Triple(subject, predicate, _term(reader)))
+            while reader.peek() == ",":
+                reader.take()
+                self.triples.append(Triple(subject, predicate, _term(reader)))
+            if reader.peek() != ";":
+                return
+            while reader.peek() == ";":
+                reader.take()
+            if reader.peek() in (".", "}"):
+                return
+
+
+def _term(reader: _Reader) -> str:
+    token = reader.take()
+    if token in "[](){}.;,":
+        raise LogicalFormError(f"expected a term, found {token}")
+    return token
+
+
+def _predicate(reader: _Reader) -> str:
+    """A predicate or a property path, in text."""
+    start = reader.next
+    while True:
+        while reader.peek() in ("^", "!"):
+            reader.take()
+        if reader.peek() == "(":
+            reader.skip_brackets()
+        else:
+            _term(reader)
+        while reader.peek() in ("*", "+", "?"):
+            reader.take()
+        if reader.peek() not in ("/", "|"):
+            return reader.text(start)
+        reader.take()
+
+
+def variables_of(triples: Iterable[Triple]) -> frozenset[str]:
+    return frozenset().union(*(triple.variables for triple in triples))
