@@ -24,6 +24,7 @@ from kbqa.errors import (
     QuerySyntaxError,
     QueryTimeoutError,
 )
+from kbqa.kg.dialect import lenient
 from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class QueryPool:
                 as `GraphStore.query`.
             GraphUnavailableError: the store cannot be read.
         """
+        rewriting = lenient(query)
         try:
             process = self._idle.get(timeout=deadline_s)
         except queue.Empty:
@@ -94,7 +96,7 @@ class QueryPool:
             return process.execute(
                 {
                     "path": str(store),
-                    "query": query.text,
+                    "query": rewriting.text,
                     "format": result.value,
                     "max_rows": self.max_rows,
                     "max_bytes": self.max_bytes,
@@ -102,6 +104,8 @@ class QueryPool:
                 },
                 result,
             )
+        except QuerySyntaxError as error:
+            raise QuerySyntaxError(rewriting.in_source(str(error))) from None
         finally:
             self._give_back(process)
 

@@ -23,6 +23,8 @@ from typing import IO, Any, TypeVar
 
 import pyoxigraph as ox
 
+from kbqa.kg.dialect import HIDDEN_VARIABLE
+from kbqa.kg.functions import FUNCTIONS
 from kbqa.kg.sparql import ResultFormat
 
 # Niceness: look-ups in the server's own process go first.
@@ -80,7 +82,7 @@ def _answer(
     stores: OrderedDict[str, ox.Store], request: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes | None]:
     try:
-        solutions = _open(stores, request["path"]).query(request["query"])
+        solutions = _open(stores, request["path"]).query(request["query"], custom_functions=FUNCTIONS)
         return _write(solutions, ResultFormat(request["format"]), request["max_rows"], request["max_bytes"])
     except SyntaxError as error:
         return {"error": "syntax", "message": _first_line(error)}, None
@@ -114,7 +116,7 @@ def _write(
         triples, truncated = _cap(result, max_rows, max_bytes, lambda triple: len(str(triple)))
         body = ox.serialize(triples, format=_GRAPH_FORMATS[result_format])
         return {"rows": len(triples), "truncated": truncated}, body or b""
-    variables = [variable.value for variable in result.variables]
+    variables = [v.value for v in result.variables if not v.value.startswith(HIDDEN_VARIABLE)]
     rows, truncated = _cap((_row(variables, s) for s in result), max_rows, max_bytes, len)
     head = json.dumps({"vars": variables})
     body = f'{{"head":{head},"results":{{"bindings":[{",".join(rows)}]}}}}'.encode()
