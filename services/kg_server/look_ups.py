@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kbqa.kg.actions import ONE_HOP_ACTIONS, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.actions import ONE_HOP_ACTIONS, Action, ActionResult, Success
 from kbqa.kg.handlers import Surroundings
 from kbqa.kg.tools import execute
 from services.kg_server.meter import ActionMeter
@@ -116,9 +116,6 @@ def _rendered(name: str, result: ActionResult) -> tuple[Answer | None, bytes]:
         start = json.rindex(_CACHED)
         lasting = json[:start] + _CACHED.replace(b"false", b"true")
         return (None if result.details else Answer(name, "ok", lasting, True)), json
-    # A subgraph that is missing may be added without the graph getting another version.
-    if result.kind is ErrorKind.SAMPLE_MISSING:
-        return None, json
     return Answer(name, result.code, json, False), json
 
 
