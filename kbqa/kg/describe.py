@@ -87,7 +87,8 @@ def _facts(
     relations: Page, told: set[str], look_up: Callable[[str], Page], ends: Sequence[Item | None]
 ) -> dict[str, Any]:
     """One direction of an entity; `ends` are the head and tail of its facts, None for the other side."""
-    edges, facts = 0, []
+    edges = 0
+    facts: list[list[dict[str, str]]] = []
     for relation in relations.items:
         page = look_up(relation.id)
         edges += page.total

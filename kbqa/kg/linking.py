@@ -3,17 +3,20 @@
 Names and questions are compared by tokens: words, and single punctuation marks;
 spaces and underscores only separate. Case is ignored where the exact name is not
 there. The longest name wins. A name that is also an everyday word, a number or a
-single character is taken only where the question marks it as a name.
+single character is taken only where the question marks it as a name. What is left of
+the question is searched for misspelt names: where it has capitals, only among those.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item, Mention
+from kbqa.kg.fuzzy_names import FuzzyNames, Resemblance
 
 # Words of questions that are names of films, bands and tags too.
 _EVERYDAY_WORDS = frozenset(
@@ -34,6 +37,9 @@ _EVERYDAY_WORDS = frozenset(
 )
 
 _TOKEN = re.compile(r"(?:[^\W_]|[̀-ͯ])+|[^\w\s]")
+# Of one misspelt name: this many entities, that resemble it almost as much as the best does.
+_MAX_CANDIDATES = 5
+_ALMOST = 0.05
 _OPENING, _CLOSING = "[\"'“‘«(<", "]\"'”’»)>"
 
 
@@ -61,6 +67,8 @@ class EntityLinker:
                 lengths.setdefault(keys[0], set()).add(len(keys))
         # First token of a name → how many tokens names with it have, longest first.
         self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
+        self._fuzzy: FuzzyNames | None = None
+        self._fuzzy_lock = threading.Lock()
 
     def link(self, question: str) -> list[Mention]:
         """The entities that a question names, in the order of their places; none overlap.
@@ -68,9 +76,56 @@ class EntityLinker:
         Entities with the same name share a place. Offsets count characters. Where some
         names are plain to see, those that might be ordinary words or years are left out:
         "the director of Heat" is about Heat, though a film may have the tag "director".
+
+        A name that is misspelt has a score below 1; there, several entities may be meant.
         """
         tokens = _tokens(question)
-        return self._scan(question, tokens, plain=True) or self._scan(question, tokens, plain=False)
+        plain = self._scan(question, tokens, plain=True)
+        taken = {i for i, token in enumerate(tokens) if any(m.start <= token.start < m.end for m in plain)}
+        telling = [i for i, token in enumerate(tokens) if i not in taken and _is_telling(token)]
+        capitals = [i for i in telling if _is_capital(question, tokens[i])]
+        marked = plain + self._misspelt(tokens, capitals, taken)
+        if marked:
+            return sorted(marked, key=lambda mention: mention.start)
+        # Without capitals a name may stand anywhere.
+        anywhere = [] if any(_is_capital(question, token) for token in tokens[1:]) else telling
+        misspelt = self._misspelt(tokens, anywhere, taken)
+        # Several words that are almost a name say more than a word that might be one.
+        several = [mention for mention in misspelt if len(question[mention.start : mention.end].split()) > 1]
+        return several or self._scan(question, tokens, plain=False) or misspelt
+
+    def _misspelt(self, tokens: list[_Token], anchors: list[int], taken: set[int]) -> list[Mention]:
+        """What tokens that are not taken resemble, best first of each place."""
+        if not anchors:
+            return []
+        found = self._fuzzy_names().find([token.key for token in tokens], anchors)
+        found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
+        mentions: list[Mention] = []
+        for resemblance in sorted(found, key=lambda f: (f.first - f.last, -f.score, f.name)):
+            places = set(range(resemblance.first, resemblance.last + 1))
+            if taken.isdisjoint(places):
+                taken = taken | places
+                mentions += self._candidates(tokens, resemblance, found)
+        return mentions
+
+    def _candidates(self, tokens: list[_Token], best: Resemblance, found: list[Resemblance]) -> list[Mention]:
+        """The entities whose names resemble a place in the question about as much as the best does."""
+        start, end = tokens[best.first].start, tokens[best.last].end
+        alike = [f for f in found if (f.first, f.last) == (best.first, best.last)]
+        unique: dict[str, Mention] = {}
+        for resemblance in sorted(alike, key=lambda f: (-f.score, f.name)):
+            if resemblance.score >= best.score - _ALMOST:
+                for _, entity in self._entities[resemblance.name]:
+                    mention = Mention(entity.id, entity.label, start, end, resemblance.score)
+                    unique.setdefault(entity.id, mention)
+        return list(unique.values())[:_MAX_CANDIDATES]
+
+    def _fuzzy_names(self) -> FuzzyNames:
+        with self._fuzzy_lock:
+            # Many graphs are never asked about by a misspelt name.
+            if self._fuzzy is None:
+                self._fuzzy = FuzzyNames(self._entities)
+            return self._fuzzy
 
     def _scan(self, question: str, tokens: list[_Token], *, plain: bool) -> list[Mention]:
         mentions: list[Mention] = []
@@ -116,6 +171,15 @@ def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> 
         return True
     # "her", "it", "m" are no names, unless several of them are written just as the name is.
     return False if telling or (exact and len(span) > 1) else None
+
+
+def _is_telling(token: _Token) -> bool:
+    """Whether a name may be found by this word."""
+    return len(token.key) > 2 and not token.key.isdecimal() and token.key not in _EVERYDAY_WORDS
+
+
+def _is_capital(question: str, token: _Token) -> bool:
+    return question[token.start : token.end][:1].isupper() and not question.isupper()
 
 
 def _tokens(text: str) -> list[_Token]:

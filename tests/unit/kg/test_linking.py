@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kbqa.kg.actions import Item
 from kbqa.kg.linking import EntityLinker
@@ -125,6 +127,67 @@ def test_every_label_of_an_entity_is_its_name():
     film = Item("Q1", "Amélie")
     linker = EntityLinker([("Amélie", film), ("Le Fabuleux Destin d'Amélie Poulain", film)])
     assert [m.label for m in linker.link("who made le fabuleux destin d'amélie poulain")] == ["Amélie"]
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("who directed Kismett", ["Kismet"]),
+        ("who directed kismett", ["Kismet"]),
+        ("WHO DIRECTED KISMETT", ["Kismet"]),
+        ("Kismat was directed by whom", ["Kismet"]),
+        ("the director of Kismett", ["Kismet"]),
+        ("films with Tom Hankss and Meg Ryan", ["Tom Hanks", "Meg Ryan"]),
+        ("films with Tom Hnaks and Mge Ryan", ["Tom Hanks", "Meg Ryan"]),
+        ("who plays in the dark kinght", ["The Dark Knight"]),
+        ("who made Amelie", ["Amélie"]),
+        ("who owns 101 Dalmations", ["101 Dalmatians"]),
+        ("films with Tom Hanks about kismett", ["Tom Hanks"]),
+        ("who directed Kissing", []),
+        ("who directed the Drak", []),
+        ("a dascent from here", []),
+        ("the dascent, when was it released", ["The Descent"]),
+    ],
+)
+def test_a_misspelt_name_is_found_where_it_may_stand(linked, question, topics):
+    assert linked(question) == topics
+
+
+def test_a_misspelt_name_scores_less_than_one():
+    linker = EntityLinker([("Kismet", Item("Q1", "Kismet")), ("Philadelphia", Item("Q2", "Philadelphia"))])
+    [exact] = linker.link("who directed Kismet")
+    [near] = linker.link("who directed Kismett")
+    assert (exact.score, near.score) == (1.0, round(1 - 1 / 7, 4))
+    assert "who directed Kismett"[near.start : near.end] == "Kismett"
+
+
+def test_all_whom_a_misspelt_name_may_mean_are_candidates_best_first():
+    names = ["Anna Maria Smith", "Anna Marie Smith", "Anna Mario Smitt", "Bob"]
+    linker = EntityLinker((name, Item(name, name)) for name in names)
+    mentions = linker.link("who is Anna Mari Smith?")
+    assert [mention.id for mention in mentions] == ["Anna Maria Smith", "Anna Marie Smith"]
+    assert {(mention.start, mention.end) for mention in mentions} == {(7, 22)}
+    assert linker.link("who is Anna Marie Smith?")[0].score == 1.0
+
+
+def test_one_misspelt_name_of_many_entities_has_five_candidates_at_most():
+    linker = EntityLinker(("Springfield", Item(f"Q{n}", "Springfield")) for n in range(9))
+    assert len(linker.link("where is Springfeild")) == 5
+    assert len(linker.link("where is Springfield")) == 9
+
+
+LONG = [name for name in FILMS if len(name) > 8 and re.search(r"[^\W_]{5}", name)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(LONG), st.data())
+def test_one_typing_error_in_a_long_name_does_not_hide_it(name, data):
+    places = [at for at in range(1, len(name)) if name[at - 1 : at + 1].isalpha()]
+    at = data.draw(st.sampled_from(places))
+    letter = data.draw(st.sampled_from("aeimxz"))
+    wrong = data.draw(st.sampled_from([name[:at] + name[at + 1 :], name[:at] + letter + name[at:]]))
+    linker = EntityLinker((other, Item(other, other)) for other in LONG)
+    assert [mention.id for mention in linker.link(f"tell me about {wrong}")] == [name]
 
 
 def data(name):
