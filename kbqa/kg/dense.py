@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModel, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.encoders import Matrix, Thresholds, Vector, unit_rows
@@ -46,6 +47,7 @@ class DenseEncoder:
         settings = _settings(directory / "sentence_bert_config.json")
         prompts = _settings(directory / "config_sentence_transformers.json").get("prompts", {})
         self._query_prompt: str = prompts.get("query", "")
+        disable_progress_bar()  # a service's log has lines
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             model = AutoModel.from_pretrained(directory, local_files_only=True, use_safetensors=True)

@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 # Texts whose vectors are kept, at 1.5 to 4 KB each; what exceeds them is encoded each time.
 _MAX_TEXTS = 100_000
 _MAX_QUERIES = 4096
+# Texts between two looks at whether to go on: seconds of a dense encoder on a CPU.
+_AT_ONCE = 1024
 
 # What has a namespace: an IRI, or a prefixed name of SPARQL.
 _NAMESPACED = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")
@@ -83,8 +85,11 @@ class Ranker:
         assert self._all is not None
         return len(self._all)
 
-    def warm(self) -> None:
+    def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Encode all items, or read them from the directory. Until then each is encoded when it is met.
+
+        Args:
+            stopped: asked now and then; once it says so, nothing more is encoded or kept.
 
         Raises:
             GraphUnavailableError, QueryError: the graph cannot say which items there are.
@@ -95,8 +100,10 @@ class Ranker:
                 if self._all is None:
                     items = self._all_items()
                     texts = list(dict.fromkeys(text for item in items for text in _texts(item)))
-                    self._keep(texts, self._all_vectors(texts))
-                    self._all = tuple(self._known(items))
+                    vectors = self._all_vectors(texts, stopped)
+                    if vectors is not None:
+                        self._keep(texts, vectors)
+                        self._all = tuple(self._known(items))
 
     def rank(
         self,
@@ -217,15 +224,21 @@ class Ranker:
                 self._rows.update({text: row for row, (text, _) in enumerate(new, start=len(self._rows))})
         return self._vectors
 
-    def _all_vectors(self, texts: Sequence[str]) -> Matrix:
+    def _all_vectors(self, texts: Sequence[str], stopped: Callable[[], bool]) -> Matrix | None:
         """Vectors of all items' texts: from the directory, else encoded and put there."""
-        if self._directory is None:
-            return self._encoder.encode(texts)
-        key = hashlib.sha256("\0".join([self._encoder.name, *texts]).encode("utf-8", "replace")).hexdigest()
-        path = self._directory / f"{key[:32]}.npz"
-        vectors = _read(path, len(texts))
-        if vectors is None:
-            vectors = self._encoder.encode(texts)
+        path = None
+        if self._directory is not None:
+            content = "\0".join([self._encoder.name, *texts]).encode("utf-8", "replace")
+            path = self._directory / f"{hashlib.sha256(content).hexdigest()[:32]}.npz"
+            if (kept := _read(path, len(texts))) is not None:
+                return kept
+        parts: list[Matrix] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            if stopped():
+                return None
+            parts.append(self._encoder.encode(texts[start : start + _AT_ONCE]))
+        vectors = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        if path is not None:
             _write(path, vectors)
         return vectors
 
@@ -248,6 +261,11 @@ class SchemaIndex:
         self.encoder = encoder
         self.relations = Ranker(encoder, lambda: listed("relations"), directory)
         self.types = Ranker(encoder, lambda: listed("types"), directory)
+
+    def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Both, as `Ranker.warm`."""
+        self.relations.warm(stopped)
+        self.types.warm(stopped)
 
 
 class Schemas:
