@@ -7,7 +7,7 @@ from kbqa.cold_start.imitation import draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.protocols.kg_r1 import KgR1
+from kbqa.protocols import KgR1, SparqlRefinement
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -100,6 +100,26 @@ def test_a_name_inside_a_word_is_left_alone(tools):
     prompt = text_of(demonstration.renamed({"art": "zzz"}), False)[0]
     assert "zzz" in prompt
     assert "start" not in prompt
+
+
+SPARQL = SparqlRefinement("brief")
+ACTOR = ask([Hop("starring", inverse=True)], ["Heat"], topic="Al P")
+
+
+def test_a_path_is_one_query_where_the_dialect_is_sparql(tools):
+    demonstration = demonstrate(ACTOR, SPARQL, tools, max_turns=4)
+    query, answer = text_of(demonstration, by_policy=True)
+    assert "{ ?x <urn:kbqa:r:starring> <urn:kbqa:e:Al%20P> }" in query
+    assert text_of(demonstration, False)[1] == "<query_result>Heat (<urn:kbqa:e:Heat>)</query_result>"
+    assert answer.endswith("<answer>Heat</answer>")
+    assert demonstrate(BORN, SPARQL, tools, max_turns=4) is None  # two answers are no scalar
+
+
+def test_a_name_is_replaced_in_iris_too(tools):
+    renamed = demonstrate(ACTOR, SPARQL, tools, 4).renamed({"Al P": "Bo Q", "Heat": "Zork"})
+    everything = "".join(text_of(renamed, True) + text_of(renamed, False))
+    assert "<urn:kbqa:e:Bo%20Q>" in everything
+    assert "Al%20P" not in everything
 
 
 def test_the_mask_covers_exactly_the_policys_passages(tools):
