@@ -13,7 +13,10 @@ from kbqa.kg import (
     distance,
     execute_sparql,
     find_relation,
+    graph_patterns,
+    node_relations,
     one_hop,
+    type_search,
 )
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
 from kbqa.kg.encoders import NgramEncoder
@@ -43,7 +46,10 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 HANDLERS: Mapping[str, Handler] = {
     **one_hop.HANDLERS,
     **find_relation.HANDLERS,
+    **type_search.HANDLERS,
+    **graph_patterns.HANDLERS,
     **execute_sparql.HANDLERS,
+    **node_relations.HANDLERS,
     **distance.HANDLERS,
     **describe.HANDLERS,
     LINK_ENTITIES: Handler(_link_entities, {"question": TEXT}, accepts="only one question argument"),
