@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kbqa.kg.catalog import GraphCatalog
@@ -158,3 +160,35 @@ def test_the_api_is_documented(client):
     body = paths["/v1/kg/{kg}/actions"]["post"]["requestBody"]["content"]["application/json"]
     assert set(body["schema"]["properties"]) == {"actions", "graph"}
     assert {"get", "post"} <= set(paths["/v1/kg/{kg}/sparql"])
+
+
+def test_actions_are_posted(client):
+    response = client().get(URL)
+    is_problem(response, 405)
+    assert "POST" in response.headers["allow"]
+
+
+def test_a_kept_answer_says_so_unless_fresh_ones_are_asked_for(client):
+    server, body = client(), {"actions": [{"action": "get_tail_relations", "entity": "Big"}] * 2}
+
+    def cached(**headers):
+        return [result["cached"] for result in server.post(URL, json=body, headers=headers).json()["results"]]
+
+    assert cached(**{"Cache-Control": "no-store"}) == [False, False]
+    assert cached() == [False, False]
+    assert cached() == [True, True]
+    assert cached(**{"Cache-Control": "no-cache"}) == [False, False]
+
+
+def test_a_new_version_has_new_answers(client, tmp_path):
+    server, catalog = client(home=tmp_path), GraphCatalog(tmp_path)
+    body = {"actions": [{"action": "get_tail_entities", "entity": "a", "relation": "r"}]}
+    for tail in ("b", "c"):
+        (tmp_path / "toy").write_text(f"a|r|{tail}\n")
+        version = catalog.load("toy", tmp_path / "toy").version
+        deadline = time.monotonic() + 10
+        while (answer := server.post("/v1/kg/toy/actions", json=body).json())["version"] != version:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert [item["id"] for item in answer["results"][0]["items"]] == [tail]
+    catalog.close()
