@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
 from kbqa.protocols.kg_r1 import KgR1
+from kbqa.protocols.knowcoder_a1 import KnowCoderA1
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.sparql_refinement import SparqlRefinement
 
-__all__ = ["PROTOCOLS", "AgentProtocol", "Answer", "Dialogue", "KgR1", "Reply", "SparqlRefinement"]
+__all__ = [
+    "PROTOCOLS",
+    "AgentProtocol",
+    "Answer",
+    "Dialogue",
+    "KgR1",
+    "KnowCoderA1",
+    "Reply",
+    "SparqlRefinement",
+]

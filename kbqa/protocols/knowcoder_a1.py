@@ -1,0 +1,298 @@
+r"""KnowCoder-A1's dialect: `<think>`, `<tool_call>`, `<tool_response>`, `<answer>` with `\boxed{[...]}`.
+
+Three tools (section 3.2) are called as Qwen and Hermes write it, one JSON object a turn;
+their errors are those of Interactive-KBQA, from which the paper has its tools. The prompt
+is in our own words around the paper's tags, placeholders and signatures (appendix E).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from kbqa.kg.actions import (
+    EXECUTE_SPARQL,
+    SEARCH_GRAPH_PATTERNS,
+    SEARCH_TYPES,
+    Action,
+    ActionResult,
+    ErrorKind,
+    Failure,
+    Success,
+    named,
+)
+from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.registry import PROTOCOLS
+from kbqa.protocols.seen import SeenEntities
+from kbqa.protocols.sparql_terms import entity_term
+from kbqa.trajectory import Question, Segment
+
+# Name of a tool → the action behind it, and the action's name for each of the tool's arguments.
+_TOOLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "SearchTypes": (SEARCH_TYPES, {"query": "query"}),
+    "SearchGraphPatterns": (SEARCH_GRAPH_PATTERNS, {"sparql": "sparql", "semantic": "semantic"}),
+    "ExecuteSPARQL": (EXECUTE_SPARQL, {"sparql": "query"}),
+}
+_REQUIRED = {"SearchTypes": "query", "SearchGraphPatterns": "sparql", "ExecuteSPARQL": "sparql"}
+
+_SIGNATURES = [
+    {
+        "name": "SearchGraphPatterns",
+        "description": "Finds one- and two-hop subgraphs around the variable of a query that begins with "
+        "SELECT DISTINCT ?x WHERE, with ?x as head or as tail; ranked by `semantic` if it is given.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "sparql": {"type": "string", "description": "a query that says what ?x may be"},
+                "semantic": {"type": "string", "description": "the meaning of the relation looked for"},
+            },
+            "required": ["sparql"],
+        },
+    },
+    {
+        "name": "ExecuteSPARQL",
+        "description": "Executes a SPARQL query and returns what it finds.",
+        "parameters": {
+            "type": "object",
+            "properties": {"sparql": {"type": "string", "description": "the query"}},
+            "required": ["sparql"],
+        },
+    },
+    {
+        "name": "SearchTypes",
+        "description": "Finds types by meaning: to begin where no topic entity is given, or to narrow "
+        "results by SELECT DISTINCT ?x WHERE { ?x ns:type.object.type ns:<type_name> }.",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "what the type means"}},
+            "required": ["query"],
+        },
+    },
+]
+
+_INSTRUCTION = (
+    """\
+You answer questions over a knowledge graph, writing SPARQL that you improve step by step with tools.
+<tools>
+"""
+    + "\n".join(json.dumps({"type": "function", "function": signature}) for signature in _SIGNATURES)
+    + r"""
+</tools>
+Split a complex question into sub-questions and solve one after the other, with as many calls as you need. \
+Each turn reasons inside <think>...</think> and then either calls one tool,
+<tool_call>
+{"name": <tool>, "arguments": <object>}
+</tool_call>
+whose result you read inside <tool_response>...</tool_response>, or ends with
+<answer> the answer is \boxed{["...", "..."]} </answer>
+a Python list of all answers.
+
+"""
+)
+
+_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
+_COMMAND = re.compile(r"<(tool_call|answer)>(.*?)</\1>", re.DOTALL)
+_BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
+_ITEM = re.compile(
+    r"""\s*(?:'(?P<single>(?:[^'\\]|\\.)*+)'|"(?P<double>(?:[^"\\]|\\.)*+)"|(?P<bare>[^,\s][^,]*))""",
+    re.DOTALL,
+)
+
+
+@PROTOCOLS.register("knowcoder_a1")
+@dataclass(frozen=True, slots=True)
+class KnowCoderA1:
+    """The dialect.
+
+    Attributes:
+        prompt: `full` explains it to a pretrained model; `brief` holds the question and its
+            entities alone, for a policy that learned the dialect in a cold start.
+        max_results: values of a query's result, or types, that the policy reads.
+    """
+
+    prompt: Literal["full", "brief"] = "full"
+    max_results: int = 20
+
+    name: ClassVar[str] = "knowcoder_a1"
+    tags: ClassVar[tuple[str, ...]] = (
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<answer>",
+        "</answer>",
+    )
+    stop: ClassVar[tuple[str, ...]] = ("</tool_call>", "</answer>")
+
+    def begin(self, question: Question, max_turns: int) -> KnowCoderA1Dialogue:
+        instruction = _INSTRUCTION if self.prompt == "full" else ""
+        return KnowCoderA1Dialogue(question, instruction, self.max_results)
+
+
+class KnowCoderA1Dialogue:
+    """An episode; it remembers the entities that its results showed."""
+
+    def __init__(self, question: Question, instruction: str, max_results: int) -> None:
+        self._question, self._instruction, self._max_results = question, instruction, max_results
+        self._seen = SeenEntities()
+        self._action = Action("")
+        self._result: ActionResult | None = None
+
+    def prompt(self) -> list[Segment]:
+        topics = ", ".join(
+            f"{entity}({entity_term(entity)})" if entity_term(entity) != entity else entity
+            for entity in self._question.topic_entities
+        )
+        return [
+            Segment(f"{self._instruction}Question: "),
+            Segment(self._question.text, trusted=False),
+            Segment("\nTopic Entities: "),
+            Segment(topics, trusted=False),
+            Segment("\nAssistant:"),
+        ]
+
+    def reply(self, text: str) -> Reply:
+        thought = _THOUGHT.match(text)
+        reasoning = thought.group(1).strip() if thought else ""
+        rest = text[thought.end() :] if thought else text
+        command = _COMMAND.search(rest)
+        if command is None:
+            return Reply(reasoning, problem="no <tool_call> or <answer> was found")
+        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
+        kind, body = command.groups()
+        if kind == "answer":
+            box = _BOX.search(body)
+            names = _listed(box.group(1)) if box else []
+            answers = tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
+            return Reply(reasoning, well_formed=tidy and box is not None, answers=answers)
+        try:
+            self._action = _parse_call(body)
+        except _CallError as error:
+            return Reply(reasoning, problem=str(error))
+        return Reply(reasoning, well_formed=tidy, actions=(self._action,))
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        (self._result,) = results
+        if isinstance(self._result, Success) and self._action.name == EXECUTE_SPARQL:
+            self._seen.add(named(self._result.items))
+        return ()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        assert self._result is not None
+        if isinstance(self._result, Failure):
+            return _response(_error(self._result))
+        if self._action.name == SEARCH_GRAPH_PATTERNS:
+            return _response(_patterns(self._result))
+        if self._action.name == SEARCH_TYPES:
+            shown = [item.id for item in self._result.items]
+        elif "boolean" in self._result.details:
+            shown = [str(self._result.details["boolean"]).lower()]
+        else:
+            shown = [_row(row) for row in self._result.items]
+        listing = json.dumps(shown[: self._max_results], ensure_ascii=False)
+        more = f" ... {self._result.total} in all" if self._result.total > self._max_results else ""
+        return _response(listing + more)
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        return _response(problem if problem.startswith("Error") else f"Error! {problem}")
+
+
+def write_call(thought: str, tool: str, arguments: Mapping[str, str]) -> str:
+    """A turn that calls a tool, as the parser reads it back."""
+    call = json.dumps({"name": tool, "arguments": dict(arguments)}, ensure_ascii=False)
+    return f"<think>{thought}</think><tool_call>{call}</tool_call>"
+
+
+def write_answer(thought: str, answers: Sequence[str]) -> str:
+    """A turn that answers, as the parser reads it back."""
+    boxed = json.dumps(list(answers), ensure_ascii=False)
+    return f"<think>{thought}</think><answer> the answer is \\boxed{{{boxed}}} </answer>"
+
+
+class _CallError(ValueError):
+    """A tool call that cannot be executed, in words for the policy."""
+
+
+def _parse_call(body: str) -> Action:
+    try:
+        call = json.loads(body, strict=False)
+    except (json.JSONDecodeError, RecursionError):
+        raise _CallError('a tool call is one JSON object {"name": ..., "arguments": {...}}') from None
+    name = call.get("name") if isinstance(call, dict) else None
+    if not isinstance(name, str) or name not in _TOOLS:
+        raise _CallError(f"there is no such tool; the tools are {', '.join(_TOOLS)}")
+    arguments = call.get("arguments")
+    required = _REQUIRED[name]
+    if (
+        not isinstance(arguments, dict)
+        or not isinstance(arguments.get(required), str)
+        or not arguments[required]
+    ):
+        raise _CallError(f"Error! {'SPARQL' if required == 'sparql' else required} is required.")
+    action, names = _TOOLS[name]
+    unknown = [argument for argument in arguments if argument not in names]
+    if unknown:
+        raise _CallError(f"{name} takes {', '.join(names)} and nothing else")
+    if name == "SearchGraphPatterns" and "{" not in arguments["sparql"]:
+        raise _CallError("Error! SPARQL must contain {.")
+    given = {names[argument]: value for argument, value in arguments.items() if value not in (None, "")}
+    return Action(action, given)
+
+
+def _error(failed: Failure) -> str:
+    """A failure in the words of Interactive-KBQA, where it has some."""
+    if failed.kind is ErrorKind.QUERY_TIMEOUT:
+        return "Error: timed out query."
+    if failed.details.get("reason") == "unused_variable":
+        return "Error! SPARQL must contain at least two ?e."
+    if failed.details.get("reason") == "no_values":
+        return "[]"
+    return f"Error: {failed.message}"
+
+
+def _patterns(result: Success[Any]) -> str:
+    """`[(?e, r1 -> r2, "label"), ...]`, the variable where it stands (Table 9)."""
+    variable = result.details.get("variable", "?x")
+    shown = []
+    for item in result.items:
+        relations = " -> ".join(relation["id"] for relation in item["relations"])
+        example = json.dumps(item["example"]["label"], ensure_ascii=False) if item["example"] else "..."
+        ends = (variable, example) if item["direction"] == "out" else (example, variable)
+        shown.append(f"({ends[0]}, {relations}, {ends[1]})")
+    return f"[{', '.join(shown)}]"
+
+
+def _row(row: Mapping[str, Mapping[str, str]]) -> str:
+    """The values of a row; an entity without a name of its own as the term that a query can go on with."""
+    values = []
+    for term in row.values():
+        label, id_ = term.get("label", term["value"]), term.get("id", term["value"])
+        values.append(entity_term(id_) if term["type"] == "uri" and label == id_ else label)
+    return " | ".join(values)
+
+
+def _listed(text: str) -> list[str]:
+    """The items of a Python list, quoted either way or not at all."""
+    try:
+        values = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        values = [
+            _unquoted(item) for item in _ITEM.finditer(text.strip().removeprefix("[").removesuffix("]"))
+        ]
+    if not isinstance(values, list):
+        values = [values]
+    return [name for name in (str(value).strip() for value in values) if name]
+
+
+def _unquoted(item: re.Match[str]) -> str:
+    quoted = item["single"] if item["single"] is not None else item["double"]
+    return str(item["bare"]) if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+
+
+def _response(text: str) -> list[Segment]:
+    return [Segment("<tool_response>"), Segment(text, trusted=False), Segment("</tool_response>")]

@@ -1,0 +1,64 @@
+"""KnowCoder-A1's reward (section 4.3.2, Eq. 9 and 10), with the optional penalties of its analysis.
+
+R = min(R_fmt + F_beta, 1)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kbqa.answers import f_beta, rhits1
+from kbqa.kg.actions import ErrorKind
+from kbqa.rewards.base import REWARDS, Instruments, measures
+from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
+
+_BOX = re.compile(r"\\boxed\{")
+# Relations and types of a query; entities have ids such as m.0abc.
+_SCHEMA_TERM = re.compile(r"\bns:((?![mg]\.)[a-z][\w-]*(?:\.[\w-]+)+)")
+
+
+@REWARDS.register("knowcoder_a1")
+@dataclass(frozen=True, slots=True)
+class KnowCoderA1Reward:
+    """Phase 1 has beta 0.5, phase 2 beta 1.
+
+    Attributes:
+        format: R_fmt, for a final turn with an answer box.
+        unseen_penalty: for each tool call with a relation or type that no earlier observation showed.
+        timeout_penalty: for each query that timed out.
+        penalty_cap: most that penalties may take, together.
+    """
+
+    beta: float = 0.5
+    format: float = 0.1
+    unseen_penalty: float = 0.0
+    timeout_penalty: float = 0.0
+    penalty_cap: float = 0.5
+
+    def score(
+        self, question: Question, trajectory: Trajectory, instruments: Instruments
+    ) -> RewardedTrajectory:
+        boxed = bool(trajectory.turns) and _BOX.search(trajectory.turns[-1].text) is not None
+        reward = min(
+            self.format * boxed + f_beta(trajectory.answers, question.answers, self.beta), 1.0
+        ) - self._penalties(trajectory)
+        components = {
+            **measures(question, trajectory),
+            "rhits1": rhits1(trajectory.answers, question.answers),
+            "boxed": float(boxed),
+        }
+        return RewardedTrajectory(trajectory, (0.0,) * len(trajectory.turns), reward, components)
+
+    def _penalties(self, trajectory: Trajectory) -> float:
+        if not self.unseen_penalty and not self.timeout_penalty:
+            return 0.0
+        penalty, shown = 0.0, ""
+        for turn in trajectory.turns:
+            for action in turn.actions:
+                terms = _SCHEMA_TERM.findall(" ".join(action.arguments.values()))
+                unseen = any(term != "type.object.type" and term not in shown for term in terms)
+                timed_out = action.kind == ErrorKind.QUERY_TIMEOUT
+                penalty += self.unseen_penalty * unseen + self.timeout_penalty * timed_out
+            shown += turn.observation
+        return min(penalty, self.penalty_cap)

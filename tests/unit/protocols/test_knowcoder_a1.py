@@ -1,0 +1,164 @@
+"""KnowCoder-A1's dialect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure, ScoredItem, Success
+from kbqa.protocols import Answer, KnowCoderA1
+from kbqa.protocols.knowcoder_a1 import write_answer, write_call
+from tests.unit.episodes import question
+
+ROWS = tuple(
+    {"actor": {"type": "uri", "value": f"http://rdf.freebase.com/ns/{id_}", "id": id_, "label": label}}
+    for id_, label in (("m.0brenda", "Brenda Song"), ("m.0cvt", "m.0cvt"))
+)
+QUERY = "SELECT ?actor WHERE { VALUES ?e {ns:m.07g8r3} }"
+
+
+def begin(prompt="brief"):
+    return KnowCoderA1(prompt).begin(question(topic="m.07g8r3"), 10)
+
+
+def call(name, **arguments):
+    return begin().reply(write_call("t", name, arguments))
+
+
+def observed(tool, result, **arguments):
+    dialogue = begin()
+    assert dialogue.reply(write_call("t", tool, arguments)).actions
+    assert dialogue.take([result]) == ()
+    return "".join(segment.text for segment in dialogue.observation(turns_left=3))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "action"),
+    [
+        ("SearchTypes", {"query": "college"}, Action("search_types", {"query": "college"})),
+        (
+            "SearchGraphPatterns",
+            {"sparql": QUERY, "semantic": "actor"},
+            Action("search_graph_patterns", {"sparql": QUERY, "semantic": "actor"}),
+        ),
+        ("ExecuteSPARQL", {"sparql": QUERY}, Action("execute_sparql", {"query": QUERY})),
+    ],
+)
+def test_a_tool_call_is_an_action(tool, arguments, action):
+    reply = call(tool, **arguments)
+    assert reply.actions == (action,)
+    assert reply.well_formed
+    assert reply.thought == "t"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Brenda", "no <tool_call> or <answer>"),
+        ("<think>t</think><tool_call>SearchTypes(query='x')</tool_call>", "one JSON object"),
+        ("<think>t</think><tool_call>[1]</tool_call>", "no such tool; the tools are SearchTypes"),
+        ('<think>t</think><tool_call>{"name": "Find"}</tool_call>', "no such tool"),
+        ('<think>t</think><tool_call>{"name": "ExecuteSPARQL"}</tool_call>', "Error! SPARQL is required."),
+        (write_call("t", "ExecuteSPARQL", {"sparql": ""}), "Error! SPARQL is required."),
+        (write_call("t", "SearchGraphPatterns", {"sparql": "x"}), "Error! SPARQL must contain {."),
+        (write_call("t", "SearchTypes", {"query": "x", "k": "3"}), "takes query and nothing else"),
+    ],
+)
+def test_a_near_miss_is_told(text, problem):
+    dialogue = begin()
+    reply = dialogue.reply(text)
+    assert problem in reply.problem
+    assert not reply.fatal
+    told = "".join(segment.text for segment in dialogue.complaint(reply.problem, 3))
+    assert told.startswith("<tool_response>Error! ")
+
+
+@pytest.mark.parametrize(
+    ("boxed", "answers"),
+    [
+        ('["Brenda Song"]', ["Brenda Song"]),
+        ("['A', 'B', 'A']", ["A", "B"]),
+        ("['D\\'Arcy, Jr.', \"x\"]", ["D'Arcy, Jr.", "x"]),
+        ("[A, B]", ["A", "B"]),
+        ("1999", ["1999"]),
+        ("[]", []),
+        ("", []),
+    ],
+)
+def test_answers_are_the_list_in_the_box(boxed, answers):
+    reply = begin().reply(f"<think>t</think><answer> the answer is \\boxed{{{boxed}}} </answer>")
+    assert [answer.text for answer in reply.answers] == answers
+    assert reply.well_formed
+
+
+def test_an_answer_without_a_box_holds_no_prediction():
+    reply = begin().reply("<think>t</think><answer> Brenda Song </answer>")
+    assert reply.answers == ()
+    assert not reply.well_formed
+
+
+def test_results_are_shown_as_the_papers_cases_show_them():
+    assert observed("ExecuteSPARQL", Success(ROWS, 2), sparql=QUERY) == (
+        '<tool_response>["Brenda Song", "ns:m.0cvt"]</tool_response>'
+    )
+    assert observed("ExecuteSPARQL", Success((), 0), sparql=QUERY) == "<tool_response>[]</tool_response>"
+    types = Success((ScoredItem("education.university", "University", 0.9),), 1)
+    assert "education.university" in observed("SearchTypes", types, query="college")
+    relations = [
+        {"id": "film.film_character.portrayed_in_films", "label": ""},
+        {"id": "film.performance.actor", "label": ""},
+    ]
+    example = {"id": "m.0brenda", "label": "Brenda Song"}
+    found = (
+        {"direction": "out", "relations": relations, "example": example, "score": 0.9},
+        {"direction": "in", "relations": relations[:1], "example": None, "score": 0.1},
+    )
+    patterns = Success(found, 2, details={"variable": "?e"})
+    assert observed("SearchGraphPatterns", patterns, sparql=QUERY) == (
+        "<tool_response>[(?e, film.film_character.portrayed_in_films -> film.performance.actor, "
+        '"Brenda Song"), (..., film.film_character.portrayed_in_films, ?e)]</tool_response>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "details", "text"),
+    [
+        (ErrorKind.QUERY_TIMEOUT, {}, "Error: timed out query."),
+        (
+            ErrorKind.QUERY_REFUSED,
+            {"reason": "unused_variable"},
+            "Error! SPARQL must contain at least two ?e.",
+        ),
+        (ErrorKind.QUERY_SYNTAX, {}, "Error: what happened"),
+    ],
+)
+def test_errors_are_interactive_kbqas_where_it_has_some(kind, details, text):
+    failure = Failure(ErrorCode.FORMAT_ERROR, kind, "what happened", details)
+    assert observed("ExecuteSPARQL", failure, sparql=QUERY) == f"<tool_response>{text}</tool_response>"
+
+
+def test_an_answer_stands_for_the_entities_that_a_query_found():
+    dialogue = begin()
+    dialogue.reply(write_call("t", "ExecuteSPARQL", {"sparql": QUERY}))
+    dialogue.take([Success(ROWS, 2)])
+    assert dialogue.reply(write_answer("t", ["brenda song"])).answers == (
+        Answer("brenda song", ("m.0brenda",)),
+    )
+
+
+def test_the_full_prompt_holds_signatures_and_placeholders():
+    text = "".join(segment.text for segment in begin("full").prompt())
+    between = text[text.index("<tools>") + 7 : text.index("</tools>")]
+    names = [json.loads(line)["function"]["name"] for line in between.strip().splitlines()]
+    assert names == ["SearchGraphPatterns", "ExecuteSPARQL", "SearchTypes"]
+    assert text.endswith("Question: who ?\nTopic Entities: m.07g8r3(ns:m.07g8r3)\nAssistant:")
+
+
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_parser(text):
+    begin().reply(text)
+    begin().reply(f"<think>{text}</think><tool_call>{text}</tool_call>")
+    begin().reply(f"<answer>\\boxed{{{text}}}</answer>")
