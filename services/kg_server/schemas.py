@@ -70,12 +70,56 @@ class ActionModel(BaseModel):
     action's result, never the request's."""
 
     action: Literal[
-        "get_tail_relations", "get_head_relations", "get_tail_entities", "get_head_entities", "link_entities"
+        "get_tail_relations",
+        "get_head_relations",
+        "get_tail_entities",
+        "get_head_entities",
+        "find_relation",
+        "execute_logical_form",
+        "search_types",
+        "search_graph_patterns",
+        "execute_sparql",
+        "node_relations",
+        "entity_distance",
+        "describe",
+        "link_entities",
     ]
-    entity: str | None = Field(None, description="id or exact label; of the four one-hop actions")
-    relation: str | None = Field(None, description="id or exact label; of get_tail_/get_head_entities")
-    question: str | None = Field(None, description="of link_entities")
-    limit: int | None = Field(None, ge=1, description="items at most")
+    entity: str | None = Field(
+        None, description="id or exact label; of the four one-hop actions, find_relation and describe"
+    )
+    relation: str | None = Field(
+        None, description="id or exact label; of get_tail_/get_head_entities; of find_relation any text"
+    )
+    expression: str | None = Field(None, description="S-expression; of execute_logical_form, find_relation")
+    question: str | None = Field(None, description="of link_entities and node_relations")
+    query: str | None = Field(
+        None,
+        description="SPARQL, of execute_sparql (SELECT, ASK) and of node_relations with a variable; "
+        "of search_types what to look for",
+    )
+    sparql: str | None = Field(
+        None, description="SELECT ?x WHERE { … }, or ?e, around which search_graph_patterns searches"
+    )
+    semantic: str | None = Field(None, description="what search_graph_patterns ranks by")
+    node: str | None = Field(
+        None, description="of node_relations: id, exact label, or a variable of query (?x)"
+    )
+    set_a: list[str] | None = Field(None, description="ids or exact labels; of entity_distance")
+    set_b: list[str] | None = Field(None, description="likewise")
+    max_distance: int | None = Field(None, ge=0, le=10, description="of entity_distance; 3 unless given")
+    timeout_s: float | None = Field(
+        None, gt=0, le=3600, description="of execute_sparql, in seconds; at most the server's"
+    )
+    gate: bool | None = Field(
+        None, description="of get_tail_/get_head_entities and execute_logical_form: relations by resemblance"
+    )
+    tau_high: float | None = Field(None, ge=0, le=1, description="of gated actions, as tau_low and top_k")
+    tau_low: float | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, ge=1, le=100, description="candidates that are told")
+    now: str | None = Field(None, description="of execute_logical_form: the day that NOW means, 2015-08-10")
+    limit: int | None = Field(
+        None, ge=1, description="items at most; 10 unless given where results are ranked"
+    )
     offset: int | None = Field(None, ge=0, description="items to skip")
 
 
@@ -87,21 +131,34 @@ class BatchModel(BaseModel):
 
 
 class ItemModel(BaseModel):
+    """An entity, relation or type."""
+
     id: str = Field(description="what an action accepts back")
     label: str
+    times: list[str] | None = Field(None, description="of a dated fact: when it held, a point or start; end")
     start: int | None = Field(
         None, description="of link_entities: where the question names it, in characters"
     )
     end: int | None = None
+    score: float | None = Field(None, description="of what resembles: 1 for the name itself")
+    direction: Literal["out", "in", ""] | None = Field(
+        None, description="of a ranked relation: whether the entity is its head"
+    )
 
 
 class SuccessModel(BaseModel):
+    """Items are entities, relations or types; of execute_sparql solutions, variable → term with
+    id and label; of search_graph_patterns, node_relations and describe objects of their own."""
+
     status: Literal["ok"]
-    items: list[ItemModel]
+    items: list[ItemModel | dict[str, Any]]
     total: int = Field(description="before truncation")
     truncated: bool
     cached: bool
     elapsed_ms: float
+    details: dict[str, Any] | None = Field(
+        None, description="what else the action says: variables, boolean, distance, expression …"
+    )
 
 
 class FailureModel(BaseModel):
@@ -109,6 +166,9 @@ class FailureModel(BaseModel):
     code: ErrorCode
     kind: ErrorKind
     message: str
+    details: dict[str, Any] | None = Field(
+        None, description="what to go on with: line and column of a syntax error, candidates …"
+    )
 
 
 class AnswerModel(BaseModel):
@@ -120,8 +180,8 @@ class AnswerModel(BaseModel):
 class GraphModel(BaseModel):
     name: str
     version: str
-    triples: int
-    entities: int
+    triples: int | None = Field(description="null where an endpoint was too slow to count them")
+    entities: int | None
 
 
 class GraphsModel(BaseModel):

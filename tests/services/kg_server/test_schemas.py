@@ -1,0 +1,62 @@
+"""What the OpenAPI says of actions is what there is."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import orjson
+import pytest
+
+from kbqa.kg.actions import Action, ErrorKind, Failure
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.tools import HANDLERS, LocalGraphTools
+from services.kg_server.schemas import ActionModel, AnswerModel, dump_batch, dump_result
+
+TRIPLES = [
+    ("Big", "starred", "Tom Hanks"),
+    ("Tom Hanks", "born in", "Concord"),
+    ("Tom Hanks", "type.object.type", "people.person"),
+]
+SPARQL = "SELECT ?x WHERE { ?x <urn:kbqa:r:starred> ?y }"
+EXAMPLES = {
+    "get_tail_relations": {"entity": "Big"},
+    "get_head_relations": {"entity": "Concord"},
+    "get_tail_entities": {"entity": "Big", "relation": "starred"},
+    "get_head_entities": {"entity": "Tom Hanks", "relation": "starred"},
+    "find_relation": {"entity": "Big", "relation": "starred"},
+    "execute_logical_form": {"expression": "(JOIN starred Tom_Hanks)"},
+    "search_types": {"query": "person"},
+    "search_graph_patterns": {"sparql": SPARQL, "semantic": "born"},
+    "execute_sparql": {"query": SPARQL, "timeout_s": 30},
+    "node_relations": {"node": "?x", "query": SPARQL, "question": "who starred?"},
+    "entity_distance": {"set_a": ["Big"], "set_b": ["Concord"], "max_distance": 3},
+    "describe": {"entity": "Tom Hanks"},
+    "link_entities": {"question": "who starred in Big"},
+}
+
+
+def test_every_action_and_argument_is_documented():
+    assert set(get_args(ActionModel.model_fields["action"].annotation)) == set(HANDLERS) == set(EXAMPLES)
+    taken = {name for handler in HANDLERS.values() for name in (*handler.required, *handler.optional)}
+    assert taken | {"action", "limit", "offset"} == set(ActionModel.model_fields)
+
+
+@pytest.fixture(scope="module")
+def results():
+    tools = LocalGraphTools(FixedGraphs({"toy": OxigraphStore.from_triples(TRIPLES)}), deadline_s=30)
+    actions = [Action(name, arguments) for name, arguments in EXAMPLES.items()]
+    return dict(zip(EXAMPLES, tools.execute("toy", actions), strict=True))
+
+
+def test_answers_are_as_they_are_documented(results):
+    dumped = [orjson.dumps(dump_result(result)) for result in results.values()]
+    answer = AnswerModel.model_validate(orjson.loads(dump_batch("toy", "v1", dumped)))
+    assert len(answer.results) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_is_understood(results, name):
+    result = results[name]
+    wrong = (ErrorKind.INVALID_ACTION, ErrorKind.MISSING_REQUIRED_FIELDS, ErrorKind.WRONG_ARGUMENT_COUNT)
+    assert not (isinstance(result, Failure) and result.kind in wrong), result
