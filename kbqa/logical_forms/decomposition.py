@@ -66,20 +66,22 @@ def decompose(sparql: str) -> tuple[Step, ...]:
     Raises:
         LogicalFormError: it is no SELECT query that can be taken apart.
     """
-    gold = core = parse_select(sparql)
-    aggregate = gold.aggregate
+    core = parse_select(sparql)
+    aggregate, ordered = core.aggregate, core.modifiers != ""
     while core.inner is not None:
         core = core.inner
-        aggregate = aggregate or core.aggregate
+        aggregate, ordered = aggregate or core.aggregate, ordered or core.modifiers != ""
     if len(core.triples) > MAX_TRIPLES:
         raise LogicalFormError(f"a query to be decomposed has at most {MAX_TRIPLES} triples")
     pattern = _Pattern(core)
     parts = pattern.parts()
-    steps = [Step(part.mode, part.node, pattern.query(part)) for part in parts]
-    apart = aggregate or (core.modifiers and not parts[-1].adds_value) if parts else True
-    node = core.answer if core.answer in {part.selects for part in parts} else None
-    last = Step(Mode.PROGRESSIVE, node, sparql) if apart else Step(parts[-1].mode, parts[-1].node, sparql)
-    return (*(steps if apart else steps[:-1]), last)
+    if not parts:
+        return (Step(Mode.PROGRESSIVE, None, sparql),)
+    *steps, last = (Step(part.mode, part.node, pattern.query(part)) for part in parts)
+    if aggregate or (ordered and not parts[-1].adds_value):
+        node = core.answer if core.answer in {part.selects for part in parts} else None
+        return (*steps, last, Step(Mode.PROGRESSIVE, node, sparql))
+    return (*steps, replace(last, query=sparql))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,6 @@ class SelectQuery:
 
     prologue: str
     prefixes: dict[str, str]
-    projection: str
     answer: str
     aggregate: bool
     triples: tuple[Triple, ...]
@@ -185,7 +184,7 @@ def _select(reader: _Reader, prologue: str, prefixes: dict[str, str], depth: int
     start = reader.next
     while reader.peek().upper() not in ("WHERE", "{"):
         reader.take()
-    projection, selected = reader.text(start), reader.since(start)
+    selected = reader.since(start)
     if reader.peek() != "{":
         reader.take("WHERE")
     group = _Group(prologue, prefixes, depth)
@@ -202,7 +201,6 @@ def _select(reader: _Reader, prologue: str, prefixes: dict[str, str], depth: int
     return SelectQuery(
         prologue=prologue,
         prefixes=prefixes,
-        projection=projection,
         answer=variables[0] if variables else "",
         aggregate=any(token.upper() in _AGGREGATES for token in selected),
         triples=tuple(group.triples),
