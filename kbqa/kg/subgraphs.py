@@ -7,8 +7,8 @@ given as triples (RoG) are kept as the places of their edges. Either way thousan
 questions take some megabytes, and a request unpacks the one that it names.
 
     subgraphs/NNNN/samples.*     ids of the questions: a string table
-    subgraphs/NNNN/starts.npy    question → its first row
-    subgraphs/NNNN/rows.npy      nodes, or edges of the index's `out`; ascending within a question
+    subgraphs/NNNN/bounds.npy    question → its first row, and the first that is not its own
+    subgraphs/NNNN/rows.u32      nodes, or edges of the index's `out`; ascending within a question
     subgraphs/NNNN/set.json      `SubgraphSet`
 
 Of two sets with a subgraph for the same question the later counts.
@@ -20,16 +20,19 @@ import hashlib
 import json
 import shutil
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
-from kbqa.errors import QueryRefusedError
+from kbqa.errors import GraphUnavailableError, QueryRefusedError
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.adjacency import Adjacency, Columns, MemorySide, Numbers
 from kbqa.kg.sparql import QueryResult, ResultFormat
@@ -78,61 +81,89 @@ class SubgraphSet:
 
 
 class SubgraphWriter:
-    """Collects the subgraphs of one set over an index.
+    """Writes the subgraphs of one set over an index; rows go to disk at once.
 
     Args:
         index: the whole graph.
+        directory: empty; of the set.
     """
 
-    def __init__(self, index: Adjacency, *, source: str, seed: Seed, hops: int = 0) -> None:
-        self._index, self._source, self._seed, self._hops = index, source, seed, hops
+    def __init__(self, index: Adjacency, directory: Path, *, source: str, seed: Seed, hops: int = 0) -> None:
+        self._index, self._directory = index, directory
+        self._source, self._seed, self._hops = source, seed, hops
         self._samples: list[str] = []
-        self._rows: list[Numbers] = []
+        self._bounds = array("Q")
+        self._length = 0
+        self._searched: dict[bytes, tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        self._rows = (self._directory / "rows.u32").open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rows.close()
 
     def add_search(self, sample: str, seeds: Iterable[str]) -> None:
         """The subgraph within `hops` of entities that are given by id."""
         nodes = self._index.numbers(seeds)
+        key = nodes.tobytes()
+        # Many questions begin at the same entities.
+        if key not in self._searched:
+            self._searched[key] = self._append(self._search(nodes))
+        self._add(sample, self._searched[key])
+
+    def add_triples(self, sample: str, triples: Iterable[tuple[str, str, str]]) -> None:
+        """The subgraph of triples that the graph has, given by ids."""
+        edges = (self._index.edge(*triple) for triple in triples)
+        rows = np.unique(np.fromiter((edge for edge in edges if edge is not None), np.int64))
+        self._add(sample, self._append(rows))
+
+    def finish(self) -> SubgraphSet:
+        """Write what there is beside the rows."""
+        StringTable.write(self._directory, "samples", self._samples)
+        write_numbers(self._directory / "bounds.npy", np.array(self._bounds, np.uint64))
+        kind = _Kind.EDGES if self._seed is Seed.GIVEN else _Kind.NODES
+        info = SubgraphSet(self._source, self._seed, self._hops, len(self._samples), kind)
+        (self._directory / "set.json").write_text(json.dumps(asdict(info), indent=2) + "\n")
+        return info
+
+    def _search(self, nodes: Numbers) -> Numbers:
         frontier = nodes
         for _ in range(self._hops - 1):
             met = np.concatenate([side.columns(frontier)[2] for side in self._index.sides])
             frontier = np.setdiff1d(met, nodes)
             nodes = np.union1d(nodes, frontier)
-        self._add(sample, nodes)
+        return nodes
 
-    def add_triples(self, sample: str, triples: Iterable[tuple[str, str, str]]) -> None:
-        """The subgraph of triples that the graph has, given by ids."""
-        edges = (self._index.edge(*triple) for triple in triples)
-        self._add(sample, np.unique(np.fromiter((e for e in edges if e is not None), np.int64)))
+    def _append(self, rows: Numbers) -> tuple[int, int]:
+        if rows.size and int(rows[-1]) >= 2**32:
+            raise GraphUnavailableError("per-question subgraphs are for graphs of fewer than 2^32 triples")
+        rows.astype("<u4").tofile(self._rows)
+        start, self._length = self._length, self._length + len(rows)
+        return start, self._length
 
-    def _add(self, sample: str, rows: Numbers) -> None:
+    def _add(self, sample: str, bounds: tuple[int, int]) -> None:
         self._samples.append(sample)
-        self._rows.append(rows.astype(np.uint32 if rows.size == 0 or rows[-1] < 2**32 else np.uint64))
-
-    def write(self, directory: Path) -> SubgraphSet:
-        """Write the set into an empty directory."""
-        StringTable.write(directory, "samples", self._samples)
-        starts = np.cumsum([0, *map(len, self._rows)])
-        write_numbers(directory / "starts.npy", starts)
-        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.uint32)
-        write_numbers(directory / "rows.npy", rows)
-        kind = _Kind.EDGES if self._seed is Seed.GIVEN else _Kind.NODES
-        info = SubgraphSet(self._source, self._seed, self._hops, len(self._samples), kind)
-        (directory / "set.json").write_text(json.dumps(asdict(info), indent=2) + "\n")
-        return info
+        self._bounds.extend(bounds)
 
 
 class _StoredSet:
     def __init__(self, directory: Path) -> None:
         self.info = read_set(directory)
         self._samples = StringTable(directory, "samples")
-        self._starts = map_numbers(directory / "starts.npy")
-        self._rows = map_numbers(directory / "rows.npy")
+        self._bounds = map_numbers(directory / "bounds.npy")
+        rows = directory / "rows.u32"
+        # Nothing cannot be mapped.
+        self._rows: Numbers = np.memmap(rows, "<u4", mode="r") if rows.stat().st_size else np.zeros(0, "<u4")
 
     def rows(self, sample: str) -> Numbers | None:
         places = self._samples.find(sample)
         if not places:
             return None
-        return np.asarray(self._rows[self._starts[places[-1]] : self._starts[places[-1] + 1]])
+        start, end = self._bounds[2 * places[-1]], self._bounds[2 * places[-1] + 1]
+        return np.asarray(self._rows[start:end], np.int64)
 
     def samples(self) -> Iterator[str]:
         return (self._samples[place] for place in range(len(self._samples)))

@@ -18,14 +18,16 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from kbqa.errors import GraphLoadError
+from kbqa.errors import GraphLoadError, QueryError
+from kbqa.kg.endpoint import EndpointStore, find_server
+from kbqa.kg.endpoint_client import Endpoint, ServerKind
 from kbqa.kg.lines import Progress, open_source
 from kbqa.kg.loading import GraphFormat, GraphSource
 from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore, write_graph
 from kbqa.kg.rejected import RejectedLines
 from kbqa.kg.rog import read_records
 from kbqa.kg.store import GraphInfo
-from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter, set_digests, write_set
+from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter, list_sets, set_digests, write_set
 
 # Part of a version's hash: raise it when the layout on disk or the mapping of names changes.
 LAYOUT = 2
@@ -39,18 +41,20 @@ class Manifest:
         content: hash of the triples alone; versions that differ in their subgraphs share it.
         source: names of the files that it was loaded from.
         skipped_lines: lines of them that could not be read.
+        endpoint: where the graph is, if it is attached and not loaded; it has no format then.
     """
 
     name: str
     version: str
     content: str
-    format: GraphFormat
-    triples: int
-    entities: int
+    format: GraphFormat | None
+    triples: int | None
+    entities: int | None
     source: str
     loaded_at: str
     skipped_lines: int = 0
     layout: int = LAYOUT
+    endpoint: Endpoint | None = None
 
     def info(self) -> GraphInfo:
         return GraphInfo(self.name, self.version, self.triples, self.entities)
@@ -88,11 +92,51 @@ def write_version(
 
 def _write_given(records: Path, store: OxigraphStore, directory: Path) -> SubgraphSet:
     """The subgraphs that came with their questions; they are read once more, now that nodes have numbers."""
-    writer = SubgraphWriter(store, source=records.name, seed=Seed.GIVEN)
-    with open_source(records) as source:
-        for record in read_records(source, lambda line, reason: None):
-            writer.add_triples(record.id, record.triples)
-    return writer.write(directory)
+    with SubgraphWriter(store, directory, source=records.name, seed=Seed.GIVEN) as writer:
+        with open_source(records) as source:
+            for record in read_records(source, lambda line, reason: None):
+                writer.add_triples(record.id, record.triples)
+        return writer.finish()
+
+
+def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: float) -> Manifest:
+    """Fill a directory with a version that stands for the graph at an endpoint.
+
+    Args:
+        count_s: how long its triples, and then its entities, may be counted.
+
+    Raises:
+        GraphUnavailableError: it does not answer.
+        ConfigurationError: it holds no triples.
+    """
+    server = find_server(endpoint)
+    if endpoint.server is ServerKind.OTHER:
+        endpoint = replace(endpoint, server=server)
+    attached_at = datetime.now(UTC)
+    content = json.dumps([endpoint.to_json(), attached_at.isoformat()])
+    version = hashlib.sha256(content.encode()).hexdigest()[:12]
+    store = EndpointStore(endpoint, version=version)
+    manifest = Manifest(
+        name=name,
+        version=version,
+        content=version,
+        format=None,
+        triples=_counted(store.count_triples, count_s),
+        entities=_counted(store.count_entities, count_s),
+        source=endpoint.url,
+        loaded_at=attached_at.isoformat(timespec="seconds"),
+        endpoint=endpoint,
+    )
+    store.close()
+    _finish(directory, manifest)
+    return manifest
+
+
+def _counted(count: Callable[..., int], deadline_s: float) -> int | None:
+    try:
+        return count(deadline_s=deadline_s)
+    except QueryError:
+        return None
 
 
 def extend_version(
@@ -105,10 +149,15 @@ def extend_version(
         write: fills an empty directory with the set.
     """
     _link(before, directory)
-    added = write_set(directory / SUBGRAPHS, partial(write, store))
+    sets = directory / SUBGRAPHS
+    added = write_set(sets, partial(write, store))
     manifest = read_manifest(before)
-    content = " ".join([manifest.content, *set_digests(directory / SUBGRAPHS)])
-    manifest = replace(manifest, version=hashlib.sha256(content.encode()).hexdigest()[:12])
+    content = " ".join([manifest.content, *set_digests(sets)])
+    version = hashlib.sha256(content.encode()).hexdigest()[:12]
+    # Every answer carries the version, and so do runs: a figure that owes to a leak shows it.
+    if any(stored.leaking for stored in list_sets(sets)):
+        version += "-leaking"
+    manifest = replace(manifest, version=version)
     _finish(directory, manifest)
     return manifest, added
 
@@ -136,7 +185,9 @@ def _finish(directory: Path, manifest: Manifest) -> None:
 
 def read_manifest(directory: Path) -> Manifest:
     fields = json.loads((directory / "manifest.json").read_text())
-    return Manifest(**fields | {"format": GraphFormat(fields["format"])})
+    format = GraphFormat(fields["format"]) if fields["format"] else None
+    endpoint = Endpoint.from_json(fields["endpoint"]) if fields.get("endpoint") else None
+    return Manifest(**fields | {"format": format, "endpoint": endpoint})
 
 
 def sync(path: Path) -> None:

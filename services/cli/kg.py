@@ -4,56 +4,49 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.loading import GraphFormat
+from services.cli.check_queries import check_queries
+from services.cli.kg_attach import attach
+from services.cli.kg_load import load
+from services.cli.kg_questions import check, subgraphs
 from services.cli.options import DEFAULT_HOME, AsJson, Home
 
-commands = typer.Typer(help="Load and list knowledge graphs.", no_args_is_help=True)
+commands = typer.Typer(help="Load, list and check knowledge graphs.", no_args_is_help=True)
 
 
-@commands.command()
-def load(
-    name: Annotated[str, typer.Argument(help="What to call the graph.")],
-    file: Annotated[
-        Path, typer.Argument(help="Triples: tab- or |-separated, N-Triples or Turtle; gzipped or not.")
-    ],
-    graph_format: Annotated[
-        GraphFormat | None,
-        typer.Option("--format", help="What the file is written in, if it is not recognised."),
-    ] = None,
-    home: Home = DEFAULT_HOME,
-) -> None:
-    """Load a file as a graph, in place of the one that had its name. Running services see it at once."""
-    catalog = GraphCatalog(home)
-    try:
-        graph = catalog.load(name, file, format=graph_format)
-    finally:
-        catalog.close()
-    typer.echo(
-        f"loaded {graph.name}: {graph.triples} triples, {graph.entities} entities, version {graph.version}"
-    )
+commands.command()(load)
+commands.command()(attach)
+commands.command()(subgraphs)
+commands.command()(check)
+commands.command("check-queries")(check_queries)
 
 
 @commands.command("list")
 def list_graphs(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
     """List the graphs that are loaded."""
     catalog = GraphCatalog(home)
-    graphs = catalog.list()
+    graphs = [(graph, catalog.subgraphs(graph.name)) for graph in catalog.list()]
     catalog.close()
     if as_json:
-        typer.echo(json.dumps([asdict(graph) for graph in graphs]))
+        listed = [
+            asdict(graph) | {"subgraphs": [asdict(s) | {"leaking": s.leaking} for s in sets]}
+            for graph, sets in graphs
+        ]
+        typer.echo(json.dumps(listed))
         return
     if not graphs:
         typer.echo(f"no graph is loaded in {home}; load one with: kbqa kg load NAME FILE")
         return
-    table = Table("graph", "triples", "entities", "version", box=None)
-    for graph in graphs:
-        table.add_row(graph.name, str(graph.triples), str(graph.entities), graph.version)
+    table = Table("graph", "triples", "entities", "version", "subgraphs", box=None)
+    for graph, sets in graphs:
+        described = "; ".join(
+            f"{s.questions} of {s.source}, {s.seed}{' (leaking)' if s.leaking else ''}" for s in sets
+        )
+        counts = ("not counted" if count is None else str(count) for count in (graph.triples, graph.entities))
+        table.add_row(graph.name, *counts, graph.version, described)
     Console().print(table)

@@ -1,0 +1,132 @@
+"""`kbqa kg load`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+from kbqa.errors import ConfigurationError, GraphLoadError, KbqaError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.facts import Calendar, TimeUnit
+from kbqa.kg.lines import Progress as OnProgress
+from kbqa.kg.loading import GraphFormat, GraphSource
+from kbqa.kg.rejected import RejectedLines
+from services.cli.options import DEFAULT_HOME, Home
+
+
+def load(
+    name: Annotated[str, typer.Argument(help="What to call the graph.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Facts: tab- or |-separated, N-Triples, Turtle, or RoG's JSON records; gzipped or not. "
+            "Several only if they are tab- or |-separated.",
+        ),
+    ],
+    graph_format: Annotated[
+        GraphFormat | None,
+        typer.Option("--format", help="What the file is written in, if it is not recognised."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Names of ids, relations' too: id TAB label [TAB alias …].")
+    ] = None,
+    entities: Annotated[
+        Path | None, typer.Option(help="What ids in the files stand for: name TAB id (entity2id.txt).")
+    ] = None,
+    relations: Annotated[
+        Path | None, typer.Option(help="The same of relations: name TAB id (relation2id.txt).")
+    ] = None,
+    type_relations: Annotated[
+        list[str] | None,
+        typer.Option("--type-relation", help="A relation that says of what type a thing is. Repeatable."),
+    ] = None,
+    time_unit: Annotated[
+        TimeUnit | None, typer.Option(help="What the times of dated facts count, if they are numbers.")
+    ] = None,
+    epoch: Annotated[
+        str | None,
+        typer.Option(help="The date of time 0; dates are written as precisely: 2014, 2014-01, 2014-01-01 …"),
+    ] = None,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Load what can be read; else nothing is loaded.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write every bad line's number and reason here.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Load files as a graph, in place of the one that had its name. Running services see it at once.
+
+    Lines of dated facts have a time, or start and end, behind the object.
+    """
+    source = GraphSource(
+        files,
+        graph_format,
+        labels,
+        entities,
+        relations,
+        tuple(type_relations or ()),
+        _calendar(time_unit, epoch),
+    )
+    catalog = GraphCatalog(home)
+    with ExitStack() as opened:
+        opened.callback(catalog.close)
+        try:
+            written = opened.enter_context(report.open("w", encoding="utf-8")) if report else None
+        except OSError as error:
+            raise ConfigurationError(f"--report {report}: {error.strerror}") from error
+        rejected = RejectedLines(skip=skip_bad_lines, report=written)
+        try:
+            with _progress_bar() as progress:
+                graph = catalog.load(name, source, rejected=rejected, progress=progress)
+        except GraphLoadError as error:
+            raise KbqaError("\n".join([str(error), *_others(rejected, report)])) from error
+    if rejected.count:
+        typer.echo("\n".join([*map(str, rejected.first[:1]), *_others(rejected, report)]), err=True)
+    skipped = f", {rejected.count} lines skipped" if rejected.count else ""
+    typer.echo(
+        f"loaded {graph.name}: {graph.triples} triples, {graph.entities} entities, "
+        f"version {graph.version}{skipped}"
+    )
+
+
+def _calendar(unit: TimeUnit | None, epoch: str | None) -> Calendar | None:
+    if (unit is None) != (epoch is None):
+        raise ConfigurationError("--time-unit and --epoch go together: what is counted, and since when")
+    return None if unit is None or epoch is None else Calendar(unit, epoch)
+
+
+def _others(rejected: RejectedLines, report: Path | None) -> Iterator[str]:
+    """The bad lines after the first, as far as they are shown, and where the rest can be seen."""
+    if rejected.count < 2:
+        return
+    yield from map(str, rejected.first[1:])
+    where = f"all are in {report}" if report else "--report FILE names every one"
+    yield f"{rejected.count} bad lines; {where}, --skip-bad-lines loads the others"
+
+
+@contextmanager
+def _progress_bar() -> Iterator[OnProgress | None]:
+    """Shows how much of each file has been read; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    tasks: dict[Path, TaskID] = {}
+    with Progress(*columns, console=console, transient=True) as bar:
+
+        def show(path: Path, done: int, size: int) -> None:
+            if path not in tasks:
+                tasks[path] = bar.add_task(path.name, total=size or None)
+            bar.update(
+                tasks[path], completed=done, description=f"{path.name}{' (indexing)' * (done == size)}"
+            )
+
+        yield show

@@ -1,0 +1,139 @@
+"""`kbqa kg subgraphs` and `kbqa kg check`: a graph and a data set's questions."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbqa.datasets.coverage import Coverage, coverage
+from kbqa.datasets.questions import load_questions
+from kbqa.errors import DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.store import GraphStore
+from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter
+from kbqa.trajectory import Question
+from services.cli.options import DEFAULT_HOME, AsJson, Home
+
+_BELOW = 1  # exit code
+
+Name = Annotated[str, typer.Argument(help="The graph.")]
+Questions = Annotated[
+    str, typer.Argument(help="JSON lines with id, text, answers and topic_entities; or metaqa-2hop, …")
+]
+DataSeed = Annotated[int, typer.Option("--data-seed", help="Of a data set by name: how it is drawn.")]
+
+
+class SearchSeed(StrEnum):
+    """Where the search for a question's subgraph may begin."""
+
+    TOPICS = Seed.TOPICS.value
+    TOPICS_AND_GOLD = Seed.TOPICS_AND_GOLD.value
+
+
+def subgraphs(
+    name: Name,
+    questions: Questions,
+    hops: Annotated[int, typer.Option(min=1, help="How far around the seeds.")] = 2,
+    seed: Annotated[
+        SearchSeed,
+        typer.Option(help="Whether gold answers are seeds, too, as in KG-R1: that leaks, and is marked."),
+    ] = SearchSeed.TOPICS,
+    data_seed: DataSeed = 0,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Give each question a subgraph, which `graph: <question id>` in a request restricts look-ups to.
+
+    The graph gets a new version, which running services pick up.
+    """
+    asked = _load(questions, data_seed)
+    whence = Seed(seed.value)
+    without: list[str] = []
+
+    def write(store: OxigraphStore, directory: Path) -> SubgraphSet:
+        with SubgraphWriter(store, directory, source=Path(questions).name, seed=whence, hops=hops) as writer:
+            for question in asked:
+                topics = _resolved(store, question.topic_entities)
+                if not topics:
+                    without.append(question.id)
+                    continue
+                gold = _resolved(store, question.answers) if whence is Seed.TOPICS_AND_GOLD else []
+                writer.add_search(question.id, [*topics, *gold])
+            return writer.finish()
+
+    catalog = GraphCatalog(home)
+    try:
+        added = catalog.add_subgraphs(name, write)
+        version = catalog.get(name).version
+    finally:
+        catalog.close()
+    leaking = ", leaking: gold answers are always inside" if added.leaking else ""
+    typer.echo(f"{name}: {added.questions} subgraphs of {hops} hops, version {version}{leaking}")
+    if without:
+        typer.echo(
+            f"{len(without)} questions have none, since the graph knows none of their topic entities: "
+            f"{', '.join(without[:5])}{' …' if len(without) > 5 else ''}",
+            err=True,
+        )
+
+
+def check(
+    name: Name,
+    questions: Questions,
+    threshold: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of questions whose every name must be in the graph."),
+    ] = 1.0,
+    data_seed: DataSeed = 0,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a graph knows the topic entities, gold answers and relations of a data set.
+
+    Exit code 1 if it knows all names of fewer questions than the threshold: by default, if one is missing.
+    """
+    asked = _load(questions, data_seed)
+    catalog = GraphCatalog(home)
+    try:
+        store = catalog.get(name)
+        found = coverage(store, asked)
+        version = store.version
+        del store
+    finally:
+        catalog.close()
+    if as_json:
+        typer.echo(json.dumps({"kg": name, "version": version, "share": found.share} | asdict(found)))
+    else:
+        _print(name, found)
+    if found.share < threshold:
+        raise typer.Exit(_BELOW)
+
+
+def _print(name: str, found: Coverage) -> None:
+    typer.echo(
+        f"{name} knows every name of {found.resolved} of {found.questions} questions ({found.share:.2%})"
+    )
+    for kind in ("topics", "answers", "relations"):
+        names = getattr(found, kind)
+        missing = f"; not {', '.join(names.examples)}" if names.examples else ""
+        more = " …" if names.missing > len(names.examples) else ""
+        typer.echo(f"  {kind}: {names.names - names.missing} of {names.names} known{missing}{more}")
+
+
+def _load(questions: str, seed: int) -> list[Question]:
+    data = os.environ.get("KBQA_DATA")
+    found = load_questions(questions, seed=seed, data_directory=Path(data) if data else None)
+    ids = [question.id for question in found]
+    if len(set(ids)) < len(ids):
+        raise DatasetError(f"{questions}: two questions have the same id")
+    return found
+
+
+def _resolved(store: GraphStore, names: tuple[str, ...]) -> list[str]:
+    return [id_ for name in names for id_ in store.resolve_entity(name)]
