@@ -39,7 +39,7 @@ wd:Q1 wdt:P31 wd:Q2 .
 
 @dataclass(frozen=True)
 class Row:
-    """A query of the variable ?x, and the local names or lexical forms that it binds, in their order if it orders.
+    """A query and what it binds: local names or lexical forms, sorted unless it orders.
 
     Attributes:
         only_embedded: why an endpoint may answer otherwise; empty where it may not.

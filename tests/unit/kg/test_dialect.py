@@ -130,7 +130,7 @@ def test_nested_comparisons_do_not_double_the_query_at_each_level():
     ("query", "place"),
     [
         ("SELECT * {\n  ?x ns:a.b.c ?y ; ?z }", "2:24"),
-        ('SELECT * {\n ?x ns:a "1899"^^xsd:date .\n FILTER(?x < ?y AND ?y < ?z) ! }', "3:30"),
+        ('SELECT * {\n ?x ns:a "1899"^^xsd:date .\n FILTER(?x < ?y AND ?y < ?z) ! }', "3:33"),
         ("SELECT * { ?x rdfs:label ?y ", "1:29"),
         ("SELECT COUNT(?x) {\n ?x unknown:y.z ?z }", "2:1[0-9]"),
     ],

@@ -1,0 +1,323 @@
+"""Witness graphs: small graphs on which a gold query must return its gold answers, and nothing else.
+
+Of Freebase, whose dump no test can load, the queries themselves say what it has to hold.
+A witness instantiates a query's pattern once per answer (once per counted thing), with
+invented ids for its variables and values that meet its filters, typed as the dump types
+them: days are xsd:date and years xsd:gYear, whatever the query calls them. Beside that
+stand distractors: the pattern with one triple missing, with a value on the wrong side
+of a filter or behind in the order, or bound to what a filter excludes.
+
+The queries are read by a parser of this module's own, which knows the shapes of CWQ and
+GrailQA and nothing of `kbqa.kg`, so that it cannot share a mistake with what it tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+FREEBASE = "http://rdf.freebase.com/ns/"
+
+_TOKEN = re.compile(
+    r"""<[^>\s]*> | \#[^\n]* | "(?:[^"\\]|\\.)*" (?: \^\^(?:<[^>]*>|\w+:\w+) | @[\w-]+ )? | '[^']*'
+      | \?\w+ | \w*:(?:[\w.-]*[\w-])? | [\w]+ | \|\| | && | [<>!]=? | [^\s]""",
+    re.VERBOSE,
+)
+_LITERAL = re.compile(r'"(?P<text>.*)"\^\^(?:xsd:|<' + XSD + r")(?P<type>\w+)>?", re.DOTALL)
+_DATE = re.compile(r"(\d{4})((?:-\d\d)?)((?:-\d\d)?)(?:-08:00)?")
+_TYPES = {4: "gYear", 7: "gYearMonth", 10: "date"}
+
+Triple = tuple[str, str, str]
+
+
+class UnknownShapeError(Exception):
+    """A query that this module cannot read."""
+
+
+@dataclass
+class Pattern:
+    """What a query asks, as far as its witness needs it.
+
+    Attributes:
+        answer: the variable that is asked for; `counts` whether for the number of its values.
+        triples: of names as written, IRIs, variables and literals; of a union, the first branch.
+        fixed: values that VALUES gives to variables.
+        bounds: (variable, sign, literal or number), and whether a variable may lack it: then
+            with the triple (subject, relation) that holds the value.
+        smaller: pairs of variables, the first of which holds the earlier date.
+        excluded: what the answer must not be.
+        texts: variables of which the text is given.
+        order: the variable by which the first is taken, its cast, and whether it is the greatest.
+    """
+
+    answer: str = ""
+    counts: bool = False
+    triples: list[Triple] = field(default_factory=list)
+    fixed: dict[str, str] = field(default_factory=dict)
+    bounds: list[tuple[str, str, str]] = field(default_factory=list)
+    optional_bounds: list[tuple[Triple, str, str]] = field(default_factory=list)
+    smaller: list[tuple[str, str]] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    order: tuple[str, str, bool] | None = None
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Triples in N-Triples, and the values that the query must return on them: IRIs or a count."""
+
+    triples: frozenset[str]
+    expected: frozenset[str]
+
+
+def read(sparql: str) -> Pattern:
+    """What a query of CWQ or GrailQA asks.
+
+    Raises:
+        UnknownShapeError: it is of another shape.
+    """
+    tokens = [token for token in _TOKEN.findall(sparql) if not token.startswith("#")]
+    start = next(i for i, token in enumerate(tokens) if token.upper() == "SELECT")
+    pattern = Pattern()
+    _Reader(tokens, pattern).select(start)
+    return pattern
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[str], pattern: Pattern) -> None:
+        self._tokens, self._pattern = tokens, pattern
+
+    def select(self, i: int) -> int:
+        opening = self._tokens.index("{", i)
+        head = [
+            token for token in self._tokens[i + 1 : opening] if token.upper() not in ("DISTINCT", "WHERE")
+        ]
+        aggregate = head[1].upper() if head[0] == "(" else ""
+        if aggregate in ("MAX", "MIN"):
+            # Of the same pattern over variables of its own: the value is the greatest of all.
+            self._pattern.order = (head[-2], "", aggregate == "MAX")
+            return self._closing(opening) + 1
+        if aggregate == "COUNT":
+            self._pattern.counts = True
+        self._pattern.answer = self._pattern.answer or next(token for token in head if token[0] == "?")
+        return self._modifiers(self._group(opening))
+
+    def _modifiers(self, i: int) -> int:
+        if i < len(self._tokens) and self._tokens[i].upper() == "ORDER":
+            end = next(j for j in range(i, len(self._tokens)) if self._tokens[j].upper() == "LIMIT")
+            key = self._tokens[i + 2 : end]
+            variable = next(token for token in key if token[0] == "?")
+            cast = next((token for token in key if token.startswith("xsd:")), "")
+            self._pattern.order = (variable, cast.lower(), key[0].upper() == "DESC")
+            return end + 2
+        return i
+
+    def _group(self, i: int) -> int:
+        """Reads from an opening brace; returns what is behind its closing one."""
+        i += 1
+        subject, relation = "", ""
+        while self._tokens[i] != "}":
+            token = self._tokens[i]
+            if token.upper() == "SELECT":
+                i = self.select(i)
+            elif token == "{":
+                i = self.select(i + 1) + 1 if self._tokens[i + 1].upper() == "SELECT" else self._group(i)
+            elif token.upper() == "UNION":
+                i = self._closing(i + 1) + 1
+            elif token.upper() == "FILTER":
+                close = self._closing(i + 1)
+                self._filter(self._tokens[i + 2 : close])
+                i = close + 1
+            elif token.upper() == "VALUES":
+                self._pattern.fixed[self._tokens[i + 1]] = self._tokens[i + 3]
+                i += 5
+            elif token in ".;":
+                i += 1
+            else:
+                if self._tokens[i - 1] == ";":
+                    relation, value = self._tokens[i : i + 2]
+                    i += 2
+                else:
+                    subject, relation, value = self._tokens[i : i + 3]
+                    i += 3
+                self._pattern.triples.append((subject, relation, value))
+        return i + 1
+
+    def _closing(self, i: int) -> int:
+        depth = 0
+        for j in range(i, len(self._tokens)):
+            depth += (self._tokens[j] in "({") - (self._tokens[j] in ")}")
+            if depth == 0:
+                return j
+        raise UnknownShapeError("a bracket that does not close")
+
+    def _filter(self, tokens: Sequence[str]) -> None:
+        text = " ".join(tokens)
+        pattern = self._pattern
+        if "EXISTS" in tokens:
+            found = re.search(
+                r"\|\| EXISTS { (\S+) (\S+) (\S+) \. FILTER \( \S+ \( \S+ \) (\S+) (\S+) \) }", text
+            )
+            if found is None:
+                raise UnknownShapeError(text)
+            pattern.optional_bounds.append(((found[1], found[2], found[3]), found[4], found[5]))
+        elif text.startswith("! isLiteral"):
+            pass  # the answers are entities
+        elif found := re.fullmatch(r'str \( (\?\w+) \) = (".*")', text):
+            pattern.texts[found[1]] = found[2]
+        elif found := re.fullmatch(r"\S+ \( (\?\w+) \) - \S+ \( (\?\w+) \) < 0", text):
+            pattern.smaller.append((found[1], found[2]))
+        elif "!=" in tokens:
+            for left, right in re.findall(r"(\S+) != (\S+)", text):
+                pattern.excluded += [right] if left == pattern.answer and right[0] not in '?"' else []
+        elif found := re.fullmatch(r"(\?\w+) ([<>]) (\?\w+)", text):
+            pattern.smaller.append((found[1], found[3]) if found[2] == "<" else (found[3], found[1]))
+        elif found := re.fullmatch(r"(?:\S+ \( )?(\?\w+)(?: \))? ([<>]=?) (\S+)", text):
+            pattern.bounds.append((found[1], found[2], found[3]))
+        else:
+            raise UnknownShapeError(text)
+
+
+def build(pattern: Pattern, answers: Sequence[str]) -> Witness:
+    """A graph on which `pattern` has exactly these answers.
+
+    Args:
+        answers: ids of Freebase; of a query that counts, the number alone.
+    """
+    builder = _Builder(pattern)
+    entities = [f"m.w{i}" for i in range(int(answers[0]))] if pattern.counts else list(answers)
+    for entity in entities:
+        builder.instance(f"ns:{entity}")
+    builder.distract()
+    expected = list(answers) if pattern.counts else [FREEBASE + entity for entity in answers]
+    return Witness(frozenset(builder.lines), frozenset(expected))
+
+
+class _Builder:
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._instances = 0
+        self.lines: set[str] = set()
+
+    def instance(
+        self, answer: str, *, missing: Triple | None = None, wrong: str = "", last: bool = False
+    ) -> None:
+        """The pattern with ids of its own.
+
+        Args:
+            missing: a triple that is left out.
+            wrong: a variable that breaks its filter.
+            last: whether its value comes behind in the order.
+        """
+        pattern = self._pattern
+        self._instances += 1
+        bound = {pattern.answer: answer} | pattern.fixed
+        bound |= {variable: f"{text}@en" for variable, text in pattern.texts.items()}
+        for early, late in pattern.smaller:
+            bound[early], bound[late] = _date("1940-05-17"), _date("1944")
+        for variable, sign, limit in pattern.bounds:
+            bound[variable] = _beside(limit, sign, wrong == variable)
+        if pattern.order is not None:
+            variable, cast, greatest = pattern.order
+            bound[variable] = _ordered(cast, greatest != last)
+        for triple in pattern.triples:
+            if triple is not missing:
+                self._add(triple, bound)
+        for triple, sign, limit in pattern.optional_bounds:
+            # A fact without dates is true at any time: every other instance has none.
+            if wrong == triple[2]:
+                self._add(triple, bound | {triple[2]: _beside(limit, sign, True)})
+            elif self._instances % 2:
+                self._add(triple, bound | {triple[2]: _beside(limit, sign, False)})
+
+    def distract(self) -> None:
+        pattern = self._pattern
+        for number, triple in enumerate(self._necessary()):
+            self.instance(f"ns:m.missing{number}", missing=triple)
+        if self._shared():
+            return
+        connected = self._connected()
+        bounded = [(variable, variable) for variable, *_ in pattern.bounds]
+        bounded += [(triple[0], triple[2]) for triple, *_ in pattern.optional_bounds]
+        for variable in (variable for holder, variable in bounded if holder in connected):
+            self.instance(f"ns:m.wrong{variable[1:]}", wrong=variable)
+        for constant in pattern.excluded:
+            self.instance(constant)
+        if pattern.order is not None and pattern.order[0] in connected:
+            self.instance("ns:m.last", last=True)
+
+    def _connected(self) -> set[str]:
+        """Variables that chains of variables connect with the answer: those of an instance go together."""
+        found, before = {self._pattern.answer}, 0
+        while len(found) > before:
+            before = len(found)
+            for subject, _, value in self._pattern.triples:
+                ends = {end for end in (subject, value) if end[0] == "?" and end not in self._pattern.fixed}
+                if ends & found:
+                    found |= ends
+        return found
+
+    def _necessary(self) -> Iterator[Triple]:
+        """Triples without which an instance is no match: no other one can stand in."""
+        connected = self._connected()
+        for triple in self._pattern.triples:
+            stands_in = any(
+                other is not triple
+                and other[1] == triple[1]
+                and (other[2] == triple[2] or "?" in (other[2][0], triple[2][0]))
+                for other in self._pattern.triples
+            )
+            if not stands_in and connected.intersection((triple[0], triple[2])):
+                yield triple
+
+    def _shared(self) -> bool:
+        """Whether a relation occurs twice about the same thing, so that instances could mix."""
+        pairs = [(triple[1], end) for triple in self._pattern.triples for end in {triple[0], triple[2]}]
+        return len(set(pairs)) < len(pairs)
+
+    def _add(self, triple: Triple, bound: dict[str, str]) -> None:
+        terms = []
+        for term in triple:
+            if term[0] == "?":
+                term = bound.get(term, f"<http://witness.example/{term[1:]}{self._instances}>")
+            terms.append(_as_dumped(term))
+        self.lines.add(" ".join(terms) + " .")
+
+
+def _as_dumped(term: str) -> str:
+    """A term in N-Triples, dates typed as Freebase's dump types them."""
+    if term[0] not in '"<':
+        return f"<{FREEBASE}{term.partition(':')[2]}>"
+    literal = _LITERAL.fullmatch(term)
+    if literal is None:
+        return term
+    if (date := _DATE.fullmatch(literal["text"])) and literal["type"] in ("dateTime", "date"):
+        return _date("".join(date.groups()))
+    return f'"{literal["text"]}"^^<{XSD}{literal["type"]}>'
+
+
+def _date(text: str) -> str:
+    return f'"{text}"^^<{XSD}{_TYPES[len(text)]}>'
+
+
+def _beside(limit: str, sign: str, wrong: bool) -> str:
+    """A value that meets a filter, or that just does not."""
+    step = 0 if "=" in sign and not wrong else 1
+    if (sign[0] == "<") != wrong:
+        step = -step
+    literal = _LITERAL.fullmatch(limit)
+    if literal is None:
+        return f'"{int(limit) + step}"'  # numbers of the dump have no type
+    if date := _DATE.fullmatch(literal["text"]):
+        return _date(f"{int(date[1]) + step:04}{date[2]}{date[3]}")
+    return f'"{float(literal["text"]) + step}"^^<{XSD}{literal["type"]}>'
+
+
+def _ordered(cast: str, great: bool) -> str:
+    if cast == "xsd:integer":
+        return '"1000"' if great else '"999"'
+    if cast == "xsd:float":
+        return '"1000.5"' if great else '"999.5"'
+    return _date("1987-06-05") if great else _date("1986")
