@@ -51,6 +51,10 @@ class Adjacency:
         self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
 
     @property
+    def is_remote(self) -> bool:
+        return False
+
+    @property
     def triples(self) -> int:
         return self._num_triples
 

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
+from kbqa.kg.endpoint import EndpointStore
+from kbqa.kg.endpoint_client import Endpoint
 from kbqa.kg.lines import Progress
 from kbqa.kg.loading import GraphFormat, GraphSource
 from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore
@@ -35,7 +37,15 @@ from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.rejected import RejectedLines
 from kbqa.kg.store import GraphInfo, GraphStore
 from kbqa.kg.subgraphs import SubgraphSet, list_sets
-from kbqa.kg.versions import LAYOUT, Manifest, extend_version, read_manifest, sync, write_version
+from kbqa.kg.versions import (
+    LAYOUT,
+    Manifest,
+    attach_version,
+    extend_version,
+    read_manifest,
+    sync,
+    write_version,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(slots=True)
 class _Opened:
-    store: OxigraphStore
+    store: GraphStore
     checked_at: float
 
 
@@ -91,15 +101,27 @@ class GraphCatalog:
         if isinstance(source, Path):
             source = GraphSource([source], format)
         rejected = rejected or RejectedLines()
-        if not _NAME.fullmatch(name):
-            raise ConfigurationError(
-                f'"{name[:80]}" cannot name a graph: use up to 64 letters, digits, ".", "_", "-", '
-                "beginning with a letter or digit"
-            )
-        graph = self._root / name
-        graph.mkdir(parents=True, exist_ok=True)
+        graph = self._directory(name)
         with _aside(graph) as aside:
             manifest = write_version(aside, name, source, rejected, progress)
+            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+                _publish(graph, aside, manifest.version)
+                _remove_others(graph, manifest.version)
+        return manifest.info()
+
+    def attach(self, name: str, endpoint: Endpoint, *, count_s: float = 10.0) -> GraphInfo:
+        """Make what a SPARQL endpoint holds the graph `name`, in place of what it was.
+
+        Args:
+            count_s: how long its triples, and then its entities, may be counted.
+
+        Raises:
+            ConfigurationError: `name` is not fit to be a name, or nothing is there.
+            GraphUnavailableError: the endpoint does not answer.
+        """
+        graph = self._directory(name)
+        with _aside(graph) as aside:
+            manifest = attach_version(aside, name, endpoint, count_s=count_s)
             with _lock_file(graph / ".lock", fcntl.LOCK_EX):
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
@@ -116,9 +138,12 @@ class GraphCatalog:
 
         Raises:
             GraphNotFoundError: none of that name is loaded.
+            ConfigurationError: it is attached, not loaded.
             GraphUnavailableError: it was loaded anew meanwhile.
         """
         store = self._open(name)
+        if not isinstance(store, OxigraphStore):
+            raise ConfigurationError(f'the graph "{name}" is at an endpoint: only loaded ones have subgraphs')
         graph = self._root / name
         with _aside(graph) as aside:
             manifest, added = extend_version(aside, graph / store.version, store, write)
@@ -137,14 +162,14 @@ class GraphCatalog:
         manifest = self._current(name)
         return [] if manifest is None else list_sets(self._root / name / manifest.version / SUBGRAPHS)
 
-    def fresh(self, name: str) -> OxigraphStore | None:
+    def fresh(self, name: str) -> GraphStore | None:
         """The graph, if it is open and was found current a moment ago; touches no file."""
         opened = self._opened.get(name)
         if opened is not None and time.monotonic() - opened.checked_at < self._recheck_s:
             return opened.store
         return None
 
-    def get(self, name: str) -> OxigraphStore:
+    def get(self, name: str) -> GraphStore:
         """The newest version of a graph, opened now if it was not.
 
         While a newer version is being opened, other threads get the one before.
@@ -177,7 +202,17 @@ class GraphCatalog:
         self._opened.clear()
         self._queries.close()
 
-    def _refresh(self, name: str) -> OxigraphStore:
+    def _directory(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f'"{name[:80]}" cannot name a graph: use up to 64 letters, digits, ".", "_", "-", '
+                "beginning with a letter or digit"
+            )
+        graph = self._root / name
+        graph.mkdir(parents=True, exist_ok=True)
+        return graph
+
+    def _refresh(self, name: str) -> GraphStore:
         opened = self._opened.get(name)
         manifest = self._current(name)
         if manifest is None:
@@ -201,12 +236,12 @@ class GraphCatalog:
             return manifest
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, ConfigurationError):
             # One damaged graph must not hide the others.
             logger.warning("graph is damaged: load it again", extra={"graph": name})
             return None
 
-    def _open(self, name: str) -> OxigraphStore:
+    def _open(self, name: str) -> GraphStore:
         # A version read from `current` may be removed before it is locked: then another is current.
         while (manifest := self._current(name)) is not None:
             directory = self._root / name / manifest.version
@@ -214,12 +249,7 @@ class GraphCatalog:
             if lock is None:
                 continue
             try:
-                store = OxigraphStore(
-                    directory,
-                    version=manifest.version,
-                    named=manifest.format.is_named,
-                    queries=self._queries,
-                )
+                store = self._store(directory, manifest)
             except BaseException:
                 os.close(lock)
                 raise
@@ -227,6 +257,21 @@ class GraphCatalog:
             weakref.finalize(store, os.close, lock)
             return store
         raise GraphNotFoundError(name, [info.name for info in self.list()])
+
+    def _store(self, directory: Path, manifest: Manifest) -> GraphStore:
+        if manifest.endpoint is not None:
+            return EndpointStore(
+                manifest.endpoint,
+                version=manifest.version,
+                triples=manifest.triples,
+                entities=manifest.entities,
+                queries=self._queries,
+                max_rows=self._queries.max_rows,
+                max_bytes=self._queries.max_bytes,
+            )
+        assert manifest.format is not None
+        named = manifest.format.is_named
+        return OxigraphStore(directory, version=manifest.version, named=named, queries=self._queries)
 
 
 class FixedGraphs:

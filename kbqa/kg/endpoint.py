@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import pyoxigraph as ox
 
-from kbqa.errors import GraphUnavailableError, QueryError, QuerySyntaxError
+from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError, QuerySyntaxError
 from kbqa.kg import endpoint_lookups as lookups
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.dialect import standard
@@ -110,8 +110,8 @@ class EndpointStore:
         return self._entities
 
     @property
-    def concurrency(self) -> int:
-        return self._endpoint.connections
+    def is_remote(self) -> bool:
+        return True
 
     # Names
 
@@ -241,9 +241,15 @@ class EndpointStore:
             self._recent.put(key, found, len(found.body))
         return found
 
-    def count(self, pattern: str, *, deadline_s: float) -> int:
-        """How many distinct ?x a graph pattern of ours has."""
-        [row] = self._rows(lookups.count(pattern), deadline_s)
+    def count_triples(self, *, deadline_s: float) -> int:
+        return self._number(lookups.COUNT_TRIPLES, deadline_s)
+
+    def count_entities(self, *, deadline_s: float) -> int:
+        """How many heads and tails there are, literals apart."""
+        return self._number(lookups.count(lookups.ENTITIES), deadline_s)
+
+    def _number(self, query: str, deadline_s: float | None = None) -> int:
+        [row] = self._rows(query, deadline_s)
         return int(row["n"]["value"])
 
     def _page(
@@ -267,7 +273,7 @@ class EndpointStore:
         if len(items) <= _WINDOW:
             items.sort(key=lambda item: (item.label, item.id))
             return Page(tuple(items[offset : offset + limit]), len(items))
-        total = self.count(pattern, deadline_s=self._endpoint.deadline_s)
+        total = self._number(lookups.count(pattern))
         page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
         return Page(tuple(self._items(page)), total)
 
@@ -326,6 +332,28 @@ class EndpointStore:
             return read()
         except UnreadableError as error:
             raise GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {error}") from error
+
+
+def find_server(endpoint: Endpoint) -> ServerKind:
+    """Whose server answers there.
+
+    Raises:
+        GraphUnavailableError: none, or it is no SPARQL endpoint.
+        ConfigurationError: its graph holds no triples.
+    """
+    client = EndpointClient(endpoint)
+    try:
+        answer = client.ask("ASK { ?s ?p ?o }", ROWS, deadline_s=endpoint.deadline_s, max_bytes=1 << 16)
+        try:
+            found = read_result(answer, "ASK", ResultFormat.JSON, max_rows=1)
+        except UnreadableError as error:
+            raise GraphUnavailableError(f"the SPARQL endpoint {endpoint.url} {error}") from error
+    finally:
+        client.close()
+    if b"true" not in found.body:
+        graphs = " and ".join(endpoint.default_graphs) or "its default graph (name another)"
+        raise ConfigurationError(f"{endpoint.url} holds no triples in {graphs}")
+    return ServerKind.of(answer.server)
 
 
 class _SyntaxCheck:

@@ -36,7 +36,7 @@ from kbqa.errors import (
 RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 FREEBASE_NAME = "http://rdf.freebase.com/ns/type.object.name"
 
-_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\ud800-\udfff]*")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -70,6 +70,14 @@ class ServerKind(StrEnum):
     QLEVER = "qlever"  # seconds with their unit
     FUSEKI = "fuseki"  # seconds; RDF4J and qEndpoint likewise
     OTHER = "other"  # not at all
+
+    @classmethod
+    def of(cls, name: str) -> ServerKind:
+        """Whose server calls itself so in its answers; QLever does not tell."""
+        name = name.lower()
+        if "virtuoso" in name:
+            return cls.VIRTUOSO
+        return cls.FUSEKI if "fuseki" in name else cls.OTHER
 
     def time_limit(self, seconds: float) -> dict[str, str]:
         """The request's parameter that says so."""
@@ -275,7 +283,8 @@ class EndpointClient:
         raise AssertionError
 
     async def _once(self, query: str, accept: str, remaining_s: float, max_bytes: int) -> Answer:
-        form: dict[str, Any] = {"query": query}
+        # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
+        form: dict[str, Any] = {"query": query.encode("utf-8", "replace").decode()}
         if self._endpoint.default_graphs:
             form["default-graph-uri"] = list(self._endpoint.default_graphs)
         form |= self._endpoint.server.time_limit(remaining_s * _SERVER_SHARE)

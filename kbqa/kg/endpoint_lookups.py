@@ -27,6 +27,10 @@ _TYPED = (
     (re.compile(r"-?\d{4}-\d\d-\d\d"), ("date",)),
     (re.compile(r"-?\d{4}-\d\d-\d\dT\S+"), ("dateTime",)),
 )
+COUNT_TRIPLES = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
+# Every head and tail, literals apart, as ?x.
+ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
+
 _MAX_NAME_CHARS = 1000
 _MAX_KEY_CHARS = 200
 # A name's rank among the languages comes before it, so that MIN finds the best.
@@ -52,13 +56,18 @@ def node_terms(id_: str) -> tuple[str, ...]:
 
 def texts(name: str, languages: Sequence[str]) -> list[str]:
     """A name as the literals that it may be written as."""
-    plain = str(ox.Literal(name))
+    plain = _plain(name)
     return [plain, f"{plain}^^<{_XSD}string>", *(f"{plain}@{language}" for language in languages)]
+
+
+def _plain(text: str) -> str:
+    # What UTF-8 cannot carry is in no graph.
+    return str(ox.Literal(text.encode("utf-8", "replace").decode()))
 
 
 def values_named(name: str, languages: Sequence[str]) -> list[str]:
     """The literals, typed ones too, that look like a text."""
-    plain = str(ox.Literal(name))
+    plain = _plain(name)
     types = [type_ for shape, types in _TYPED if shape.fullmatch(name) for type_ in types]
     return [*texts(name, languages), *(f"{plain}^^<{_XSD}{type_}>" for type_ in types)]
 
@@ -132,7 +141,7 @@ class Naming:
         """Everything of one of those names, as ?x, with the name, as ?text."""
         values = " ".join(
             f"{name}{tag}"
-            for name in map(str, map(ox.Literal, names))
+            for name in map(_plain, names)
             for tag in ("", *(f"@{language}" for language in self._languages))
         )
         return f"SELECT DISTINCT ?x ?text WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"

@@ -19,12 +19,17 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """A graph as it is listed. `version` is a short hash of its content."""
+    """A graph as it is listed.
+
+    Attributes:
+        version: short hash of its content; of a graph at an endpoint, of when it was attached.
+        triples, entities: None where an endpoint was too slow to count them.
+    """
 
     name: str
     version: str
-    triples: int
-    entities: int
+    triples: int | None
+    entities: int | None
 
 
 class GraphStore(Protocol):
@@ -39,10 +44,15 @@ class GraphStore(Protocol):
     def version(self) -> str: ...
 
     @property
-    def triples(self) -> int: ...
+    def triples(self) -> int | None: ...
 
     @property
-    def entities(self) -> int: ...
+    def entities(self) -> int | None: ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its look-ups wait for a server: they block, and they may fail as `query` may."""
+        ...
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
         """Ids that `name` stands for: itself if it is an id, else all with that exact label."""

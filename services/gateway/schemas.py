@@ -132,8 +132,8 @@ class GraphModel(BaseModel):
 
     name: str
     version: str
-    triples: int
-    entities: int
+    triples: int | None
+    entities: int | None
 
 
 class GraphsModel(BaseModel):

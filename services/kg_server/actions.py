@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.handlers import Surroundings
-from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.ranking import Schemas
+from kbqa.kg.store import GraphStore
 from kbqa.telemetry import Metrics
 from services.http import read_body
 from services.kg_server.batches import CostlyBatches
@@ -47,7 +47,7 @@ _DOCUMENTED_BODY: dict[str, Any] = {
 }
 
 
-async def opened(catalog: GraphCatalog, kg: str) -> OxigraphStore:
+async def opened(catalog: GraphCatalog, kg: str) -> GraphStore:
     """A graph's newest version; leaves the event loop only to look whether there is one.
 
     Raises:
@@ -98,13 +98,19 @@ def add_actions(
         def look_up() -> list[bytes] | None:
             return look_ups.answer(surroundings, batch, graph, fresh=caller.fresh, private=caller.private)
 
-        results = look_up() if len(batch) <= _INLINE_BATCH else await run_in_threadpool(look_up)
+        results = None
+        # A server that look-ups would wait for is asked in turn and within the batch's deadline.
+        if not store.is_remote:
+            results = look_up() if len(batch) <= _INLINE_BATCH else await run_in_threadpool(look_up)
         if results is None:
             asked = [to_action(action) for action in batch]
             found = await costly.run(kg, surroundings, asked, graph, caller)
             meter.count(asked, found)
             results = [orjson.dumps(dump_result(result)) for result in found]
-        return Response(dump_batch(kg, store.version, results), media_type="application/json")
+        answer = dump_batch(kg, store.version, results)
+        if len(answer) > settings.max_answer_bytes:
+            raise HTTPException(413, f"the answer has {len(answer)} bytes: ask for less at a time")
+        return Response(answer, media_type="application/json")
 
     app.include_router(router)
     # The router above documents it; this one is asked first, since finding it there and

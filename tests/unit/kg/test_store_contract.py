@@ -95,6 +95,7 @@ def make_store(tmp_path_factory) -> Callable[[str], GraphStore]:
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch):
     monkeypatch.setattr("kbqa.kg.endpoint._WINDOW", WINDOW)
+    monkeypatch.setattr("kbqa.kg.endpoint._MAX_SYNTAX_CHECK_S", 10)
 
 
 @pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])

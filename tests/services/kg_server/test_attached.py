@@ -1,0 +1,90 @@
+"""A graph behind an endpoint, served beside loaded ones; and the command that attaches it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.endpoint_client import Endpoint
+from services.cli.__main__ import main
+from tests.sparql_servers import SparqlServer, free_port
+
+TURTLE = """
+@prefix : <http://ex.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:big :starred :hanks ; rdfs:label "Big" . :hanks rdfs:label "Tom Hanks" .
+"""
+STARRED = {"action": "get_tail_entities", "entity": "Big", "relation": "http://ex.org/starred"}
+SPARQL = {"action": "execute_sparql", "query": "SELECT ?o { ?s <http://ex.org/starred> ?o }"}
+
+
+@pytest.fixture
+def server():
+    server = SparqlServer(TURTLE)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def home(tmp_path, server):
+    catalog = GraphCatalog(tmp_path)
+    catalog.attach("films", Endpoint(server.url))
+    catalog.close()
+    return tmp_path
+
+
+def execute(client, *actions):
+    response = client.post("/v1/kg/films/actions", json={"actions": list(actions)})
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
+
+
+def test_an_attached_graph_is_served(client, home):
+    client = client()
+    [graph] = client.get("/v1/kg").json()["graphs"]
+    assert (graph["name"], graph["triples"], graph["entities"]) == ("films", 3, 2)
+    one_hop, sparql = execute(client, STARRED, SPARQL)
+    assert one_hop["items"] == [{"id": "http://ex.org/hanks", "label": "Tom Hanks"}]
+    assert sparql["items"][0]["o"]["label"] == "Tom Hanks"
+    assert execute(client, STARRED)[0]["status"] == "ok"
+    answer = client.get("/v1/kg/films/sparql", params={"query": SPARQL["query"]})
+    assert answer.json()["results"]["bindings"][0]["o"]["value"] == "http://ex.org/hanks"
+
+
+def test_failures_of_an_endpoint_are_items_and_pass(client, home, server):
+    client = client(query_deadline_s=2)
+    server.answer_with(lambda request: request.reply(500, b"broken"))
+    for result in execute(client, STARRED, SPARQL):
+        assert (result["code"], result["kind"]) == ("KG_SERVER_ERROR", "query_failed")
+    server.answer_with(lambda request: request.reply(404, b""))
+    for result in execute(client, STARRED, SPARQL):
+        assert (result["code"], result["kind"]) == ("KG_SERVER_ERROR", "backend_unavailable")
+    assert client.get("/v1/kg/films/sparql", params={"query": SPARQL["query"]}).status_code == 503
+    server.answer_with(server.execute)
+    assert [result["status"] for result in execute(client, STARRED, SPARQL)] == ["ok", "ok"]
+
+
+def test_the_command_attaches_and_lists(tmp_path, server, capsys):
+    home = ["--home", str(tmp_path)]
+    assert main(["kg", "attach", "films", server.url, "--language", "de", "--language", "en", *home]) == 0
+    assert "attached films: 3 triples" in capsys.readouterr().out
+    assert main(["kg", "list", "--json", *home]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["triples"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ftp://ex.org/"], "http://"),
+        (["URL", "--auth", "bearer", "--secret-env", "KBQA_SECRET"], "KBQA_"),
+        (["URL", "--auth", "basic", "--secret-env", "SECRET"], "user"),
+        ([f"http://127.0.0.1:{free_port()}/sparql"], "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_attached_is_said_in_one_line(tmp_path, server, capsys, arguments, says):
+    arguments = [server.url if argument == "URL" else argument for argument in arguments]
+    assert main(["kg", "attach", "films", *arguments, "--home", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
