@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
+from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.protocols.knowcoder_a1 import KnowCoderA1
 from kbqa.protocols.registry import PROTOCOLS
@@ -13,6 +14,7 @@ __all__ = [
     "AgentProtocol",
     "Answer",
     "Dialogue",
+    "KbqaR1",
     "KgR1",
     "KnowCoderA1",
     "Reply",

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from kbqa.rewards.base import REWARDS, Instruments, Reward
+from kbqa.rewards.kbqa_r1 import KbqaR1Reward
 from kbqa.rewards.kg_r1 import KgR1Reward
 from kbqa.rewards.knowcoder_a1 import KnowCoderA1Reward
 from kbqa.rewards.learning_to_refine import LearningToRefineReward
 
-__all__ = ["REWARDS", "Instruments", "KgR1Reward", "KnowCoderA1Reward", "LearningToRefineReward", "Reward"]
+__all__ = [
+    "REWARDS",
+    "Instruments",
+    "KbqaR1Reward",
+    "KgR1Reward",
+    "KnowCoderA1Reward",
+    "LearningToRefineReward",
+    "Reward",
+]

@@ -1,0 +1,338 @@
+"""KBQA-R1's dialect: `<think>`, `<action>`, `<information>`, `<answer>`; six actions (Table II).
+
+A turn may hold several actions, one a line; the k-th that succeeds in an episode makes
+`expression<k>`, which later ones may name. Relations are words that the graph gates (RRCG),
+direction and all. The prompt is in our own words around the paper's tags (Table I).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from kbqa.errors import LogicalFormError
+from kbqa.kg.actions import (
+    EXECUTE_LOGICAL_FORM,
+    FIND_RELATION,
+    Action,
+    ActionResult,
+    Failure,
+    Item,
+    Success,
+)
+from kbqa.logical_forms.actions import Action as FormAction
+from kbqa.logical_forms.actions import (
+    Compare,
+    FindRelation,
+    Order,
+    TimeConstraint,
+    apply,
+    parse_action,
+)
+from kbqa.logical_forms.algebra import Entity, Expression, Join
+from kbqa.logical_forms.algebra import Literal as FormLiteral
+from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
+from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.registry import PROTOCOLS
+from kbqa.trajectory import Question, Segment
+
+ActionName = Literal["Find_relation", "Merge", "Order", "Compare", "Time_constraint", "Count"]
+ALL_ACTIONS: tuple[ActionName, ...] = (
+    "Find_relation",
+    "Merge",
+    "Order",
+    "Compare",
+    "Time_constraint",
+    "Count",
+)
+_USAGE = {
+    "Find_relation": "Find_relation [ entity or expression | relation ] : what the relation links to it",
+    "Merge": "Merge [ expression | expression ] : members of both; one side may be a class",
+    "Order": "Order [ MAX or MIN | expression | relation ] : members with the greatest or least value",
+    "Compare": "Compare [ le, lt, ge or gt | relation | number ] : entities whose value compares so",
+    "Time_constraint": "Time_constraint [ relation | time ] : members of the latest expression at that time",
+    "Count": "Count [ expression ] : how many members",
+}
+
+_INSTRUCTION = """\
+Answer the question by exploring a knowledge base step by step. Reason inside <think>...</think> first. Then \
+take one or more actions, one a line, inside <action>...</action>; their results come back inside \
+<information>...</information>, each as expression1, expression2, ... which later actions may name. Once you \
+know, write the answers inside <answer>...</answer>: ids or values separated by spaces, or one expression, \
+whose members are meant then.
+Available Actions : {{
+{actions}
+}}
+Begin from the candidate entities detected in the question.
+"""
+
+_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
+_COMMAND = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL)
+_REFERENCE = re.compile(r"\s*expression([0-9]{1,6})\s*", re.IGNORECASE)
+_FINAL_TURN = (
+    "Because this is the final turn, you must provide the final answer (only MID / number / date) "
+    "after thinking."
+)
+# A listing longer than the first shows no more than the second (released code).
+_LONG, _SHOWN = 200, 50
+
+
+@PROTOCOLS.register("kbqa_r1")
+@dataclass(frozen=True, slots=True)
+class KbqaR1:
+    """The dialect.
+
+    Attributes:
+        prompt: `full` explains it to a pretrained model; `brief` holds the question and its
+            entities alone, for a policy that learned the dialect in a cold start.
+        actions: those that the prompt offers. The released code leaves Compare and Count out
+            for WebQSP, and Time_constraint for GrailQA and GraphQuestions.
+        top_k: candidates that an observation tells of a relation that was only similar.
+        tau_high, tau_low: RRCG's thresholds; those of the graph's encoder when unset.
+        now: the day that NOW means in a time constraint; the graph's default when unset.
+    """
+
+    prompt: Literal["full", "brief"] = "full"
+    actions: tuple[ActionName, ...] = ALL_ACTIONS
+    top_k: int = 5
+    tau_high: float | None = None
+    tau_low: float | None = None
+    now: str | None = None
+
+    name: ClassVar[str] = "kbqa_r1"
+    tags: ClassVar[tuple[str, ...]] = (
+        "<think>",
+        "</think>",
+        "<action>",
+        "</action>",
+        "<information>",
+        "</information>",
+        "<answer>",
+        "</answer>",
+    )
+    stop: ClassVar[tuple[str, ...]] = ("</action>", "</answer>")
+
+    def begin(self, question: Question, max_turns: int) -> KbqaR1Dialogue:
+        return KbqaR1Dialogue(question, self)
+
+    def gate(self) -> dict[str, Any]:
+        """Arguments that gate an action's relations."""
+        thresholds = {"tau_high": self.tau_high, "tau_low": self.tau_low}
+        return {"top_k": self.top_k, **{key: tau for key, tau in thresholds.items() if tau is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An expression of the episode and its members, as far as the graph listed them."""
+
+    expression: Expression
+    items: tuple[Item, ...]
+
+
+class KbqaR1Dialogue:
+    """An episode; it holds the table of expressions."""
+
+    def __init__(self, question: Question, protocol: KbqaR1) -> None:
+        self._question, self._protocol = question, protocol
+        self._made: list[_Made] = []
+        self._waiting: list[FormAction] = []
+        self._told: list[str] = []
+        self._seen: dict[str, dict[Item, None]] = {}  # id or label → items
+
+    def prompt(self) -> list[Segment]:
+        usage = "\n".join(f"  {_USAGE[name]}" for name in self._protocol.actions)
+        instruction = _INSTRUCTION.format(actions=usage) if self._protocol.prompt == "full" else ""
+        return [
+            Segment(f"{instruction}Candidate Entities: [ "),
+            Segment(", ".join(self._question.topic_entities), trusted=False),
+            Segment(" ]\nQuestion: "),
+            Segment(self._question.text, trusted=False),
+            Segment("\n"),
+        ]
+
+    def reply(self, text: str) -> Reply:
+        thought = _THOUGHT.match(text)
+        reasoning = thought.group(1).strip() if thought else ""
+        rest = text[thought.end() :] if thought else text
+        command = _COMMAND.search(rest)
+        if command is None:
+            return Reply(reasoning, problem="no <action> or <answer> was found")
+        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
+        kind, body = command.groups()
+        if kind == "answer":
+            return Reply(reasoning, well_formed=tidy, answers=tuple(self._answers(body)))
+        self._waiting, self._told = [], []
+        for line in body.splitlines():
+            if "[" in line and "]" in line:
+                tidy = self._read(line) and tidy
+        actions = self._next()
+        if not actions:
+            problem = "; ".join(self._told) or "no line Name [ argument | argument ] was found"
+            return Reply(reasoning, problem=problem)
+        return Reply(reasoning, well_formed=tidy, actions=actions)
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        (result,) = results
+        if isinstance(result, Failure):
+            self._told.append(_rejected(result))
+        else:
+            self._keep(result)
+        return self._next()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        return _information("\n".join(self._told), turns_left)
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        return _information(problem, turns_left)
+
+    def _read(self, line: str) -> bool:
+        """Keep the action of a line, or tell why it is none."""
+        try:
+            self._waiting.append(parse_action(line))
+        except LogicalFormError as error:
+            self._told.append(f"{line.strip()[:80]}: {error}")
+            return False
+        return True
+
+    def _next(self) -> tuple[Action, ...]:
+        """The next action that can be executed; those before it that cannot are told of."""
+        while self._waiting:
+            action = self._waiting.pop(0)
+            try:
+                return (self._executable(action),)
+            except LogicalFormError as error:
+                self._told.append(str(error))
+        return ()
+
+    def _executable(self, action: FormAction) -> Action:
+        """An action on the graph, with the expressions that it names written out.
+
+        Raises:
+            LogicalFormError: it names one that is not there.
+        """
+        expressions = [made.expression for made in self._made]
+        made = apply(action, expressions)
+        if isinstance(action, FindRelation):
+            assert isinstance(made, Join)
+            return Action(
+                FIND_RELATION,
+                {
+                    **_source(made.source),
+                    "relation": print_path((action.relation,)),
+                    **self._protocol.gate(),
+                },
+            )
+        arguments: dict[str, Any] = {"expression": print_s_expression(made)}
+        if isinstance(action, Order | Compare | TimeConstraint):
+            arguments |= {"gate": True, **self._protocol.gate()}
+        if self._protocol.now is not None:
+            arguments["now"] = self._protocol.now
+        return Action(EXECUTE_LOGICAL_FORM, arguments)
+
+    def _keep(self, result: Success[Item]) -> None:
+        for item in result.items:
+            for name in {item.id, item.label}:
+                self._seen.setdefault(name, {})[item] = None
+        expression = parse_s_expression(result.details["expression"])
+        self._made.append(_Made(expression, result.items))
+        lines = [f"expression{len(self._made)} = {result.details['expression']}"]
+        lines += [_similar(verdict) for verdict in _verdicts(result)]
+        lines.append(_listing(result))
+        if "cvt" in result.details:
+            lines.append(_hint(result.details["cvt"]))
+        self._told.append("\n".join(line for line in lines if line))
+
+    def _answers(self, body: str) -> Iterable[Answer]:
+        """The members of the expression that is named, or the names that are listed."""
+        reference = _REFERENCE.fullmatch(body)
+        if reference is not None and 1 <= int(reference[1]) <= len(self._made):
+            return dict.fromkeys(map(_answer, self._made[int(reference[1]) - 1].items))
+        pieces, start = body.split(), 0
+        answers: list[Answer] = []
+        while start < len(pieces):
+            # Names of plain graphs hold spaces: the longest run of words that was seen is one.
+            ends = range(len(pieces), start, -1)
+            end = next((e for e in ends if " ".join(pieces[start:e]) in self._seen), start + 1)
+            name = " ".join(pieces[start:end])
+            answers += list(map(_answer, self._seen.get(name, ()))) or [Answer(name)]
+            start = end
+        return dict.fromkeys(answers)
+
+
+def _source(source: Entity | FormLiteral | Expression) -> dict[str, str]:
+    """What a relation is asked of, as the graph's action takes it."""
+    if isinstance(source, Entity):
+        return {"entity": source.id}
+    if isinstance(source, FormLiteral):
+        return {"entity": print_literal(source)}
+    return {"expression": print_s_expression(source)}
+
+
+def _verdicts(result: Success[Item]) -> list[dict[str, Any]]:
+    """What the gate said of each relation."""
+    told = result.details
+    if "relation" in told:
+        return [{key: told[key] for key in ("tier", "relation", "candidates", "also") if key in told}]
+    return list(told.get("relations", ()))
+
+
+def _similar(verdict: dict[str, Any]) -> str:
+    """What to tell of a relation that was only similar, or is as good the other way round."""
+    relation, told = verdict["relation"], []
+    if "candidates" in verdict:
+        others = ", ".join(f"{c['id']} ({c['score']:.3f})" for c in verdict["candidates"])
+        told.append(
+            f"the most similar relation {relation['id']} was selected, score={relation['score']:.3f}; "
+            f"the top {len(verdict['candidates'])} are [ {others} ]. "
+            "If none of them fits, change the relation."
+        )
+    if "also" in verdict:
+        told.append(f"{verdict['also']['id']} fits as well in the other direction.")
+    return " ".join(told)
+
+
+def _rejected(failed: Failure) -> str:
+    """An error; of a rejected relation with all neighbours and their scores."""
+    candidates = failed.details.get("candidates", ())
+    if not candidates:
+        return failed.message
+    neighbours = ", ".join(f"{c['id']} ({c['score']:.3f})" for c in candidates)
+    return f"{failed.message}. The neighbouring relations are [ {neighbours} ]"
+
+
+def _listing(result: Success[Item]) -> str:
+    shown = result.items if result.total <= _LONG else result.items[:_SHOWN]
+    names = ", ".join(_shown(item) for item in shown)
+    total = f" ... total {result.total} items" if len(shown) < result.total else ""
+    return f"result_mid_list: [ {names}{total} ]"
+
+
+def _shown(item: Item) -> str:
+    if item.label == item.id or _is_value(item.id):
+        return item.label
+    return f"{item.id} ({item.label})"
+
+
+def _answer(item: Item) -> Answer:
+    """An entity as its id, a literal as its value."""
+    return Answer(item.label if _is_value(item.id) else item.id, (item.id,))
+
+
+def _is_value(id_: str) -> bool:
+    return id_.startswith('"')
+
+
+def _hint(cvt: dict[str, Any]) -> str:
+    types = ", ".join(item["id"] for item in cvt["types"]) or "unknown"
+    relations = ", ".join(item["id"] for item in cvt["relations"])
+    return (
+        f"{cvt['entities']} entities have no name and may stand for facts of several parts (type {types}): "
+        f"go on from them, for instance by [ {relations} ]"
+    )
+
+
+def _information(text: str, turns_left: int) -> list[Segment]:
+    closing = "</information>" if turns_left != 1 else f"</information>\n{_FINAL_TURN}\n"
+    return [Segment("<information>"), Segment(text, trusted=False), Segment(closing)]
