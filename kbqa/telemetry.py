@@ -244,5 +244,5 @@ def configure_logging(service: str, level: str = "INFO", style: LogFormat = "tex
     handler.setFormatter(StructuredFormatter(service, style))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Each logs lines per request or step of start-up at INFO that say nothing new.
-    for chatty in ("httpx", "httpcore", "uvicorn"):
+    for chatty in ("httpx", "httpcore", "mcp", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

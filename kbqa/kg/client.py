@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -39,11 +40,20 @@ class HttpGraphTools:
         base_url: of the server, for instance http://127.0.0.1:8001.
         timeout_s: for each request, once connected.
         connect_timeout_s: for a connection.
+        api_key: for a server that wants one.
     """
 
-    def __init__(self, base_url: str, *, timeout_s: float = 30.0, connect_timeout_s: float = 3.0) -> None:
-        self._base_url = base_url.rstrip("/")
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = 3.0,
+        api_key: str | None = None,
+    ) -> None:
+        self._base_url, self._timeout_s = base_url.rstrip("/"), timeout_s
         self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key is not None else None,
             trust_env=False,  # our own services are never behind the environment's proxy
             base_url=self._base_url,
             timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s),
@@ -87,6 +97,10 @@ class HttpGraphTools:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
             response = self._send(method, path, content, headers)
+            until = time.monotonic() + self._timeout_s
+            while (wait_s := _wait_s(response)) is not None and time.monotonic() + wait_s < until:
+                time.sleep(wait_s)
+                response = self._send(method, path, content, headers)
         except httpx.HTTPError as error:
             raise GraphUnavailableError(
                 f"kg_server at {self._base_url} does not answer ({error or type(error).__name__}): "
@@ -98,6 +112,8 @@ class HttpGraphTools:
         if response.status_code == 404 and problem and kg:
             raise GraphNotFoundError(kg, [graph.name for graph in self.graphs()])
         detail = problem.get("detail") or "not an answer of kg_server"
+        if response.status_code == 401:
+            detail += "; set KBQA_KG_SERVER_API_KEY"
         raise GraphUnavailableError(
             f"kg_server at {self._base_url} answered {response.status_code}: {detail}"
         )
@@ -108,6 +124,12 @@ class HttpGraphTools:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             # The server closed an idle connection as we took it. Actions only read: ask again.
             return self._client.request(method, path, content=content, headers=headers)
+
+
+def _wait_s(response: httpx.Response) -> float | None:
+    """How long a server that has too much to do wants us to wait; None if it has answered."""
+    wait = response.headers.get("retry-after", "")
+    return max(float(wait), 0.1) if response.status_code == 429 and wait.isdigit() else None
 
 
 def _problem(response: httpx.Response) -> Mapping[str, Any]:

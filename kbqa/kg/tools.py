@@ -24,6 +24,7 @@ from kbqa.kg.handlers import (
     MAX_ITEMS,
     TEXT,
     Handler,
+    Kind,
     Surroundings,
     failure,
     invalid_action,
@@ -42,6 +43,13 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
     return Success(page, len(mentions), truncated=offset + len(page) < len(mentions))
 
 
+# Linking takes time with the square of the length.
+_MAX_QUESTION_CHARS = 8000
+_QUESTION = Kind(
+    lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,
+    f"a text of at most {_MAX_QUESTION_CHARS} characters",
+)
+
 # Every action there is; a module of actions adds its table here.
 HANDLERS: Mapping[str, Handler] = {
     **one_hop.HANDLERS,
@@ -52,7 +60,7 @@ HANDLERS: Mapping[str, Handler] = {
     **node_relations.HANDLERS,
     **distance.HANDLERS,
     **describe.HANDLERS,
-    LINK_ENTITIES: Handler(_link_entities, {"question": TEXT}, accepts="only one question argument"),
+    LINK_ENTITIES: Handler(_link_entities, {"question": _QUESTION}, accepts="only one question argument"),
 }
 
 

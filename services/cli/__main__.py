@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from kbqa.errors import KbqaError
-from services.cli import ask, demo, forms, kg, policies, serve, status, train, up
+from services.cli import ask, demo, forms, kg, mcp, policies, serve, status, train, up
 
 _ERROR, _UNEXPECTED = 2, 1
 
@@ -32,6 +32,7 @@ def create_cli() -> typer.Typer:
     cli.command()(status.status)
     cli.command()(train.train)
     cli.command()(policies.promote)
+    cli.command()(mcp.mcp)
     cli.command()(status.version)
     cli.add_typer(serve.commands, name="serve")
     cli.add_typer(kg.commands, name="kg")

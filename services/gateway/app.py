@@ -48,7 +48,7 @@ def create_app(settings: GatewaySettings, policies: PolicySource | None = None) 
         policies: another source than the promoted version of the policy store.
     """
     metrics = Metrics(CollectorRegistry())
-    tools = HttpGraphTools(settings.kg_server_url)
+    tools = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     promoted = _promoted_policies(settings) if policies is None else None
     source = policies or promoted
     assert source is not None

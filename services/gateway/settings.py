@@ -12,6 +12,7 @@ class GatewaySettings(ServiceSettings):
 
     Attributes:
         kg_server_url: where the graphs are (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         poll_s: how often it looks which policy is promoted, in seconds.
         max_rows: completions that the engine computes at a time; each reserves memory.
         concurrency: questions that are answered at the same time.
@@ -29,6 +30,7 @@ class GatewaySettings(ServiceSettings):
 
     port: int = Field(8080, ge=1, le=65535)
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     poll_s: float = Field(2.0, gt=0)
     max_rows: int = Field(16, ge=1)
     concurrency: int = Field(8, ge=1)

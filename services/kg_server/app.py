@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
 
 from kbqa import __version__
 from kbqa.errors import GraphError
+from kbqa.kg.actions import Action, ActionResult
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.handlers import Surroundings
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.ranking import Schemas
+from kbqa.kg.store import GraphInfo
 from kbqa.telemetry import Metrics
 from services.http import install, operations_app
-from services.kg_server.actions import add_actions
+from services.kg_server.actions import add_actions, opened
 from services.kg_server.batches import CostlyBatches
 from services.kg_server.cache import Cache
+from services.kg_server.callers import Caller
 from services.kg_server.errors import STATUS
 from services.kg_server.gate import Gate
 from services.kg_server.keys import ApiKeys
@@ -27,6 +36,9 @@ from services.kg_server.limits import Admission
 from services.kg_server.queries import Queries
 from services.kg_server.settings import KgServerSettings
 from services.kg_server.sparql import sparql_router
+
+if TYPE_CHECKING:
+    from services.kg_server.mcp import McpRoute
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +55,9 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
+    # Twice those that the gate lets run: the others stand ready while killed ones are replaced.
     pool = QueryPool(
-        settings.query_processes,
+        2 * settings.query_processes,
         max_rows=settings.query_max_rows,
         max_bytes=settings.query_max_bytes,
         memory_bytes=settings.query_memory_mb * 2**20,
@@ -68,6 +81,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     queries = Queries(
         cache,
         Gate(settings.query_processes, settings.query_queue),
+        Gate(settings.endpoint_queries, settings.query_queue),
         metrics,
         limits=limits,
         wait_s=settings.query_wait_s,
@@ -81,11 +95,17 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     )
     opening = _Opening(catalog, schemas, metrics)
 
+    tools = _tools(settings, catalog, schemas, costly) if find_spec("mcp") is not None else None
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         cache.open()
         tasks = [asyncio.create_task(asyncio.to_thread(work)) for work in (pool.warm, opening.run)]
-        yield
+        async with AsyncExitStack() as running:
+            if tools is not None:
+                await running.enter_async_context(tools.manager.run())
+            yield
+        opening.close()
         await asyncio.gather(*tasks)
         cache.close()
         catalog.close()
@@ -108,7 +128,26 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     app.state.operations = None if keys is None else operations_app(metrics, opening.pending)
     add_actions(app, settings, catalog, schemas, costly, metrics)
     app.include_router(sparql_router(settings, catalog, queries))
+    if tools is not None:
+        app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))
     return app
+
+
+def _tools(
+    settings: KgServerSettings, catalog: GraphCatalog, schemas: Schemas, costly: CostlyBatches
+) -> McpRoute:
+    """The actions as MCP tools; one at a time, each is a batch of its own."""
+    from services.kg_server.mcp import McpRoute, mcp_server
+
+    async def list_graphs() -> list[GraphInfo]:
+        return await run_in_threadpool(catalog.list)
+
+    async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
+        store = await opened(catalog, kg)
+        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        return (await costly.run(kg, surroundings, [action], graph, caller))[0]
+
+    return McpRoute(mcp_server(list_graphs, execute), settings.max_body_bytes)
 
 
 class _Opening:
@@ -118,6 +157,7 @@ class _Opening:
         self._catalog, self._schemas = catalog, schemas
         self._triples = metrics.gauge("kbqa_kg_triples")
         self._done = False
+        self._closed = threading.Event()
 
     def run(self) -> None:
         for info in self._catalog.list():
@@ -127,18 +167,21 @@ class _Opening:
                 # The others are served; requests for this one say what is wrong.
                 logger.exception("graph cannot be opened", extra={"graph": info.name})
                 continue
-            self._triples.labels(info.name).set(store.triples)
+            if store.triples is not None:
+                self._triples.labels(info.name).set(store.triples)
             logger.info("graph opened", extra={"graph": info.name, "version": store.version})
         self._done = True
         # After it is ready: a large schema takes a dense encoder minutes, and what an action
         # ranks before is encoded then.
         for info in self._catalog.list():
             try:
-                schema = self._schemas.of(self._catalog.get(info.name))
-                schema.relations.warm()
-                schema.types.warm()
+                self._schemas.of(self._catalog.get(info.name)).warm(self._closed.is_set)
             except (GraphError, OSError):
                 logger.exception("schema cannot be encoded beforehand", extra={"graph": info.name})
+
+    def close(self) -> None:
+        """Have `run` end soon: of encoding a schema, nothing is kept."""
+        self._closed.set()
 
     def pending(self) -> str | None:
         return None if self._done else "graphs are being opened"

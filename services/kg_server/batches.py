@@ -1,4 +1,4 @@
-"""Batches that hold more than one-hop look-ups: in threads, in turn, within a deadline."""
+"""Batches that hold more than look-ups in memory: in threads, in turn, within a deadline."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ class CostlyBatches:
             message = f"not executed: the batch had used up its {self._deadline_s:g} s; send fewer actions"
             return failure(ErrorKind.QUERY_TIMEOUT, message)
         name = action.name
-        handler = HANDLERS.get(name) if isinstance(name, str) and name not in _ONE_HOP else None
-        if handler is None or handler.check(name, action.arguments) is not None:
+        handler = HANDLERS.get(name) if isinstance(name, str) else None
+        in_memory = handler is not None and name in _ONE_HOP and not asked.surroundings.store.is_remote
+        if handler is None or in_memory or handler.check(name, action.arguments) is not None:
             return execute(asked.surroundings, [action], graph=asked.graph)[0]
         if name != EXECUTE_SPARQL:
             return self._kept(asked, action)
@@ -101,7 +102,10 @@ class CostlyBatches:
 
         def compute() -> ActionResult:
             result, trace = self._execute(asked, action)
-            lasting = isinstance(result, Success) or not result.kind.is_transient
+            if isinstance(result, Success):
+                lasting = not result.details.get("timed_out")  # there may be more at another time
+            else:
+                lasting = not result.kind.is_transient
             if lasting and not trace.volatile and not asked.caller.private:
                 self._cache.put(key, orjson.dumps(dump_result(result)))
             return result

@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Worker threads for what blocks at a gate; a coroutine never waits for one behind those that wait."""
+    """Worker threads for what blocks at gates; a coroutine never waits for one behind those that wait."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._size = gate.places + gate.queue + _SPARE_THREADS
+    def __init__(self, *gates: Gate) -> None:
+        self._size = sum(gate.places + gate.queue + _SPARE_THREADS for gate in gates)
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -62,15 +62,25 @@ class Queries:
     """Executes queries of all graphs.
 
     Args:
+        gate: for queries that processes of this server execute.
+        remote_gate: for those of graphs behind endpoints.
         limits: caps on a result's rows and bytes, which are part of what a result is.
         wait_s: how long a query waits for its turn, at most.
     """
 
     def __init__(
-        self, cache: Cache, gate: Gate, metrics: Metrics, *, limits: tuple[int, int], wait_s: float
+        self,
+        cache: Cache,
+        gate: Gate,
+        remote_gate: Gate,
+        metrics: Metrics,
+        *,
+        limits: tuple[int, int],
+        wait_s: float,
     ) -> None:
-        self._cache, self._gate, self._limits, self._wait_s = cache, gate, limits, wait_s
-        self._threads = Threads(gate)
+        self._cache, self._gate, self._remote_gate = cache, gate, remote_gate
+        self._limits, self._wait_s = limits, wait_s
+        self._threads = Threads(gate, remote_gate)
         self._flights: Flights[QueryResult] = Flights()
         self._outcomes = metrics.counter("kbqa_kg_queries_total")
         self._seconds = metrics.histogram("kbqa_kg_query_seconds")
@@ -135,8 +145,9 @@ class Queries:
         self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, deadline_s: float
     ) -> QueryResult:
         outcome, started = "failed", time.perf_counter()
+        gate = self._remote_gate if source.store.is_remote else self._gate
         try:
-            with self._gate.place(caller.client, wait_s=self._wait_s):
+            with gate.place(caller.client, wait_s=self._wait_s):
                 self._running.inc()
                 started = time.perf_counter()
                 try:

@@ -19,6 +19,7 @@ class KgServerSettings(ServiceSettings):
         max_batch: actions in a batch.
         max_items: items in an action's result.
         max_body_bytes: size of a request.
+        max_answer_bytes: size of a batch's answer; a larger one is refused with 413.
         body_timeout_s: how long a request's body may take to arrive.
         batch_deadline_s: seconds for a batch with more than one-hop actions, from its arrival.
         batch_threads: such batches that run at the same time.
@@ -29,8 +30,9 @@ class KgServerSettings(ServiceSettings):
         encoder_api_key: for the encoder's server.
         encoder_timeout_s: for a request to it.
         query_processes: SPARQL queries that run at the same time.
-        query_queue: queries that may wait for a process; one more is answered with 429.
-        query_wait_s: how long a query may wait for a process.
+        endpoint_queries: queries that are sent to endpoints at the same time.
+        query_queue: queries of either that may wait; one more is answered with 429.
+        query_wait_s: how long a query may wait for its turn.
         query_deadline_s: seconds after which a query is killed, once it runs.
         query_max_rows: rows or triples of a query's result; the rest is cut and flagged.
         query_max_bytes: size of a query's result, likewise.
@@ -55,6 +57,7 @@ class KgServerSettings(ServiceSettings):
     max_batch: int = Field(1024, ge=256)
     max_items: int = Field(1000, ge=1)
     max_body_bytes: int = Field(8 * 2**20, ge=1024)
+    max_answer_bytes: int = Field(32 * 2**20, ge=2**20)
     body_timeout_s: float = Field(10.0, gt=0)
     batch_deadline_s: float = Field(20.0, gt=0)
     batch_threads: int = Field(8, ge=1)
@@ -65,14 +68,15 @@ class KgServerSettings(ServiceSettings):
     encoder_api_key: SecretStr | None = None
     encoder_timeout_s: float = Field(10.0, gt=0)
     query_processes: int = Field(2, ge=1)
+    endpoint_queries: int = Field(16, ge=1)
     query_queue: int = Field(32, ge=0)
     query_wait_s: float = Field(5.0, gt=0)
     query_deadline_s: float = Field(3.0, gt=0)
     query_max_rows: int = Field(10_000, ge=1)
     query_max_bytes: int = Field(16 * 2**20, ge=1024)
     query_memory_mb: int = Field(2048, ge=512)
-    concurrency: int = Field(512, ge=1)
-    client_concurrency: int = Field(256, ge=1)
+    concurrency: int = Field(256, ge=1)
+    client_concurrency: int = Field(128, ge=1)
     client_requests_per_s: float | None = Field(None, gt=0)
     look_up_cache_mb: int = Field(128, ge=0)
     cache_memory_mb: int = Field(64, ge=1)

@@ -79,7 +79,7 @@ def train(
     def send_request(request: RolloutRequest) -> None:
         send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request))
 
-    with HttpGraphTools(settings.kg_server_url) as tools:
+    with HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key) as tools:
         context = Context(
             directory=directory,
             record=record,

@@ -15,6 +15,7 @@ class TrainerSettings(ServiceSettings):
     Attributes:
         broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
         kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
         threads: threads that training computes with; unless set, one while rollouts run on the
             same machine, and as many as there are cores before that.
@@ -32,6 +33,7 @@ class TrainerSettings(ServiceSettings):
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")
     threads: int | None = Field(None, ge=1)
     auto_resume: bool = True

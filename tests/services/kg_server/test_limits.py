@@ -9,7 +9,8 @@ import time
 import httpx
 import pytest
 
-from kbqa.errors import ConfigurationError
+from kbqa.errors import ConfigurationError, GraphUnavailableError
+from kbqa.kg.client import HttpGraphTools
 from services.http import background
 from services.kg_server.app import create_app
 from services.kg_server.keys import ApiKeys
@@ -115,6 +116,17 @@ def test_a_client_that_was_quiet_may_send_the_requests_of_two_seconds_at_once(mo
     assert [limits.enter("a") for _ in range(2)] == [None, ("rate", 0.5)]
     now += 60
     assert [limits.enter("a") is None for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_the_client_of_the_other_services_sends_its_key(home):
+    with background(create_app(KgServerSettings.load(home=home, api_keys=KEY))) as url:
+        with HttpGraphTools(url, api_key=KEY) as tools:
+            assert [graph.name for graph in tools.graphs()] == ["films"]
+        with (
+            HttpGraphTools(url) as tools,
+            pytest.raises(GraphUnavailableError, match="KBQA_KG_SERVER_API_KEY"),
+        ):
+            tools.graphs()
 
 
 def test_each_key_has_a_rate_of_its_own(client):

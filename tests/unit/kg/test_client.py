@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import pytest
 
@@ -92,4 +93,33 @@ def test_the_servers_own_reason_is_passed_on(scripted_server):
     body = b'{"type":"about:blank","status":503,"detail":"graphs are being opened"}'
     url = scripted_server([http("503 Service Unavailable", body, "application/problem+json")])
     with HttpGraphTools(url) as tools, pytest.raises(GraphUnavailableError, match="graphs are being opened"):
+        tools.execute("g", [])
+
+
+OVERLOAD = http(
+    "429 Too Many Requests\r\nRetry-After: 1", b'{"detail":"too many"}', "application/problem+json"
+)
+
+
+def test_a_server_that_has_too_much_to_do_is_asked_again_when_it_says(scripted_server):
+    url = scripted_server([OVERLOAD, OVERLOAD, http("200 OK", ANSWER)])
+    started = time.monotonic()
+    with HttpGraphTools(url) as tools:
+        [result] = tools.execute("g", [Action("describe", {"entity": "a"})])
+    assert isinstance(result, Success)
+    assert 2 <= time.monotonic() - started < 10
+
+
+def test_a_server_that_stays_overloaded_is_not_asked_for_ever(scripted_server):
+    url = scripted_server([OVERLOAD] * 3)
+    with (
+        HttpGraphTools(url, timeout_s=1.5) as tools,
+        pytest.raises(GraphUnavailableError, match="429: too many"),
+    ):
+        tools.execute("g", [])
+
+
+def test_a_server_that_wants_a_key_is_said_how_to_be_given_one(scripted_server):
+    url = scripted_server([http("401 Unauthorized", b'{"detail":"send a key"}', "application/problem+json")])
+    with HttpGraphTools(url) as tools, pytest.raises(GraphUnavailableError, match="KBQA_KG_SERVER_API_KEY"):
         tools.execute("g", [])
