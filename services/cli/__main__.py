@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from kbqa.errors import KbqaError
-from services.cli import ask, demo, forms, kg, mcp, policies, serve, status, train, up
+from services.cli import ask, demo, forms, kg, mcp, policies, recipes, serve, status, train, up
 
 _ERROR, _UNEXPECTED = 2, 1
 
@@ -38,7 +38,7 @@ def create_cli() -> typer.Typer:
     cli.add_typer(kg.commands, name="kg")
     cli.add_typer(forms.commands, name="forms")
     cli.add_typer(train.runs, name="runs")
-    cli.add_typer(policies.recipes, name="recipe")
+    cli.add_typer(recipes.commands, name="recipe")
     return cli
 
 

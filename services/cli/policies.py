@@ -1,4 +1,4 @@
-"""`kbqa promote` and `kbqa recipe`: which policy answers, and what policies are trained with."""
+"""`kbqa promote`: which policy answers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import Annotated
 from urllib.parse import quote
 
 import typer
-import yaml
 
 from kbqa.errors import NoPolicyError
 from kbqa.policy_store import PolicyStore
 from services.cli.api import Api, ApiError
-from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, Overrides, TrainerUrl, read_pairs
-
-recipes = typer.Typer(help="List and show recipes.", no_args_is_help=True)
+from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, TrainerUrl
 
 
 def promote(
@@ -46,24 +43,3 @@ def _promote_here(store: PolicyStore, run: str, version: str | None) -> str:
             raise NoPolicyError(f'run "{run}" has published no policy (runs that have: {known})')
         version = newest.id
     return store.promote(run, version).id
-
-
-@recipes.command("list")
-def list_recipes() -> None:
-    """List the recipes that come with kbqa."""
-    # The recipes know the training code, and that loads torch.
-    from kbqa.recipes import recipe_names
-
-    for name in recipe_names():
-        typer.echo(name)
-
-
-@recipes.command("show")
-def show_recipe(
-    name: Annotated[str, typer.Argument(help="A recipe, or a YAML file.")], overrides: Overrides = None
-) -> None:
-    """Print a recipe with all its values, what it extends included."""
-    from kbqa.recipes import load_recipe
-
-    recipe = load_recipe(name, read_pairs("--set", overrides))
-    typer.echo(yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False), nl=False)

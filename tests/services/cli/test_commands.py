@@ -106,6 +106,25 @@ def test_recipes_are_listed_and_shown(in_process):
         assert (code, err.startswith("error: "), err.count("\n")) == (2, True, 1)
 
 
+def test_a_recipe_is_checked(in_process, tmp_path):
+    code, out, _ = in_process("recipe", "check", "kg-r1")
+    assert (code, out.startswith("kg-r1 is a good recipe (digest ")) == (0, True)
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("extends: kg-r1\nname: mine\nrollout: {n: 0}\nreward: {w_formt: 1}\n")
+    code, out, err = in_process("recipe", "check", str(mine))
+    assert (code, out) == (1, "")
+    assert "rollout.n: Input should be greater than or equal to 1" in err
+    assert "reward.w_formt: unknown key (known: name, w_format" in err
+
+
+def test_two_recipes_are_compared(in_process):
+    assert in_process("recipe", "diff", "kg-r1", "kg-r1") == (0, "", "")
+    code, out, _ = in_process("recipe", "diff", "knowcoder-a1", "knowcoder-a1-phase-2")
+    assert (code, out) == (1, "reward.beta: 0.5 -> 1.0\n")
+    code, out, _ = in_process("recipe", "diff", "kg-r1", "kg-r1", "--set", "schedule.max_seconds=5")
+    assert (code, out) == (1, "schedule.max_seconds: None -> 5.0\n")
+
+
 def test_status_tells_what_is_missing(in_process, store):
     urls = {
         f"KBQA_{name}_URL": "http://127.0.0.1:9"
