@@ -22,6 +22,7 @@ import unicodedata
 import weakref
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -152,6 +153,8 @@ class Ranker:
         Raises:
             EncoderUnavailableError: the encoder does not answer.
         """
+        if not texts:
+            return np.empty(0, np.float32)
         spoken = [_spoken(text) for text in texts]
         if len(self._rows) < _MAX_TEXTS:
             vectors = self._keep(spoken)[[self._rows[text] for text in spoken]]
@@ -329,9 +332,10 @@ def _largest(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
 def _read(path: Path, rows: int) -> Matrix | None:
     """Vectors as `_write` wrote them; None if they are not there, or are damaged (a zip has checksums)."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            vectors: Matrix = file["vectors"]
-    except FileNotFoundError:
+        # Opened here, since numpy leaves what it cannot read open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            vectors: Matrix = arrays["vectors"]
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         logger.warning(
@@ -353,4 +357,5 @@ def _write(path: Path, vectors: Matrix) -> None:
         aside.replace(path)
     except OSError as error:
         logger.warning("vectors cannot be kept", extra={"path": str(path), "error": str(error)})
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
