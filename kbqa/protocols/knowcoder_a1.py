@@ -27,7 +27,7 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_term
+from kbqa.protocols.sparql_terms import entity_term, is_plain_name
 from kbqa.trajectory import Question, Segment
 
 # Name of a tool → the action behind it, and the action's name for each of the tool's arguments.
@@ -272,7 +272,8 @@ def _row(row: Mapping[str, Mapping[str, str]]) -> str:
     values = []
     for term in row.values():
         label, id_ = term.get("label", term["value"]), term.get("id", term["value"])
-        values.append(entity_term(id_) if term["type"] == "uri" and label == id_ else label)
+        nameless = term["type"] == "uri" and label == id_ and not is_plain_name(id_)
+        values.append(entity_term(id_) if nameless else label)
     return " | ".join(values)
 
 

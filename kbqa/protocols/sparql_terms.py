@@ -24,6 +24,11 @@ def entity_term(id_: str) -> str:
     return id_ if id_.startswith('"') else f"<{entity_iri(id_)}>"
 
 
+def is_plain_name(id_: str) -> bool:
+    """Whether an id is a name in a delimited file, and not an identifier that nobody can read."""
+    return entity_term(id_) == f"<{entity_iri(id_)}>"
+
+
 def rows_text(result: Success[Any], *, max_rows: int) -> str:
     """The rows of a query, one a line, values separated by ` | `; an entity as `label (term)`."""
     if "boolean" in result.details:

@@ -97,6 +97,13 @@ def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         inherited = merged.get(key)
-        both = isinstance(inherited, dict) and isinstance(value, dict)
-        merged[key] = _overlay(inherited, value) if both else value  # type: ignore[arg-type]
+        if isinstance(inherited, dict) and isinstance(value, dict) and not _is_another_part(inherited, value):
+            merged[key] = _overlay(inherited, value)
+        else:
+            merged[key] = value
     return merged
+
+
+def _is_another_part(below: dict[str, Any], above: dict[str, Any]) -> bool:
+    """Whether a section names another part, to which the options of the one below mean nothing."""
+    return "name" in above and above["name"] != below.get("name")

@@ -1,0 +1,180 @@
+"""Each recipe as a whole: a scripted policy plays gold, and each known failure, for rewards worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from kbqa.judges import MatchingJudge
+from kbqa.kg.actions import GET_TAIL_ENTITIES, Action
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols import PROTOCOLS, Answer, Reply
+from kbqa.protocols import kg_r1 as kg
+from kbqa.protocols import knowcoder_a1 as knowcoder
+from kbqa.protocols import sparql_refinement as refinement
+from kbqa.recipes import load_recipe
+from kbqa.rewards import Instruments
+from kbqa.rollouts import Agent, linear_rollout
+from kbqa.trajectory import Question, Segment, Status
+from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
+
+CODEC = make_codec()
+TRIPLES = [("Ada", "parent", "Byron"), ("Byron", "born", "1788"), ("Eve", "born", "1900")]
+QUESTION = Question("q", "when was the parent of Ada born ?", ("1788",), ("Ada",), "people")
+QUERY = "SELECT ?x WHERE { <urn:kbqa:e:Ada> <urn:kbqa:r:parent> ?p . ?p <urn:kbqa:r:born> ?x }"
+
+
+@pytest.fixture(scope="module")
+def tools():
+    return LocalGraphTools(FixedGraphs({"people": OxigraphStore.from_triples(TRIPLES)}))
+
+
+def play(tools, recipe, *turns, question=QUESTION):
+    """Reward and trajectory of an episode in which the policy says `turns`, the last one again and again."""
+    said = iter(turns)
+    last = turns[-1]
+    policy = ScriptedPolicy(CODEC, lambda _: next(said, last))
+    agent = Agent(policy, CODEC, recipe.protocol.build(), tools, recipe.rollout.budget())
+    [trajectory] = linear_rollout(agent, question, 1, 0.0)
+    scored = recipe.reward.build().score(question, trajectory, Instruments(tools, MatchingJudge()))
+    return scored, trajectory
+
+
+def kg_query(relation, entity):
+    action = Action(GET_TAIL_ENTITIES, {"entity": entity, "relation": relation})
+    return kg.write_query("t", action)
+
+
+GOLD_KG_R1 = (kg_query("parent", "Ada"), kg_query("born", "Byron"), kg.write_answer("t", ["1788"]))
+
+
+@pytest.mark.parametrize(
+    ("turns", "turn_rewards", "outcome"),
+    [
+        (GOLD_KG_R1, (1.0, 1.0, 1.0), 2.0),
+        (("hm", kg.write_answer("t", ["1788"])), (0.0, 1.0), 1.0),  # unparsable, then right by luck
+        ((kg_query("loves", "Ada"), kg.write_answer("t", ["x"])), (0.5, 1.0), 0.0),  # unknown relation
+        ((kg_query("born", "Ada"), kg.write_answer("t", ["x"])), (0.5, 1.0), 0.0),  # empty result
+        (
+            ("<think>t</think><information>1788</information><answer>1788</answer>",),
+            (0.5,),  # an answer, not well formed; what it made up was not retrieved
+            1.0,
+        ),
+        ((kg_query("parent", "Ada"),), (1.0, 1.0, 1.0, 1.0, 0.5), 0.0),  # over budget, repeated
+    ],
+)
+def test_kg_r1(tools, turns, turn_rewards, outcome):
+    scored, _ = play(tools, load_recipe("kg-r1"), *turns)
+    assert scored.turn_rewards == turn_rewards
+    assert scored.outcome == outcome
+
+
+def test_kg_r1_as_released_pays_a_repeated_query_once(tools):
+    repeated = kg_query("parent", "Ada")
+    scored, _ = play(tools, load_recipe("kg-r1-as-released"), repeated, repeated, kg.write_answer("t", ["x"]))
+    assert scored.turn_rewards == (1.0, 0.5, 1.0)
+
+
+ANSWER = refinement.write_answer("t", "1788")
+
+
+@pytest.mark.parametrize(
+    ("turns", "reward", "status"),
+    [
+        ((refinement.write_query("t", QUERY), ANSWER), 1.46, Status.ANSWERED),
+        ((ANSWER,), 1.48, Status.ANSWERED),
+        ((refinement.write_query("t", "SELECT ?x WHERE {"), ANSWER), 1.36, Status.ANSWERED),
+        ((refinement.write_query("t", QUERY.replace("Ada", "Eve")), ANSWER), 1.46, Status.ANSWERED),
+        ((refinement.write_query("t", "SELECT * { SERVICE <http://x/> {} }"), ANSWER), 1.36, Status.ANSWERED),
+        ((refinement.write_query("t", QUERY), refinement.write_answer("t", "1900")), 0.76, Status.ANSWERED),
+        (("The answer is 1788.",), -1.0, Status.UNPARSABLE),
+        (
+            ("<think>t</think><query_result>1788</query_result><answer>1788</answer>",),
+            -1.0,
+            Status.UNPARSABLE,
+        ),
+        ((refinement.write_query("t", QUERY),), -1.0, Status.OUT_OF_TURNS),  # eleven queries, no answer
+    ],
+)
+def test_learning_to_refine(tools, turns, reward, status):
+    scored, trajectory = play(tools, load_recipe("learning-to-refine"), *turns)
+    assert scored.outcome == pytest.approx(reward)
+    assert trajectory.status is status
+
+
+EXECUTE = knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": QUERY})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "turns", "reward"),
+    [
+        ("knowcoder-a1", (EXECUTE, knowcoder.write_answer("t", ["1788"])), 1.0),
+        ("knowcoder-a1", (EXECUTE, knowcoder.write_answer("t", ["1788", "1900"])), 0.1 + 5 / 9),
+        ("knowcoder-a1-phase-2", (EXECUTE, knowcoder.write_answer("t", ["1788", "1900"])), 0.1 + 2 / 3),
+        ("knowcoder-a1", ("<think>t</think><answer>1788</answer>",), 0.0),  # no box
+        ("knowcoder-a1", ("nothing",), 0.0),
+        ("knowcoder-a1", (EXECUTE,), 0.0),  # over budget
+        (
+            "knowcoder-a1",
+            (knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": "SELECT ?x WHERE {"}), EXECUTE)
+            + (knowcoder.write_answer("t", ["1788"]),),
+            1.0,  # a failed call costs nothing unless a recipe asks for it
+        ),
+    ],
+)
+def test_knowcoder_a1(tools, recipe, turns, reward):
+    scored, trajectory = play(tools, load_recipe(recipe), *turns)
+    assert scored.outcome == pytest.approx(reward)
+    if turns[0] is EXECUTE and len(turns) > 1:
+        assert trajectory.turns[0].observation == '<tool_response>["1788"]</tool_response>'
+
+
+def test_a_sixth_protocol_needs_a_module_and_a_recipe(tools, tmp_path):
+    """Everything of the dialect stands here; nothing of kbqa knows it."""
+
+    class Dialogue:
+        def __init__(self, question):
+            self.question, self.result = question, None
+
+        def prompt(self):
+            return [Segment(self.question.text, trusted=False)]
+
+        def reply(self, text):
+            if text.startswith("ask "):
+                entity, relation = text.removeprefix("ask ").split(".")
+                action = Action(GET_TAIL_ENTITIES, {"entity": entity, "relation": relation})
+                return Reply(well_formed=True, actions=(action,))
+            return Reply(well_formed=True, answers=(Answer(text),))
+
+        def take(self, results):
+            (self.result,) = results
+            return ()
+
+        def observation(self, turns_left):
+            found = ", ".join(item.label for item in self.result.items)
+            return [Segment("["), Segment(found, trusted=False), Segment("]")]
+
+        def complaint(self, problem, turns_left):
+            return [Segment("["), Segment(problem), Segment("]")]
+
+    @PROTOCOLS.register("toy")
+    @dataclass(frozen=True)
+    class Toy:
+        loud: bool = False
+        name: ClassVar[str] = "toy"
+        tags: ClassVar[tuple[str, ...]] = ()
+        stop: ClassVar[tuple[str, ...]] = ()
+
+        def begin(self, question, max_turns):
+            return Dialogue(question)
+
+    file = tmp_path / "toy.yaml"
+    file.write_text("extends: learning-to-refine\nname: toy\nprotocol: {name: toy, loud: true}\n")
+    recipe = load_recipe(str(file))
+    scored, trajectory = play(tools, recipe, "ask Ada.parent", "ask Byron.born", "1788")
+    assert trajectory.turns[0].observation == "[Byron]"
+    assert scored.outcome == pytest.approx(1.44)
