@@ -15,7 +15,7 @@ from kbqa.kg.endpoint import EndpointStore
 from kbqa.kg.endpoint_client import Endpoint, ServerKind
 from kbqa.kg.sparql import ResultFormat
 from kbqa.kg.store import GraphStore
-from tests.sparql_servers import SparqlServer, Virtuoso
+from tests.sparql_servers import SparqlServer
 
 EX = "http://ex.org/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -48,7 +48,7 @@ def ids(page):
 
 
 @pytest.fixture(scope="module")
-def make_store(tmp_path_factory) -> Callable[[str], GraphStore]:
+def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
     """A store of a kind over `TURTLE`, made once."""
     closing: list[Callable[[], None]] = []
     made: dict[str, GraphStore] = {}
@@ -67,11 +67,10 @@ def make_store(tmp_path_factory) -> Callable[[str], GraphStore]:
         return remote(Endpoint(server.url, languages=("en", "fr"), deadline_s=60))
 
     def virtuoso() -> GraphStore:
-        directory = tmp_path_factory.mktemp("virtuoso")
-        server = Virtuoso(directory)
-        closing.append(server.kill)
-        (directory / "graph.ttl").write_text(TURTLE)
-        server.load(directory / "graph.ttl", e("graph"))
+        server = request.getfixturevalue("virtuoso")
+        file = tmp_path_factory.mktemp("graph") / "graph.ttl"
+        file.write_text(TURTLE)
+        server.load(file, e("graph"))
         graph = (e("graph"),)
         return remote(Endpoint(server.url, graph, ServerKind.VIRTUOSO, languages=("en", "fr"), deadline_s=60))
 
@@ -100,8 +99,6 @@ def small_window(monkeypatch):
 
 @pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])
 def store(request, make_store) -> GraphStore:
-    if request.param == "virtuoso" and (missing := Virtuoso.missing()):
-        pytest.skip(missing)
     return make_store(request.param)
 
 
