@@ -1,4 +1,4 @@
-"""Each recipe as a whole: a scripted policy plays gold, and each known failure, for rewards worked by hand."""
+"""Each recipe as a whole: a scripted policy plays gold, and known failures, for rewards worked by hand."""
 
 from __future__ import annotations
 
