@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from kbqa.kg.dates import DATE_TYPES, XSD, parse_date
 from kbqa.kg.query_layout import Layout
@@ -78,6 +78,8 @@ _INTEGER_TYPES = ("int", "long", "short", "byte", "nonnegativeinteger", "positiv
 _NUMBER_TYPES = frozenset(XSD + name for name in ("integer", "decimal", "float", "double"))
 _CASTS = {XSD + name: f"<{FUNCTION_NAMESPACE}{name}>" for name in ("dateTime", "date")}
 _PARTS = ("YEAR", "MONTH", "DAY")
+# Of literals and of keys of an order: what comes after them is left as it is, lest the text explode.
+_MAX_LENIENT = 1_000
 # Calls that may give a date; of the others it is known that they do not.
 _CALLS_OF_ANYTHING = ("MIN", "MAX", "SAMPLE", "IF", "COALESCE", "NOW")
 _IS_DATE = f"IN ({', '.join(f'<{iri}>' for iri in sorted(DATE_TYPES))})"
@@ -266,7 +268,7 @@ def _kind(layout: Layout, first: int, last: int) -> str:
 
 
 def _order(layout: Layout) -> None:
-    for i in layout.order_keys():
+    for i in islice(layout.order_keys(), _MAX_LENIENT):
         variable = layout.tokens[i].text
         layout.write(
             i,
@@ -277,7 +279,7 @@ def _order(layout: Layout) -> None:
 
 def _match_literals(layout: Layout) -> None:
     """Literals as objects of triples → variables of which VALUES gives the spellings."""
-    for number, (first, last) in enumerate(layout.objects()):
+    for number, (first, last) in enumerate(islice(layout.objects(), _MAX_LENIENT)):
         group = layout.group(first)
         spellings = _spellings(layout, first, last)
         if spellings and group is not None:
@@ -289,7 +291,7 @@ def _match_literals(layout: Layout) -> None:
 
 def _widen_values(layout: Layout) -> None:
     """Literals in VALUES of one variable that is the object of a triple beside it: their spellings, too."""
-    literals = list(layout.joined_values())
+    literals = list(islice(layout.joined_values(), _MAX_LENIENT))
     # A solution for each time that a value is given: none is given twice.
     given = {(layout.enclosing[first], _value(layout, first, last)) for first, last in literals}
     for first, last in literals:

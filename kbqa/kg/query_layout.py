@@ -175,13 +175,18 @@ class Layout:
 
     def joined_values(self) -> Iterator[_Range]:
         """Typed literals and numbers in VALUES of a variable that is an object in the same group."""
-        blocks = {i: opening for opening, close in self._values() for i in range(opening + 1, close)}
+        objects = {
+            (self.enclosing[i], token.text[1:])
+            for i, token in enumerate(self.tokens)
+            if token.kind == "variable" and self._is_object(i)
+        }
+        blocks = {
+            opening
+            for opening, _ in self._values()
+            if (self.enclosing[opening], self.tokens[opening - 1].text[1:]) in objects
+        }
         for first, last in self._literals():
-            if first not in blocks:
-                continue
-            opening = blocks[first]
-            variable = self.tokens[opening - 1]
-            if variable.kind == "variable" and self._is_joined(variable.text[1:], self.enclosing[opening]):
+            if self.enclosing[first] in blocks:
                 yield first, last
 
     def _values(self) -> Iterator[_Range]:
@@ -209,15 +214,6 @@ class Layout:
             before is not None
             and (before.kind in ("variable", "name", "iri") or before.text in ("a", ",", ")", "*", "+", "?"))
             and not self.in_projection[i]
-        )
-
-    def _is_joined(self, variable: str, group: int | None) -> bool:
-        return any(
-            token.kind == "variable"
-            and token.text[1:] == variable
-            and self.enclosing[i] == group
-            and self._is_object(i)
-            for i, token in enumerate(self.tokens)
         )
 
     # Writing

@@ -21,6 +21,8 @@ PREFIXES = "PREFIX : <http://127.0.0.1:1/> PREFIX ex: <http://127.0.0.1:1/> "
         "SELECT * { SERVICE <http://ex.org/> { ?s ?p ?o } }",
         "SELECT * { service silent ?x { ?s ?p ?o } }",
         "SELECT * FROM <http://ex.org/> { ?s ?p ?o }",
+        "SELECT * { GRAPH ?g { ?s ?p ?o } }",
+        "SELECT * { graph<http://ex.org/>{ ?s ?p ?o } }",
         "SELECT * FROM NAMED <http://ex.org/> { ?s ?p ?o }",
         "SELECT * { ?s ?p 'a' # '\n SERVICE <http://ex.org/> { ?s ?p ?o } }",
         "SELECT * { ?s ?p 'it\\'s' SERVICE <http://ex.org/> { ?s ?p ?o } }",
@@ -68,6 +70,34 @@ def test_nesting_is_bounded():
         with pytest.raises(QueryRefusedError, match="nests deeper"):
             check_query("SELECT * {" + opening * 5000 + closing * 5000 + "}")
     assert check_query("SELECT * { ?s ?p '" + "{" * 5000 + "' }")
+
+
+@pytest.mark.parametrize(
+    ("opening", "part", "closing"),
+    [
+        ("{ ?s ?p ?o FILTER(", "?o = 1 || ", "true) }"),
+        ("{ ?s ?p ?o FILTER(", "!", "?o) }"),
+        ("{ ?s ", "<a:>/", "<a:> ?o }"),
+        ("{ ?s ", "<a:>|", "<a:> ?o }"),
+        ("{", "OPTIONAL{?a ?b ?c}", "}"),
+        ("{", "{} UNION ", "{} }"),
+        ("{", "BIND(1 AS ?a)", "}"),
+        ("{", "?a ?b ?c .", "}"),
+        ("{ ?a ?b ", "?c,", "?c }"),
+    ],
+)
+def test_chains_of_parts_are_bounded(opening, part, closing):
+    assert check_query("SELECT * " + opening + part * 400 + closing)
+    with pytest.raises(QueryRefusedError, match="more than 2000 brackets and operators"):
+        check_query("SELECT * " + opening + part * 5000 + closing)
+
+
+def test_long_lists_of_data_are_no_chains():
+    assert check_query("SELECT * { VALUES ?x { " + "1 " * 40_000 + "} }")
+    assert check_query("SELECT * { VALUES (?x ?y) { " + "(1 2) " * 10_000 + "} ?x ?p ?y }")
+    assert check_query("SELECT * { ?s ?p ?o FILTER(?o IN (" + "1," * 30_000 + "1)) }")
+    with pytest.raises(QueryRefusedError, match="brackets and operators"):
+        check_query("SELECT * { VALUES ?x { 1 } " + "{}" * 5000 + "}")
 
 
 def test_length_is_bounded():
