@@ -20,7 +20,7 @@ _CONNECT_S = 3.0
 class EndpointEncoder:
     """Embeds texts by a server's model.
 
-    Keeps connections open; safe for many threads.
+    Keeps connections open; safe for many threads. Close it when it is no longer needed.
 
     Args:
         url: up to and with `/v1`; `#model` names the model, else the server's first is taken.
@@ -61,6 +61,9 @@ class EndpointEncoder:
         # In the form that the models which take instructions were trained on (Qwen3-Embedding, E5).
         vector: Vector = self._embed([f"Instruct: {instruction}\nQuery: {text}" if instruction else text])[0]
         return vector
+
+    def close(self) -> None:
+        self._client.close()
 
     def _embed(self, texts: Sequence[str]) -> Matrix:
         answer = self._request("POST", "/embeddings", {"model": self._model, "input": list(texts)})
