@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import DESCRIBE, ActionResult, Item, Success
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, paging, resolved
+from kbqa.kg.handlers import TEXT, Handler, Surroundings, paging, resolved_entities
 from kbqa.kg.indexing import TYPE_RELATIONS
 from kbqa.kg.store import GraphStore, Page
 
@@ -109,13 +109,9 @@ def _json(item: Item) -> dict[str, str]:
 
 def _describe(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
     """An item for each entity of that name, as `describe` writes it."""
-    entities = resolved(surroundings.store, (arguments["entity"],))
+    entities = resolved_entities(surroundings.store, arguments["entity"])
     if not isinstance(entities, tuple):
         return entities
-    # A literal of that value is no news, unless there is nothing else.
-    literal = [surroundings.store.entity_term(entity).startswith('"') for entity in entities]
-    if not all(literal):
-        entities = tuple(e for e, is_literal in zip(entities, literal, strict=True) if not is_literal)
     limit, offset = paging(surroundings, arguments)
     page = entities[offset : offset + min(limit, _MAX_ENTITIES)]
     items = tuple(describe(surroundings.store, entity) for entity in page)

@@ -211,3 +211,11 @@ def resolved(store: GraphStore, names: Sequence[str]) -> tuple[str, ...] | Failu
             return failure(ErrorKind.ENTITY_NOT_IN_KG, f"Entity {quote(name)} not found in KG")
         ids.update(dict.fromkeys(found))
     return tuple(ids)
+
+
+def resolved_entities(store: GraphStore, name: str) -> tuple[str, ...] | Failure:
+    """As `resolved`, without the literals of that value if the name is an entity's, too."""
+    ids = resolved(store, (name,))
+    if not isinstance(ids, tuple):
+        return ids
+    return tuple(id_ for id_ in ids if not store.entity_term(id_).startswith('"')) or ids

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbqa.kg.actions import NODE_RELATIONS, ActionResult, ErrorKind, Failure, Success
 from kbqa.kg.graph_patterns import TOP, Path, paths_around, ranked, timing, values_of
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging, quote, resolved
+from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging, quote, resolved_entities
 from kbqa.kg.select_query import SelectQuery
 
 # Goes before the question, not before the relations (Figure 9, in our words).
@@ -62,7 +62,7 @@ def _node_relations(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
 def _nodes(surroundings: Surroundings, node: str, query: str | None) -> list[str] | Failure:
     """Ids that a node stands for."""
     if not node.startswith(("?", "$")):
-        entities = resolved(surroundings.store, (node,))
+        entities = resolved_entities(surroundings.store, node)
         return list(entities) if isinstance(entities, tuple) else entities
     if query is None:
         message = f"Missing required fields for {NODE_RELATIONS}: query (in which {quote(node)} occurs)"

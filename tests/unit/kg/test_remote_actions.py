@@ -1,0 +1,123 @@
+"""The actions over a graph at an endpoint, and at a real Virtuoso: the same answers as embedded."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from kbqa.kg.actions import Action
+from kbqa.kg.catalog import FixedGraphs, GraphCatalog
+from kbqa.kg.endpoint import EndpointStore
+from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.tools import LocalGraphTools
+from tests.sparql_servers import SparqlServer, Virtuoso
+
+EX = "http://ex.org/"
+TURTLE = """
+@prefix : <http://ex.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:big rdfs:label "Big"@en ; a :Film ; :starred :tom ; :released 1988 .
+:philadelphia rdfs:label "Philadelphia"@en ; a :Film ; :starred :tom , :denzel .
+:tom rdfs:label "Tom Hanks"@en ; a :Actor ; :born :concord .
+:denzel a :Actor .
+:concord :in :california .
+:Film rdfs:label "motion picture"@en . :starred rdfs:label "starred actor"@en .
+"""
+QUERY = "PREFIX : <http://ex.org/> SELECT DISTINCT ?x WHERE { :big :starred ?x }"
+
+
+@pytest.fixture(
+    scope="module", params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)]
+)
+def act(request, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("graph")
+    (directory / "graph.ttl").write_text(TURTLE)
+    with ExitStack() as opened:
+        store = {"embedded": embedded, "endpoint": endpoint, "virtuoso": virtuoso}[request.param](
+            directory, opened
+        )
+        tools = LocalGraphTools(FixedGraphs({"films": store}), deadline_s=60)
+
+        def act(name, **arguments):
+            [result] = tools.execute("films", [Action(name, arguments)])
+            return result
+
+        yield act
+
+
+def embedded(directory, opened):
+    catalog = GraphCatalog(directory / "home")
+    opened.callback(catalog.close)
+    catalog.load("films", directory / "graph.ttl")
+    return catalog.get("films")
+
+
+def endpoint(directory, opened):
+    server = SparqlServer(TURTLE)
+    opened.callback(server.stop)
+    return remote(Endpoint(server.url, deadline_s=60), opened)
+
+
+def virtuoso(directory, opened):
+    if missing := Virtuoso.missing():
+        pytest.skip(missing)
+    server = Virtuoso(directory)
+    opened.callback(server.kill)
+    server.load(directory / "graph.ttl", f"{EX}graph")
+    return remote(Endpoint(server.url, (f"{EX}graph",), ServerKind.VIRTUOSO, deadline_s=60), opened)
+
+
+def remote(at, opened):
+    store = EndpointStore(at, version="v1")
+    opened.callback(store.close)
+    return store
+
+
+def short(text):
+    return text.removeprefix(EX)
+
+
+def test_a_query_s_rows_have_ids_and_labels(act):
+    [row] = act("execute_sparql", query=QUERY).items
+    assert (row["x"]["id"], row["x"]["label"]) == (f"{EX}tom", "Tom Hanks")
+    assert act("execute_sparql", query="ASK { <http://ex.org/big> ?r ?y }").details == {"boolean": True}
+    assert act("execute_sparql", query="SELECT ?x WHERE { ?x ?r }").kind == "query_syntax"
+
+
+def test_patterns_are_the_same_wherever_the_graph_is(act):
+    result = act("search_graph_patterns", sparql=QUERY, limit=50)
+    found = {(i["direction"], *(short(r["id"]) for r in i["relations"])) for i in result.items}
+    own = {relation for relation in found if len(relation) == 2}
+    assert {("out", "born"), ("in", "starred")} < own
+    assert ("out", "born", "in") in found
+    assert len(found) == result.total == 5
+    best = act("search_graph_patterns", sparql=QUERY, semantic="in california, born", limit=1).items[0]
+    assert [short(relation["id"]) for relation in best["relations"]] == ["born", "in"]
+    assert short(best["example"]["id"]) == "california"
+
+
+def test_relations_of_a_node_are_the_same_wherever_the_graph_is(act):
+    by_id = act("node_relations", node=f"{EX}tom", question="where was he born?", limit=50)
+    by_label = act("node_relations", node="Tom Hanks", question="where was he born?", limit=50)
+    by_query = act("node_relations", node="?x", query=QUERY, question="where was he born?", limit=50)
+    assert by_id.items == by_label.items == by_query.items
+    assert by_id.items[0]["line"] == f"<node> {EX}born ?a"
+    assert by_id.total == 5
+
+
+def test_distances_are_the_same_wherever_the_graph_is(act):
+    for a, b, edges in (("Big", "Philadelphia", 2), ("Big", f"{EX}california", 3), ("Big", "1988", 1)):
+        assert act("entity_distance", set_a=[a], set_b=[b]).details["distance"] == edges
+    assert act("entity_distance", set_a=["Big"], set_b=["none"]).kind == "entity_not_in_kg"
+
+
+def test_types_are_searched_wherever_the_graph_is(act):
+    result = act("search_types", query="motion picture")
+    assert (short(result.items[0].id), result.items[0].score, result.total) == ("Film", 1.0, 2)
+
+
+def test_an_entity_is_described_wherever_the_graph_is(act):
+    [found] = act("describe", entity="Tom Hanks").items
+    assert (found["id"], found["types"]) == (f"{EX}tom", [{"id": f"{EX}Actor", "label": f"{EX}Actor"}])
+    assert (found["tail"]["relations"], found["tail"]["edges"]) == (3, 3)
+    assert (found["head"]["relations"], found["head"]["edges"]) == (1, 2)
