@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import endpoint, engine, graph, graph_server, hub, large_graph
+from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph
 
 _USUAL: dict[str, Callable[[], list[str]]] = {
     "endpoint": endpoint.measure,
     "engine": engine.measure,
+    "gating": gating.measure,
     "graph": graph.measure,
     "graph-server": graph_server.measure,
     "hub": hub.measure,
