@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import pyoxigraph as ox
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kbqa.errors import QuerySyntaxError
+from kbqa.errors import QueryOverloadError, QueryRefusedError, QuerySyntaxError, QueryTimeoutError
 from kbqa.kg.dialect import PREFIXES, lenient, standard
 from kbqa.kg.functions import FUNCTIONS
 from kbqa.kg.query_pool import QueryPool
-from kbqa.kg.sparql import ResultFormat, check_query
+from kbqa.kg.sparql import MAX_QUERY_CHARS, ResultFormat, check_query
 from tests.dialects import DATA, ROWS, as_asked
 
 
@@ -24,8 +27,8 @@ def ask(tmp_path_factory):
     ox.Store(str(directory)).load(DATA, format=ox.RdfFormat.TURTLE)
     pool = QueryPool(size=1)
 
-    def ask(query):
-        result = pool.run(directory, check_query(query), ResultFormat.JSON, deadline_s=30.0)
+    def ask(query, deadline_s=30.0):
+        result = pool.run(directory, check_query(query), ResultFormat.JSON, deadline_s=deadline_s)
         return json.loads(result.body)["results"]["bindings"]
 
     yield ask
@@ -127,6 +130,31 @@ def test_nested_comparisons_do_not_double_the_query_at_each_level():
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * { VALUES ?x { " + "1 " * 10_000 + "} ?s ?p ?x }",
+        "SELECT * { " + "VALUES ?x { 1 } " * 1_000 + "?s ?p ?x }",
+        "SELECT * { ?s ?p ?o } ORDER BY " + "?o " * 5_000,
+        "SELECT * { ?s ?p ?o FILTER(?o < " + "- 1 " * 1_900 + ") }",
+        "SELECT * { ?s ?p " + '"1899"^^xsd:date, ' * 480 + "?o }",
+        "SELECT * { ?s ?p ?o FILTER(?o IN (" + "1 , " * 5_000 + "1)) }",
+        "SELECT * { ?s ?p '" + "x" * 90_000 + "' }",
+        "SELECT * { ?s ?p ?o FILTER(" + " && ".join(["?o < ?s"] * 400) + ") }",
+        "SELECT * { ?s ?p ?o FILTER(" + " || ".join(["YEAR(?o) = 1899"] * 300) + ") }",
+        "SELECT * { ?s " + "<a:>|" * 1_900 + "<a:> ?o }",
+        "SELECT * {" + "OPTIONAL { ?s <a:> ?o }" * 900 + "}",
+        "SELECT * {" + "{} UNION " * 1_900 + "{} }",
+    ],
+    ids=lambda query: query[:40],
+)
+def test_what_is_as_long_as_it_may_be_does_not_crash_the_engine(ask, query):
+    """It is answered, or takes too long; a process that crashes is another error."""
+    assert len(lenient(check_query(query)).text) < 5 * MAX_QUERY_CHARS
+    with contextlib.suppress(QueryTimeoutError, QueryOverloadError):
+        ask(query, deadline_s=5.0)
+
+
+@pytest.mark.parametrize(
     ("query", "place"),
     [
         ("SELECT * {\n  ?x ns:a.b.c ?y ; ?z }", "2:24"),
@@ -138,6 +166,53 @@ def test_nested_comparisons_do_not_double_the_query_at_each_level():
 def test_an_error_tells_its_place_in_the_text_as_written(ask, query, place):
     with pytest.raises(QuerySyntaxError, match=f"error at {place}:"):
         ask(query)
+
+
+PIECES = [
+    *"{}()[]<>=!?*+-/|&;,.^#\\\n",
+    *(
+        "SELECT",
+        "WHERE",
+        "ORDER",
+        "BY",
+        "DESC",
+        "VALUES",
+        "FILTER",
+        "COUNT",
+        "YEAR",
+        "AS",
+        "IN",
+        "PREFIX",
+        "CONSTRUCT",
+    ),
+    *("?x", "$y", "5", "1.5e3", "2010", "'2010'", '"1899"^^xsd:date', '"x"^^<a:b>', "@en", "a", "OR", "and"),
+    *(
+        "ns:a.b.c",
+        "ns:",
+        "xsd:datetime",
+        "xsd:dateTime(",
+        "wd:Q1",
+        "<http://ex.org/>",
+        "_:b",
+        "rdfs:label",
+        "é",
+    ),
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40), st.sampled_from(["", " "]))
+def test_any_text_that_is_let_through_is_rewritten_and_has_places(pieces, gap):
+    text = "ASK " + gap.join(pieces)
+    try:
+        query = check_query(text)
+    except (QuerySyntaxError, QueryRefusedError):
+        return
+    for rewriting in (standard(query), lenient(query)):
+        for column in (1, len(rewriting.text) // 2, len(rewriting.text), 10_000):
+            line, place = map(int, rewriting.in_source(f"error at 1:{column}").split()[-1].split(":"))
+            assert 1 <= line <= text.count("\n") + 1
+            assert place >= 1
 
 
 def _gold_queries():
