@@ -1,0 +1,96 @@
+"""`kbqa kg`: loading with options and reports, subgraphs, and whether a graph fits a data set."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, text):
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write_file
+
+
+@pytest.fixture
+def films(write, in_process):
+    file = write("films.txt", "Big\tstarred\tTom Hanks\nHeat\tstarred\tAl Pacino\nBig\tgenre\tComedy\n")
+    assert in_process("kg", "load", "films", file)[0] == 0
+
+
+@pytest.fixture
+def questions(write):
+    records = [
+        {"id": "q1", "text": "?", "answers": ["Tom Hanks"], "topic_entities": ["Big"]},
+        {"id": "q2", "text": "?", "answers": ["Robert De Niro"], "topic_entities": ["Ronin"]},
+    ]
+    return write("questions.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_dated_facts_of_ids_are_loaded(in_process, write):
+    code, out, err = in_process(
+        *("kg", "load", "events", write("train", "0\t0\t1\t24\t-1\n"), write("test", "1\t0\t0\t48\t-1\n")),
+        *("--entities", write("entities", "Niger\t0\nChad\t1\n")),
+        *("--relations", write("relations", "Consult\t0\n")),
+        *("--time-unit", "hour", "--epoch", "2014-01-01"),
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith("loaded events: 2 triples, 2 entities, version ")
+
+
+def test_bad_lines_are_listed_reported_or_skipped(in_process, write, tmp_path):
+    file = write("bad.txt", "a\tb\tc\na\tb\n\tb\tc\nd\te\tf\n")
+    report = tmp_path / "report.txt"
+    code, out, err = in_process("kg", "load", "bad", file, "--report", str(report))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {file}:2: ")
+    assert f"{file}:3: the subject is empty" in err
+    assert "2 bad lines" in err
+    assert [line.split(": ")[0] for line in report.read_text().splitlines()] == [f"{file}:2", f"{file}:3"]
+    assert in_process("kg", "list")[1].startswith("no graph is loaded")
+    code, out, err = in_process("kg", "load", "bad", file, "--skip-bad-lines")
+    assert (code, "2 triples" in out, "2 lines skipped" in out) == (0, True, True)
+    assert err.startswith(f"{file}:2: ")
+
+
+def test_unit_and_epoch_go_together(in_process, write):
+    code, _, err = in_process("kg", "load", "x", write("x", "a\tb\tc\t1\n"), "--time-unit", "day")
+    assert code == 2
+    assert "--time-unit and --epoch go together" in err
+
+
+def test_subgraphs_are_built_and_listed_and_leaks_are_marked(in_process, films, questions):
+    code, out, err = in_process("kg", "subgraphs", "films", questions, "--hops", "1")
+    assert (code, out.startswith("films: 1 subgraphs of 1 hops, version ")) == (0, True)
+    assert "1 questions have none" in err
+    assert "q2" in err
+    [graph] = json.loads(in_process("kg", "list", "--json")[1])
+    assert [(s["seed"], s["questions"], s["leaking"]) for s in graph["subgraphs"]] == [("topics", 1, False)]
+    assert "leaking" in in_process("kg", "subgraphs", "films", questions, "--seed", "topics+gold")[1]
+    [graph] = json.loads(in_process("kg", "list", "--json")[1])
+    assert graph["version"].endswith("-leaking")
+    assert "leaking" in in_process("kg", "list")[1]
+
+
+def test_a_check_says_what_is_missing_by_its_exit_code(in_process, films, questions):
+    code, out, _ = in_process("kg", "check", "films", questions)
+    assert code == 1
+    assert "1 of 2 questions" in out
+    assert "Ronin" in out
+    code, out, _ = in_process("kg", "check", "films", questions, "--threshold", "0.5", "--json")
+    found = json.loads(out)
+    assert (code, found["share"], found["answers"]["missing"]) == (0, 0.5, 1)
+    assert found["topics"]["examples"] == ["Ronin"]
+
+
+def test_a_graph_or_questions_that_are_not_there_are_errors(in_process, films, questions, write):
+    assert in_process("kg", "check", "none", questions)[0] == 2
+    assert in_process("kg", "check", "films", "nothing.jsonl")[0] == 2
+    assert in_process("kg", "subgraphs", "none", questions)[0] == 2
+    twice = write("twice", '{"id": "q", "text": "", "answers": [], "topic_entities": []}\n' * 2)
+    code, _, err = in_process("kg", "check", "films", twice)
+    assert (code, "the same id" in err) == (2, True)
