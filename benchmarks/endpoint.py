@@ -16,7 +16,7 @@ import pyoxigraph as ox
 from kbqa.datasets.world import generate_world
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.endpoint_record import Endpoint, ServerKind
 from kbqa.kg.naming import entity_iri, relation_iri
 from kbqa.kg.oxigraph import named_quad
 from kbqa.kg.query_pool import QueryPool

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import Endpoint
+from kbqa.kg.endpoint_record import Endpoint
 from kbqa.kg.lines import Progress
 from kbqa.kg.loading import GraphFormat, GraphSource
 from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore

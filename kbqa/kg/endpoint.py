@@ -13,23 +13,18 @@ come from caches.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-import pyoxigraph as ox
-
-from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError, QuerySyntaxError
+from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg import endpoint_lookups as lookups
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.dialect import standard
-from kbqa.kg.endpoint_client import Endpoint, EndpointClient, ServerKind, is_iri
+from kbqa.kg.endpoint_client import EndpointClient
+from kbqa.kg.endpoint_record import Endpoint, ServerKind, is_iri
 from kbqa.kg.endpoint_results import (
     BLANK_IRI,
     GRAPH,
@@ -42,8 +37,9 @@ from kbqa.kg.endpoint_results import (
 )
 from kbqa.kg.linking import EntityLinker
 from kbqa.kg.query_pool import QueryPool
-from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat, check_query
+from kbqa.kg.sparql import QueryResult, ResultFormat, check_query
 from kbqa.kg.store import GraphStore, Page
+from kbqa.kg.syntax_check import SyntaxCheck
 
 # Up to so many items are fetched whole and sorted here; of more the server sorts a page.
 # Below the 10,000 rows to which public endpoints cut what they return.
@@ -51,7 +47,6 @@ _WINDOW = 5000
 # Nodes of a look-up, and those of one query where there may be any number.
 _MAX_NODES, _NODES_AT_ONCE = 1000, 200
 _MAX_LISTED = 200_000
-_MAX_SYNTAX_CHECK_S = 0.25
 _RECENT_BYTES = 64 * 2**20
 # Of a question: names that are looked up, their length, and how many may share them.
 _MAX_NAMES, _MAX_NAME_WORDS, _MAX_BEARERS = 200, 6, 1000
@@ -88,7 +83,7 @@ class EndpointStore:
         self._client = EndpointClient(endpoint)
         self._naming = lookups.Naming(endpoint)
         self._sorted_inside = endpoint.server is ServerKind.VIRTUOSO
-        self._syntax = _SyntaxCheck(queries) if endpoint.check_syntax else None
+        self._syntax = SyntaxCheck(queries) if endpoint.check_syntax else None
         self._recent = _Recent(_RECENT_BYTES)
         self._listing = threading.Lock()
         self._listed: dict[str, Sequence[Item]] = {}
@@ -228,7 +223,7 @@ class EndpointStore:
             assert isinstance(known, QueryResult)
             return known
         if self._syntax is not None:
-            self._syntax.check(query, min(deadline_s, _MAX_SYNTAX_CHECK_S))
+            self._syntax.check(query, deadline_s=deadline_s)
         rewriting = standard(query)
         answer = self._client.ask(
             rewriting.text,
@@ -354,29 +349,6 @@ def find_server(endpoint: Endpoint) -> ServerKind:
         graphs = " and ".join(endpoint.default_graphs) or "its default graph (name another)"
         raise ConfigurationError(f"{endpoint.url} holds no triples in {graphs}")
     return ServerKind.of(answer.server)
-
-
-class _SyntaxCheck:
-    """Judges syntax before a query is sent, by running it over nothing, in a process that can be killed."""
-
-    def __init__(self, queries: QueryPool | None) -> None:
-        self._nothing = Path(tempfile.mkdtemp(prefix="kbqa-nothing-"))
-        ox.Store(str(self._nothing)).flush()
-        weakref.finalize(self, shutil.rmtree, self._nothing, ignore_errors=True)
-        if queries is None:
-            queries = QueryPool(size=1)
-            weakref.finalize(self, queries.close)
-        self._queries = queries
-
-    def check(self, query: CheckedQuery, deadline_s: float) -> None:
-        """Raises QuerySyntaxError; what cannot be judged in time is left to the endpoint."""
-        result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
-        try:
-            self._queries.run(self._nothing, query, result, deadline_s=deadline_s)
-        except QuerySyntaxError:
-            raise
-        except (QueryError, GraphUnavailableError):
-            pass
 
 
 class _Recent:

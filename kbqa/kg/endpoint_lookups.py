@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import pyoxigraph as ox
 
-from kbqa.kg.endpoint_client import Endpoint, is_iri
+from kbqa.kg.endpoint_record import Endpoint, is_iri
 from kbqa.kg.endpoint_results import BLANK_IRI
 from kbqa.kg.indexing import TYPE_RELATIONS
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kbqa.errors import GraphLoadError, QueryError
 from kbqa.kg.endpoint import EndpointStore, find_server
-from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.endpoint_record import Endpoint, ServerKind
 from kbqa.kg.lines import Progress, open_source
 from kbqa.kg.loading import GraphFormat, GraphSource
 from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore, write_graph

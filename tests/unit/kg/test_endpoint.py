@@ -18,7 +18,7 @@ from kbqa.errors import (
 from kbqa.kg.actions import EXECUTE_SPARQL, GET_TAIL_ENTITIES, Action, ErrorCode, ErrorKind, Failure, Success
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.endpoint_record import Endpoint, ServerKind
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.query_pool import QueryPool
 from kbqa.kg.sparql import ResultFormat
@@ -51,7 +51,7 @@ def queries():
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Tests share the machine: the process that judges syntax may be slow."""
-    monkeypatch.setattr("kbqa.kg.endpoint._MAX_SYNTAX_CHECK_S", 10)
+    monkeypatch.setattr("kbqa.kg.syntax_check._MAX_S", 10)
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from kbqa.errors import (
     QuerySyntaxError,
     QueryTimeoutError,
 )
-from kbqa.kg.endpoint_client import AuthKind, Endpoint, EndpointClient, ServerKind
+from kbqa.kg.endpoint_client import EndpointClient
+from kbqa.kg.endpoint_record import AuthKind, Endpoint, ServerKind
 from tests.sparql_servers import SparqlServer, free_port
 
 JSON = "application/sparql-results+json"

@@ -12,7 +12,7 @@ from kbqa.errors import QueryRefusedError, QuerySyntaxError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.endpoint_record import Endpoint, ServerKind
 from kbqa.kg.sparql import ResultFormat
 from kbqa.kg.store import GraphStore
 from tests.sparql_servers import SparqlServer
@@ -94,7 +94,7 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch):
     monkeypatch.setattr("kbqa.kg.endpoint._WINDOW", WINDOW)
-    monkeypatch.setattr("kbqa.kg.endpoint._MAX_SYNTAX_CHECK_S", 10)
+    monkeypatch.setattr("kbqa.kg.syntax_check._MAX_S", 10)
 
 
 @pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])

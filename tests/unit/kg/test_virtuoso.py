@@ -12,7 +12,7 @@ from kbqa.errors import GraphUnavailableError, QueryTimeoutError
 from kbqa.kg.actions import EXECUTE_SPARQL, GET_TAIL_ENTITIES, Action, ErrorKind, Success
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import AuthKind, Endpoint, ServerKind
+from kbqa.kg.endpoint_record import AuthKind, Endpoint, ServerKind
 from kbqa.kg.tools import LocalGraphTools
 from tests.dialects import DATA, ROWS, as_asked
 
