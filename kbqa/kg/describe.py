@@ -33,9 +33,10 @@ _DESCRIPTION_RELATIONS = (
     "common.topic.description",
 )
 
-# Of one action, one entity, one direction: a look-up each.
+# Of one action.
 _MAX_ENTITIES = 10
-_MAX_RELATIONS = 64
+# Of one entity, one direction; a look-up each, which at an endpoint is a request.
+_MAX_RELATIONS, _MAX_REMOTE_RELATIONS = 64, 16
 _MAX_FACTS = 10
 _MAX_NAMES = 20
 _DESCRIPTION_CHARS = 1000
@@ -47,15 +48,16 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
     Keys: `id`, `label`, `aliases`, `types`, `description` (null if there is none); `tail` and
     `head`, the facts of which it is the head and those of which it is the tail, each with
     `relations` and `edges`, how many there are, and `facts`, one [head, relation, tail] for
-    each of the first relations. Edges are counted for the first 64 relations;
-    `truncated` says that there are more.
+    each of the first relations. Edges are counted for the first 64 relations (16 of
+    a remote graph); `truncated` says that there are more.
     """
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
     types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
     told = {*_NAME_RELATIONS, *_DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
-    tail = store.tail_relations([entity], limit=_MAX_RELATIONS)
-    head = store.head_relations([entity], limit=_MAX_RELATIONS)
+    most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
+    tail = store.tail_relations([entity], limit=most)
+    head = store.head_relations([entity], limit=most)
     return {
         "id": item.id,
         "label": item.label,

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbqa.errors import QueryTimeoutError
 from kbqa.kg.actions import (
     SEARCH_GRAPH_PATTERNS,
     ActionResult,
@@ -33,8 +34,9 @@ TOP = 10
 # Values of a variable whose surroundings are looked at.
 MAX_NODES = 100
 _MAX_RELATIONS = 1000
-# First relations each way that are followed, and neighbours behind each.
-_MAX_FOLLOWED = 64
+# First relations each way that are followed, in memory and by two requests to a server each; neighbours
+# behind each.
+_MAX_FOLLOWED, _MAX_FOLLOWED_REMOTELY = 64, 16
 _MAX_NEIGHBOURS = 50
 # Of the time of an action; what is left ranks and names what was found.
 _SHARE_OF_DEADLINE = 0.7
@@ -91,22 +93,26 @@ def paths_around(
     short: list[Path] = []
     long: list[Path] = []
     complete = in_time = True
+    most = _MAX_FOLLOWED_REMOTELY if store.is_remote else _MAX_FOLLOWED
     for outgoing in (True, False):
         relations_of = store.tail_relations if outgoing else store.head_relations
         neighbours_of = store.tail_entities if outgoing else store.head_entities
         page = relations_of(nodes, limit=_MAX_RELATIONS)
         short += [Path((relation,), outgoing) for relation in page.items]
         followed = page.items
-        if len(followed) > _MAX_FOLLOWED:
-            best = ranker.rank(text, followed, top_k=_MAX_FOLLOWED, instruction=instruction)
+        if len(followed) > most:
+            best = ranker.rank(text, followed, top_k=most, instruction=instruction)
             followed = tuple(Item(item.id, item.label) for item in best)
         complete = complete and page.total == len(followed)
         for first in followed:
-            in_time = in_time and time.monotonic() < until
-            if not in_time:
+            try:
+                if time.monotonic() >= until:
+                    raise QueryTimeoutError("no time is left to follow relations")
+                neighbours = neighbours_of(nodes, [first.id], limit=_MAX_NEIGHBOURS)
+                seconds = relations_of([item.id for item in neighbours.items], limit=_MAX_RELATIONS)
+            except QueryTimeoutError:
+                in_time = False
                 break
-            neighbours = neighbours_of(nodes, [first.id], limit=_MAX_NEIGHBOURS)
-            seconds = relations_of([item.id for item in neighbours.items], limit=_MAX_RELATIONS)
             complete = complete and neighbours.total <= _MAX_NEIGHBOURS and seconds.total <= _MAX_RELATIONS
             long += [Path((first, second), outgoing) for second in seconds.items]
     return Paths((*short, *long), complete and in_time, in_time)
