@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import orjson
 import pytest
 
-from kbqa.kg.actions import Action, ErrorKind, Failure
+from kbqa.kg.actions import Action, ErrorKind, Failure, Success
 from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.client import parse_result
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.tools import HANDLERS, LocalGraphTools
 from services.kg_server.schemas import ActionModel, AnswerModel, dump_batch, dump_result
@@ -60,3 +62,12 @@ def test_every_example_is_understood(results, name):
     result = results[name]
     wrong = (ErrorKind.INVALID_ACTION, ErrorKind.MISSING_REQUIRED_FIELDS, ErrorKind.WRONG_ARGUMENT_COUNT)
     assert not (isinstance(result, Failure) and result.kind in wrong), result
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_client_reads_what_was_answered(results, name):
+    written = orjson.loads(orjson.dumps(dump_result(results[name])))
+    read = parse_result(Action(name, EXAMPLES[name]), written)
+    if isinstance(read, Success):
+        read = replace(read, elapsed_ms=results[name].elapsed_ms)
+    assert read == results[name]

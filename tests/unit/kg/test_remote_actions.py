@@ -9,7 +9,7 @@ import pytest
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_client import Endpoint, ServerKind
+from kbqa.kg.endpoint_record import Endpoint, ServerKind
 from kbqa.kg.tools import LocalGraphTools
 from tests.sparql_servers import SparqlServer, Virtuoso
 
@@ -121,3 +121,27 @@ def test_an_entity_is_described_wherever_the_graph_is(act):
     assert (found["id"], found["types"]) == (f"{EX}tom", [{"id": f"{EX}Actor", "label": f"{EX}Actor"}])
     assert (found["tail"]["relations"], found["tail"]["edges"]) == (3, 3)
     assert (found["head"]["relations"], found["head"]["edges"]) == (1, 2)
+
+
+def test_an_endpoint_is_not_asked_more_the_more_relations_an_entity_has():
+    with ExitStack() as opened:
+        facts = "\n".join(f":hub :relation{n} :n{n} . :n{n} :on :m{n} ." for n in range(60))
+        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
+        opened.callback(server.stop)
+        store = remote(Endpoint(server.url, deadline_s=60), opened)
+        tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
+        asked = {"node": f"{EX}hub", "question": "relation7", "limit": 100}
+        [result] = tools.execute("hub", [Action("node_relations", asked)])
+        # All relations of the hub, and what follows the 16 that are most like the question.
+        assert (result.total, result.truncated) == (60 + 16, True)
+        assert result.items[0]["line"] == f"<node> {EX}relation7 ?a"
+        assert f"<node> {EX}relation7 ?a . ?a {EX}on ?b" in {item["line"] for item in result.items}
+        assert len(server.requests) < 40
+        before = len(server.requests)
+        [found] = tools.execute("hub", [Action("describe", {"entity": f"{EX}hub"})])[0].items
+        assert (found["tail"]["relations"], found["tail"]["edges"], found["tail"]["truncated"]) == (
+            60,
+            16,
+            True,
+        )
+        assert len(server.requests) - before < 30
