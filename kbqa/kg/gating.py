@@ -14,7 +14,7 @@ as in `(JOIN (R relation) entity)`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -76,7 +76,8 @@ class Verdict:
 
     Attributes:
         written: the text.
-        ranked: the neighbours that it may mean, each with its direction, best first; not empty.
+        ranked: the neighbours that it may mean, each with its direction, best first; not empty,
+            of the low tier all, of the others at least the top k.
         also: the best relation of the other direction, if it is just as good.
     """
 
@@ -147,15 +148,20 @@ class Gate:
         name, explicit = read_relation(written)
         if explicit:
             neighbours = Neighbours(out=neighbours.out)
-        ranked = tuple(self._ranked(name, neighbours, prefer))
+        ranked = self._ranked(name, neighbours, prefer, self.top_k + 1)
         if not ranked:
             return None
+        # All are put in order only where all are told, or a tie may go beyond the first.
+        if ranked[0].score < self.thresholds.low or ranked[0].score == ranked[-1].score:
+            ranked = self._ranked(name, neighbours, prefer, None)
         best, others = ranked[0], (item for item in ranked if item.direction != ranked[0].direction)
         also = next(others, None)
         tied = also is not None and also.score == best.score
         return Verdict(written, Tier.of(best.score, self.thresholds), ranked, also if tied else None)
 
-    def _ranked(self, name: str, neighbours: Neighbours, prefer: str) -> Iterator[ScoredItem]:
+    def _ranked(
+        self, name: str, neighbours: Neighbours, prefer: str, top_k: int | None
+    ) -> tuple[ScoredItem, ...]:
         directions: dict[str, list[str]] = {}
         for direction, found in ((OUT, neighbours.out), (IN, neighbours.into)):
             for item in found:
@@ -163,13 +169,12 @@ class Gate:
         items = {item.id: item for item in (*neighbours.out, *neighbours.into)}
         scored = [
             ScoredItem(item.id, item.label, item.score, direction)
-            for item in self.ranker.rank(name, items.values())
+            for item in self.ranker.rank(name, items.values(), top_k=top_k)
             for direction in directions[item.id]
         ]
         # Of one score the most literal, then the preferred direction; labels and ids decide the rest.
-        yield from sorted(
-            scored, key=lambda item: (-item.score, literalness(name, item), item.direction != prefer)
-        )
+        scored.sort(key=lambda item: (-item.score, literalness(name, item), item.direction != prefer))
+        return tuple(scored)
 
 
 def read_relation(written: str) -> tuple[str, bool]:
