@@ -152,10 +152,6 @@ class GraphReader:
                 self._digest.update(b"labels" + source.digest.digest())
             self._rejected.settle()
 
-    def quads(self) -> Iterator[ox.Quad]:
-        """The triples alone."""
-        return (fact.quad for fact in self.facts())
-
     def digest(self) -> str:
         """Short hash of content and options; to be asked for after the pass."""
         return self._digest.hexdigest()[:12]
@@ -167,13 +163,6 @@ class GraphReader:
             names = read_names(source, self._rejected)
             self._digest.update(b"names" + source.digest.digest())
         return names
-
-
-@contextmanager
-def open_graph_file(path: Path, format: GraphFormat | None = None) -> Iterator[GraphReader]:
-    """Open a single graph file for one pass, as `GraphSource.open` does."""
-    with GraphSource([path], format).open() as reader:
-        yield reader
 
 
 def recognise(path: Path, sample: bytes) -> GraphFormat:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kbqa.errors import GraphLoadError
-from kbqa.kg.loading import GraphFormat, open_graph_file
+from kbqa.kg.loading import GraphFormat, GraphSource
 from kbqa.kg.naming import name_of
 
 NT = "<http://ex.org/a> <http://ex.org/r> <http://ex.org/b> .\n"
@@ -21,8 +21,8 @@ def read(tmp_path):
     def read_content(content: bytes | str, format: GraphFormat | None = None):
         path = tmp_path / "graph"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with open_graph_file(path, format) as file:
-            quads = list(file.quads())
+        with GraphSource([path], format).open() as file:
+            quads = [fact.quad for fact in file.facts()]
             terms = [(quad.subject, quad.predicate, quad.object) for quad in quads]
             if file.format.is_named:
                 return file.format, [tuple(name_of(term.value) for term in triple) for triple in terms]
@@ -128,7 +128,7 @@ def test_a_damaged_gzip_is_refused(read):
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
     for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
-        with pytest.raises(GraphLoadError, match=reason), open_graph_file(path):
+        with pytest.raises(GraphLoadError, match=reason), GraphSource([path]).open():
             pass
 
 
@@ -136,8 +136,8 @@ def test_the_digest_depends_on_content_and_format_but_not_on_compression(read, t
     def digest(content, format=None):
         path = tmp_path / "graph"
         path.write_bytes(content)
-        with open_graph_file(path, format) as file:
-            list(file.quads())
+        with GraphSource([path], format).open() as file:
+            list(file.facts())
             return file.digest()
 
     plain = digest(b"a|r|b\n")
