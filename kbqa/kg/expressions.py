@@ -1,7 +1,8 @@
 """Logical forms over a graph: what their names stand for, who their members are, which relations they mean.
 
-A name in an expression is an id of the graph, an exact label, or an id of Freebase without
-its namespace (`m.0abc`). A label that several entities share means them all: the members are then the
+A name in an expression is an id of the graph, an exact label, or an id without its
+namespace where that is Freebase's (`m.0abc`) or a well-known prefix stands for it
+(`wd:Q42`). A label that several entities share means them all: the members are then the
 union over its entities, for a superlative the extreme ones of each.
 """
 
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from kbqa.errors import LogicalFormError, QueryTimeoutError
 from kbqa.kg.actions import ErrorKind, Failure, Item
+from kbqa.kg.dialect import PREFIXES
 from kbqa.kg.execute_sparql import solve
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.indexing import TYPE_RELATIONS
@@ -295,6 +297,9 @@ def _name(leaf: Entity | Literal | Class) -> str:
 def _spellings(name: str) -> Iterator[str]:
     """Ids that a name may be short for."""
     yield name
+    prefix, colon, local = name.partition(":")
+    if colon and prefix in PREFIXES:
+        yield PREFIXES[prefix] + local
     if "." in name and " " not in name:
         yield FREEBASE_NAMESPACE + name
 

@@ -65,7 +65,7 @@ def ids(result):
     return {item.id.removeprefix(NS) for item in result.items}
 
 
-@pytest.mark.parametrize("entity", ["m.heat", NS + "m.heat", "Heat"])
+@pytest.mark.parametrize("entity", ["m.heat", NS + "m.heat", "ns:m.heat", "Heat"])
 def test_an_entity_is_named_by_id_or_label(ask, entity):
     result = ask("find_relation", entity=entity, relation="film.film.starring")
     assert ids(result) == {"m.pacino"}
