@@ -75,7 +75,7 @@ METRICS: tuple[Metric, ...] = (
         "kbqa_kg_batch_size", "histogram", "Actions per batch.", (), (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
     ),
     Metric("kbqa_kg_queries_total", "counter", "SPARQL queries, by outcome.", ("outcome",)),
-    Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query that reached the engine."),
+    Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query in a process of its own."),
     Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
     Metric(
         "kbqa_kg_cache_requests_total",

@@ -33,6 +33,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.errors import ConfigurationError, KbqaError, PortInUseError, QueueUnavailableError
@@ -160,6 +161,8 @@ async def read_body(request: Request, max_bytes: int, timeout_s: float | None = 
                 if size > max_bytes:
                     raise too_large
                 chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the connection was closed before the body had arrived") from error
     except TimeoutError as error:
         raise HTTPException(408, f"the body did not arrive within {timeout_s:g} s") from error
     return b"".join(chunks)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kbqa.errors import (
@@ -46,6 +47,7 @@ class QueryPool:
         max_rows: rows (or triples) of a result; what exceeds it is cut and flagged.
         max_bytes: size of a result, likewise; of its rows as JSON or N-Triples.
         memory_bytes: address space of a process; a query that needs more fails.
+        observe: is told the seconds of each execution, from when a process took the query up.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class QueryPool:
         max_rows: int = 10_000,
         max_bytes: int = 16 * 2**20,
         memory_bytes: int = 2 * 2**30,
+        observe: Callable[[float], None] | None = None,
     ) -> None:
+        self._observe = observe
         self.size, self.max_rows, self.max_bytes = size, max_rows, max_bytes
         self._memory_bytes = memory_bytes
         self._closed = False
@@ -87,12 +91,14 @@ class QueryPool:
             raise QueryOverloadError(
                 f"no query process became free within {deadline_s:g} s: try again later", deadline_s
             ) from None
+        started = None
         try:
             if process is not None and not process.alive():
                 process.reap()
                 process = None
             if process is None:
                 process = _Process(self._memory_bytes)
+            started = time.monotonic()
             return process.execute(
                 {
                     "path": str(store),
@@ -107,18 +113,23 @@ class QueryPool:
         except QuerySyntaxError as error:
             raise QuerySyntaxError(rewriting.in_source(str(error))) from None
         finally:
+            if started is not None and self._observe is not None:
+                self._observe(time.monotonic() - started)
             self._give_back(process)
 
     def warm(self) -> None:
         """Start the processes that are not started yet, so that no query has to wait for one."""
-        waiting: list[_Process | None] = []
-        while not self._idle.empty():
-            try:
-                waiting.append(self._idle.get_nowait())
-            except queue.Empty:
-                break
-        for process in waiting:
-            self._give_back(process or _Process(self._memory_bytes))
+        for _ in range(self.size):
+            if self._take_unstarted():
+                self._start()
+
+    def _take_unstarted(self) -> bool:
+        # One at a time: the others stay for queries, which start theirs themselves.
+        with self._idle.mutex:
+            if None not in self._idle.queue:
+                return False
+            self._idle.queue.remove(None)
+            return True
 
     def close(self) -> None:
         """End the idle processes; those that are busy end with their query."""
@@ -149,8 +160,10 @@ class QueryPool:
     def _replace(self, process: _Process) -> None:
         process.kill()
         process.reap()
-        if self._closed:
-            return
+        if not self._closed:
+            self._start()
+
+    def _start(self) -> None:
         try:
             self._give_back(_Process(self._memory_bytes))
         except (QueryError, OSError):
@@ -184,7 +197,7 @@ class _Process:
         except (EOFError, TimeoutError) as error:
             self.kill()
             self.reap()
-            raise QueryError(f"no query process could be started within {_START_S:g} s") from error
+            raise QueryLostError("no query process could be started: send the query again") from error
 
     def alive(self) -> bool:
         return self._child.poll() is None

@@ -61,6 +61,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         max_rows=settings.query_max_rows,
         max_bytes=settings.query_max_bytes,
         memory_bytes=settings.query_memory_mb * 2**20,
+        observe=metrics.histogram("kbqa_kg_query_seconds").observe,
     )
     catalog = GraphCatalog(settings.home, queries=pool)
     keys = ApiKeys.load(

@@ -83,7 +83,6 @@ class Queries:
         self._threads = Threads(gate, remote_gate)
         self._flights: Flights[QueryResult] = Flights()
         self._outcomes = metrics.counter("kbqa_kg_queries_total")
-        self._seconds = metrics.histogram("kbqa_kg_query_seconds")
         self._running = metrics.gauge("kbqa_kg_queries_running")
 
     async def answer(
@@ -144,17 +143,15 @@ class Queries:
     def _execute(
         self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, deadline_s: float
     ) -> QueryResult:
-        outcome, started = "failed", time.perf_counter()
+        outcome = "failed"
         gate = self._remote_gate if source.store.is_remote else self._gate
         try:
             with gate.place(caller.client, wait_s=self._wait_s):
                 self._running.inc()
-                started = time.perf_counter()
                 try:
                     answer = source.store.query(query.text, result=result, deadline_s=deadline_s)
                 finally:
                     self._running.dec()
-                    self._seconds.observe(time.perf_counter() - started)
             outcome = "truncated" if answer.truncated else "ok"
             return answer
         except GraphError as error:

@@ -184,7 +184,7 @@ def test_timeouts_refusals_and_volatile_queries_are_never_kept(client, redis_url
 
 
 def test_identical_queries_at_the_same_time_run_once_over_routes_and_batches(home):
-    settings = KgServerSettings.load(home=home, redis_url=None, query_deadline_s=1.5, query_processes=2)
+    settings = KgServerSettings.load(home=home, redis_url=None, query_deadline_s=4.0, query_processes=2)
     with background(create_app(settings)) as url, ThreadPoolExecutor(16) as threads:
         batch = {"actions": [{"action": "execute_sparql", "query": BOMB}]}
         routes = [threads.submit(httpx.get, url + URL, params={"query": BOMB}, timeout=30) for _ in range(12)]

@@ -12,15 +12,23 @@ from services.kg_server.flights import Flights
 
 
 def test_those_who_ask_together_share_one_outcome_and_the_next_asks_anew():
-    flights, calls = Flights(), []
+    flights, calls, release, ready = Flights(), [], threading.Event(), threading.Barrier(9)
 
     def compute():
         calls.append(1)
-        time.sleep(0.3)
+        release.wait(30)
         return len(calls)
 
+    def ask():
+        ready.wait(30)
+        return flights.run("key", compute)
+
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda _: flights.run("key", compute), range(8))) == [1] * 8
+        asked = [threads.submit(ask) for _ in range(8)]
+        ready.wait(30)
+        time.sleep(0.5)
+        release.set()
+        assert [outcome.result() for outcome in asked] == [1] * 8
     assert flights.run("key", compute) == 2
     assert flights.running("key") is None
 

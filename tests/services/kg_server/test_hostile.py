@@ -18,8 +18,6 @@ import httpx
 import hypothesis
 import psutil
 import pytest
-import schemathesis
-from schemathesis import GenerationMode
 
 from tests.services.kg_server.hostility import ACTIONS, KEY, SPARQL, attacks
 
@@ -71,8 +69,20 @@ class Server:
         return httpx.Client(base_url=self.url, timeout=60, headers={"X-API-Key": KEYS[name]})
 
     def query_processes(self):
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "kbqa.kg.query_process" in " ".join(child.cmdline())]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            try:
+                if "kbqa.kg.query_process" in child.cmdline():
+                    found.append(child)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def kill_query_processes(self):
+        children = self.query_processes()
+        for child in children:
+            child.send_signal(signal.SIGKILL)
+        psutil.wait_procs(children, timeout=10)
 
     def resident_mb(self):
         """(of the server, of its query processes together)"""
@@ -168,14 +178,12 @@ def ordinary(server, stop):
 
 
 def besiege(server, count, *, seed, bombs, record):
-    stop, peaks, hiccups = threading.Event(), [], []
+    stop, peaks = threading.Event(), []
 
     def watch():
         while not stop.is_set():
             peaks.append(server.resident_mb())
-            started = time.monotonic()
             time.sleep(0.1)
-            hiccups.append(time.monotonic() - started - 0.1)
 
     def attack_all(share):
         with server.client("hostile") as client:
@@ -203,9 +211,9 @@ def besiege(server, count, *, seed, bombs, record):
     # The histogram has a bound at 2.5 s: half a second after the deadline.
     run = server.metric("kbqa_kg_query_seconds_count")
     late = run - server.metric("kbqa_kg_query_seconds_bucket", le="2.5")
-    record("queries", (run, late, round(max(hiccups), 2)))
-    # Unless the machine is so busy that even a sleep of a tenth of a second takes a while.
-    assert late == 0 or max(hiccups) > 0.2
+    record("queries", (run, late))
+    # The attack itself is no load of three to a core: then the machine is busy with much else.
+    assert late == 0 or os.getloadavg()[0] > 3 * (os.cpu_count() or 1)
 
     by_kind = {kind: [seconds for k, seconds, _ in done if k == kind] for kind, _, _ in done}
     record("ordinary", {kind: (len(times), round(max(times), 2)) for kind, times in by_kind.items()})
@@ -227,8 +235,10 @@ def test_a_thousand_attacks_hurt_nobody(server, record_property):
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", GenerationMode.all())
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_requests_made_from_the_schema_break_nothing(server, mode):
+    import schemathesis  # takes a second, which the other tests need not wait for
+
     server = server()
     key = {"X-API-Key": KEYS["hostile"]}
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json", headers=key)
@@ -236,7 +246,7 @@ def test_requests_made_from_the_schema_break_nothing(server, mode):
     @hypothesis.settings(
         max_examples=200, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
-    @hypothesis.given(case=schema.as_strategy(generation_mode=mode))
+    @hypothesis.given(case=schema.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
     def attack(case):
         assert case.call(base_url=server.url, headers=key).status_code < 500
 
@@ -254,8 +264,7 @@ def test_a_query_process_that_is_killed_in_mid_load_costs_what_was_in_flight(ser
         busiest.send_signal(signal.SIGKILL)
         lost = bomb.result()
         assert (lost.status_code, lost.json()["type"]) == (503, "urn:kbqa:problem:query-lost")
-        for child in server.query_processes():
-            child.send_signal(signal.SIGKILL)
+        server.kill_query_processes()
         statuses = [
             client.get(SPARQL, params={"query": f"ASK {{ ?s ?p {n} }}"}).status_code for n in range(1, 9)
         ]
@@ -263,6 +272,5 @@ def test_a_query_process_that_is_killed_in_mid_load_costs_what_was_in_flight(ser
         action = {"action": "execute_sparql", "query": f"{BOMB} LIMIT 2"}
         bomb = threads.submit(client.post, ACTIONS, json={"actions": [action]})
         time.sleep(1.0)
-        for child in server.query_processes():
-            child.send_signal(signal.SIGKILL)
+        server.kill_query_processes()
         assert bomb.result().json()["results"][0]["kind"] == "backend_unavailable"

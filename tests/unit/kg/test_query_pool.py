@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,11 +92,13 @@ def test_a_query_that_exhausts_memory_fails_alone(store):
     pool.close()
 
 
-def test_a_crash_of_the_engine_is_an_error_of_its_query_alone(pool, store):
+def test_a_crash_of_the_engine_is_an_error_of_its_query_alone(pool, store, monkeypatch):
     text = "SELECT * " + "{" * 20_000 + "}" * 20_000
-    unchecked = replace(check_query("SELECT * {}"), text=text)
-    with pytest.raises(QueryMemoryError, match="stack"):
-        pool.run(store._directory, unchecked, ResultFormat.JSON, deadline_s=20.0)
+    unchecked = SimpleNamespace(text=text, in_source=str)
+    with monkeypatch.context() as patch:
+        patch.setattr("kbqa.kg.query_pool.lenient", lambda _: unchecked)
+        with pytest.raises(QueryMemoryError, match="stack"):
+            run(pool, store, "ASK {}", deadline_s=20.0)
     assert run(pool, store, "ASK {}").rows == 1
 
 
@@ -179,6 +181,18 @@ def test_a_process_that_is_stopped_is_replaced_at_the_deadline(pool, store):
     with pytest.raises(QueryTimeoutError):
         run(pool, store, long, deadline_s=0.5)
     assert run(pool, store, long).rows == 1
+
+
+def test_each_execution_is_measured_without_the_wait_for_a_process(store):
+    seconds = []
+    pool = QueryPool(1, observe=seconds.append)
+    run(pool, store, "ASK {}")
+    with pytest.raises(QueryTimeoutError):
+        run(pool, store, BOMB, deadline_s=0.5)
+    pool.close()
+    assert len(seconds) == 2
+    assert 0 < seconds[0] < 10
+    assert 0.5 <= seconds[1] < 10
 
 
 def test_processes_can_be_started_beforehand(store):
