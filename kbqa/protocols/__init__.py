@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
+from kbqa.protocols.interactive_parsing import InteractiveParsing
 from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.protocols.knowcoder_a1 import KnowCoderA1
@@ -14,6 +15,7 @@ __all__ = [
     "AgentProtocol",
     "Answer",
     "Dialogue",
+    "InteractiveParsing",
     "KbqaR1",
     "KgR1",
     "KnowCoderA1",

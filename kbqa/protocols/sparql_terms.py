@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import Success
-from kbqa.kg.naming import entity_iri
+from kbqa.kg.naming import ENTITY_NAMESPACE, entity_iri, name_of
 
 _FREEBASE_ID = re.compile(r"[mg]\.[0-9a-z_]+")
 _WIKIDATA_ID = re.compile(r"Q[1-9]\d*")
@@ -22,6 +22,17 @@ def entity_term(id_: str) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:\S+$", id_):
         return f"<{id_}>"
     return id_ if id_.startswith('"') else f"<{entity_iri(id_)}>"
+
+
+def entity_id(term: str) -> str:
+    """The id behind a term as a query writes it; what is none stays as it is."""
+    prefix, _, local = term.partition(":")
+    if (prefix == "ns" and _FREEBASE_ID.fullmatch(local)) or (
+        prefix == "wd" and _WIKIDATA_ID.fullmatch(local)
+    ):
+        return local
+    iri = term.removeprefix("<").removesuffix(">") if term.startswith("<") else term
+    return name_of(iri) if iri.startswith(ENTITY_NAMESPACE) else iri
 
 
 def is_plain_name(id_: str) -> bool:
