@@ -55,29 +55,13 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
-    # Twice those that the gate lets run: the others stand ready while killed ones are replaced.
-    pool = QueryPool(
-        2 * settings.query_processes,
-        max_rows=settings.query_max_rows,
-        max_bytes=settings.query_max_bytes,
-        memory_bytes=settings.query_memory_mb * 2**20,
-        observe=metrics.histogram("kbqa_kg_query_seconds").observe,
-    )
+    pool = _query_pool(settings, metrics)
     catalog = GraphCatalog(settings.home, queries=pool)
-    keys = ApiKeys.load(
-        settings.api_keys.get_secret_value() if settings.api_keys is not None else None,
-        settings.api_keys_file,
-    )
+    secret = settings.api_keys.get_secret_value() if settings.api_keys is not None else None
+    keys = ApiKeys.load(secret, settings.api_keys_file)
     encoder = settings.open_encoder()
     schemas = Schemas(encoder, settings.home / "encodings")
-    cache = Cache(
-        settings.redis_url,
-        metrics,
-        memory_bytes=settings.cache_memory_mb * 2**20,
-        max_value_bytes=settings.cache_max_value_bytes,
-        ttl_s=settings.cache_ttl_s,
-        timeout_s=settings.cache_timeout_s,
-    )
+    cache = _cache(settings, metrics)
     limits = (settings.query_max_rows, settings.query_max_bytes)
     queries = Queries(
         cache,
@@ -95,7 +79,6 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         profile=repr((limits, settings.max_items, encoder.name, encoder.thresholds)),
     )
     opening = _Opening(catalog, schemas, metrics)
-
     tools = _tools(settings, catalog, schemas, costly) if find_spec("mcp") is not None else None
 
     @asynccontextmanager
@@ -132,6 +115,28 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     if tools is not None:
         app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))
     return app
+
+
+def _query_pool(settings: KgServerSettings, metrics: Metrics) -> QueryPool:
+    # Twice those that the gate lets run: the others stand ready while killed ones are replaced.
+    return QueryPool(
+        2 * settings.query_processes,
+        max_rows=settings.query_max_rows,
+        max_bytes=settings.query_max_bytes,
+        memory_bytes=settings.query_memory_mb * 2**20,
+        observe=metrics.histogram("kbqa_kg_query_seconds").observe,
+    )
+
+
+def _cache(settings: KgServerSettings, metrics: Metrics) -> Cache:
+    return Cache(
+        settings.redis_url,
+        metrics,
+        memory_bytes=settings.cache_memory_mb * 2**20,
+        max_value_bytes=settings.cache_max_value_bytes,
+        ttl_s=settings.cache_ttl_s,
+        timeout_s=settings.cache_timeout_s,
+    )
 
 
 def _tools(
