@@ -77,7 +77,8 @@ class CostlyBatches:
             return failure(ErrorKind.QUERY_TIMEOUT, message)
         name = action.name
         handler = HANDLERS.get(name) if isinstance(name, str) else None
-        in_memory = handler is not None and name in _ONE_HOP and not asked.surroundings.store.is_remote
+        is_look_up = handler is not None and name in _ONE_HOP and "gate" not in action.arguments
+        in_memory = is_look_up and not asked.surroundings.store.is_remote
         if handler is None or in_memory or handler.check(name, action.arguments) is not None:
             return execute(asked.surroundings, [action], graph=asked.graph)[0]
         if name != EXECUTE_SPARQL:

@@ -101,7 +101,8 @@ class LookUps:
 
 def is_one_hop(action: dict[str, Any]) -> bool:
     name = action.get("action")
-    return isinstance(name, str) and name in _ONE_HOP
+    # A gate asks an encoder, which may be a model, or behind HTTP.
+    return isinstance(name, str) and name in _ONE_HOP and "gate" not in action
 
 
 def to_action(action: dict[str, Any]) -> Action:
