@@ -190,6 +190,8 @@ class Ranker:
         """Of each entry, rounded. [len(entries)]"""
         vector = self._query_vector(_spoken(query), instruction)
         rows = np.array([entry.rows for entry in entries])
+        if (rows[:, 0] == rows[:, 1]).all():
+            rows = rows[:, :1]  # names without labels: one text each
         vectors = self._vectors
         # Copying most of the rows would take longer than to multiply them all.
         similarities = (vectors @ vector)[rows] if rows.size > len(vectors) // 2 else vectors[rows] @ vector
