@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,9 @@ from kbqa.kg.versions import (
 )
 
 logger = logging.getLogger(__name__)
+
+# How often to look for the version that is current before the graph counts as absent.
+_READS = 10
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -229,7 +232,7 @@ class GraphCatalog:
             return None
         graph = self._root / name
         try:
-            manifest = read_manifest(graph / (graph / "current").read_text().strip())
+            manifest = _read_current(graph)
             if manifest.layout != LAYOUT:
                 logger.warning("graph was loaded by another release: load it again", extra={"graph": name})
                 return None
@@ -291,6 +294,15 @@ class FixedGraphs:
             GraphInfo(name, store.version, store.triples, store.entities)
             for name, store in sorted(self._stores.items())
         ]
+
+
+def _read_current(graph: Path) -> Manifest:
+    for _ in range(_READS):
+        version = (graph / "current").read_text().strip()
+        # Between the two another version may have become current, and this one have been removed.
+        with suppress(FileNotFoundError):
+            return read_manifest(graph / version)
+    raise FileNotFoundError(graph)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
+from kbqa.kg import catalog as catalog_module
 from kbqa.kg.actions import Item
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.oxigraph import OxigraphStore
@@ -184,3 +185,16 @@ def test_opening_a_graph_reads_neither_its_file_nor_its_store(catalog, load, tmp
     (tmp_path / "home/graphs/g" / info.version / "store").rename(tmp_path / "away")
     (tmp_path / "triples").unlink()
     assert catalog.get("g").tail_entities(["a"], ["r"], limit=1).items == (Item("b", "b"),)
+
+
+def test_a_version_that_is_replaced_while_it_is_looked_up_is_not_missed(catalog, load, monkeypatch):
+    first = load("g", "a|r|b")
+    read = catalog_module.read_manifest
+
+    def read_late(directory):
+        if directory.name == first.version:
+            load("g", "a|r|c")  # and the first is removed
+        return read(directory)
+
+    monkeypatch.setattr(catalog_module, "read_manifest", read_late)
+    assert catalog.get("g").resolve_entity("c") == ("c",)
