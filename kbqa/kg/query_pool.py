@@ -187,6 +187,8 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
+            # An arena for each thread would reserve most of the address space that a query may use.
+            env={**os.environ, "MALLOC_ARENA_MAX": "1"},
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None

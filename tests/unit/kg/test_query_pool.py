@@ -84,7 +84,7 @@ def test_waiting_for_a_process_is_bounded(pool, store):
 
 
 def test_a_query_that_exhausts_memory_fails_alone(store):
-    pool = QueryPool(1, memory_bytes=700 * 2**20)
+    pool = QueryPool(1, memory_bytes=320 * 2**20)
     hungry = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } ORDER BY ?c ?f ?i ?a ?d ?g"
     with pytest.raises(QueryMemoryError, match="memory"):
         run(pool, store, hungry, deadline_s=60.0)
