@@ -33,6 +33,7 @@ from services.kg_server.errors import STATUS
 from services.kg_server.gate import Gate
 from services.kg_server.keys import ApiKeys
 from services.kg_server.limits import Admission
+from services.kg_server.meter import ActionMeter
 from services.kg_server.queries import Queries
 from services.kg_server.settings import KgServerSettings
 from services.kg_server.sparql import sparql_router
@@ -79,7 +80,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         profile=repr((limits, settings.max_items, encoder.name, encoder.thresholds)),
     )
     opening = _Opening(catalog, schemas, metrics)
-    tools = _tools(settings, catalog, schemas, costly) if find_spec("mcp") is not None else None
+    tools = _tools(settings, catalog, schemas, costly, metrics) if find_spec("mcp") is not None else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -140,10 +141,16 @@ def _cache(settings: KgServerSettings, metrics: Metrics) -> Cache:
 
 
 def _tools(
-    settings: KgServerSettings, catalog: GraphCatalog, schemas: Schemas, costly: CostlyBatches
+    settings: KgServerSettings,
+    catalog: GraphCatalog,
+    schemas: Schemas,
+    costly: CostlyBatches,
+    metrics: Metrics,
 ) -> McpRoute:
     """The actions as MCP tools; one at a time, each is a batch of its own."""
     from services.kg_server.mcp import McpRoute, mcp_server
+
+    meter = ActionMeter(metrics)
 
     async def list_graphs() -> list[GraphInfo]:
         return await run_in_threadpool(catalog.list)
@@ -151,7 +158,9 @@ def _tools(
     async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
         store = await opened(catalog, kg)
         surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
-        return (await costly.run(kg, surroundings, [action], graph, caller))[0]
+        found = await costly.run(kg, surroundings, [action], graph, caller)
+        meter.count([action], found)
+        return found[0]
 
     return McpRoute(mcp_server(list_graphs, execute), settings.max_body_bytes)
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+import httpx
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -101,6 +102,16 @@ def test_what_goes_wrong_is_a_result_that_a_model_can_read(url, tool, arguments,
     answer = asyncio.run(call())
     assert answer.is_error is True
     assert says in answer.structured_content["message"]
+
+
+def test_what_agents_do_by_tools_is_counted(url):
+    async def call():
+        async with Client(f"{url}/mcp") as client:
+            await client.call_tool("describe", {"kg": "films", "entity": "Big"})
+
+    asyncio.run(call())
+    counted = httpx.get(f"{url}/metrics").text
+    assert 'kbqa_kg_actions_total{action="describe",outcome="ok"} 1.0' in counted
 
 
 def test_every_action_is_described_for_models():
