@@ -9,6 +9,12 @@ is laid out as
 
 so a turn is a half-open range of positions, its prompt is everything before it,
 and each turn's prompt extends the last one token by token.
+
+A tree branches at every turn, and stores what its branches share once:
+
+    prompt | turn | observation | turn | observation      steps 0 and 2
+                                | turn                    step 3, at the same state as step 2
+           | turn                                         step 1, at the same state as step 0
 """
 
 from __future__ import annotations
@@ -184,6 +190,136 @@ class Group:
     question: Question
     members: tuple[RewardedTrajectory, ...]
 
+    @property
+    def policy_versions(self) -> frozenset[str]:
+        return frozenset(v for member in self.members for v in member.trajectory.policy_versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One branch of a tree: a turn taken at the state that another step led to.
+
+    Attributes:
+        parent: index of that step; None for the state that is the question itself.
+        token_ids: of the turn, and of what the environment appended.
+        turn: its range counts positions from the root of the tree.
+        status: how the episode ended with it; None if it goes on, or would have without a cap.
+        answers, answer_ids: as those of a trajectory.
+    """
+
+    parent: int | None
+    token_ids: tuple[int, ...]
+    turn: Turn
+    status: Status | None = None
+    answers: tuple[str, ...] = ()
+    answer_ids: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Episodes of one question that share their beginnings.
+
+    Attributes:
+        prompt_ids: tokens before the first turn.
+        steps: every branch that was kept, a parent before its children.
+        sampled: branches before pruning.
+    """
+
+    prompt_ids: tuple[int, ...]
+    steps: tuple[Step, ...]
+    sampled: int
+
+    def path(self, index: int) -> list[int]:
+        """Indices of the steps from the root to a step, the step itself included."""
+        path, at = [index], self.steps[index].parent
+        while at is not None:
+            path.append(at)
+            at = self.steps[at].parent
+        return path[::-1]
+
+    def trajectory(self, index: int) -> Trajectory:
+        """The episode from the root to a step; its status is OK where the episode goes on."""
+        steps = [self.steps[at] for at in self.path(index)]
+        token_ids = (*self.prompt_ids, *(token for step in steps for token in step.token_ids))
+        turns, last = tuple(step.turn for step in steps), steps[-1]
+        return Trajectory(token_ids, turns, last.status or Status.OK, last.answers, last.answer_ids)
+
+    @property
+    def states(self) -> dict[int | None, list[int]]:
+        """The steps taken at each state, by the step that led there."""
+        states: dict[int | None, list[int]] = {}
+        for index, step in enumerate(self.steps):
+            states.setdefault(step.parent, []).append(index)
+        return states
+
+    @property
+    def ends(self) -> list[int]:
+        """The steps with which an episode ended."""
+        return [index for index, step in enumerate(self.steps) if step.status is not None]
+
+    @property
+    def unexplored(self) -> list[int]:
+        """The steps at which a cap ended the tree: nobody knows what would have come of them."""
+        states = self.states
+        return [i for i, step in enumerate(self.steps) if step.status is None and i not in states]
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """The steps that are compared with each other, since they were taken at one state.
+
+    Attributes:
+        id: `<id of the tree>/<state>`, 0 being the question and k + 1 where step k led.
+        steps: indices into the tree.
+    """
+
+    id: str
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewardedTree:
+    """A tree with its rewards.
+
+    Attributes:
+        rewards: of each step.
+        components: for each step that ended an episode what a trajectory has, `f1` among it.
+    """
+
+    id: str
+    question: Question
+    tree: Tree
+    rewards: tuple[float, ...]
+    components: tuple[dict[str, float], ...]
+
+    @property
+    def groups(self) -> list[Siblings]:
+        """The siblings of each state, without steps whose outcome a cap kept from being known."""
+        unexplored = frozenset(self.tree.unexplored)
+        groups = []
+        for parent, steps in self.tree.states.items():
+            known = tuple(index for index in steps if index not in unexplored)
+            if known:
+                groups.append(Siblings(f"{self.id}/{0 if parent is None else parent + 1}", known))
+        return groups
+
+    @property
+    def members(self) -> tuple[RewardedTrajectory, ...]:
+        """Every episode that came to an end."""
+        return tuple(
+            RewardedTrajectory(
+                self.tree.trajectory(end),
+                tuple(self.rewards[at] for at in self.tree.path(end)),
+                0.0,
+                self.components[end],
+            )
+            for end in self.tree.ends
+        )
+
+    @property
+    def policy_versions(self) -> frozenset[str]:
+        return frozenset(step.turn.policy_version for step in self.tree.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
@@ -218,3 +354,16 @@ def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) ->
             logprobs[position] = turn.logprobs[offset]
             advantages[position] = advantage
     return TrainingSample(trajectory.token_ids, tuple(mask), tuple(logprobs), tuple(advantages))
+
+
+def step_sample(tree: Tree, index: int, advantage: float) -> TrainingSample:
+    """The path to a step of a tree, of which that step's turn alone carries an advantage."""
+    turn = tree.steps[index].turn
+    token_ids = tree.trajectory(index).token_ids[: turn.end]
+    before, length = turn.start, turn.end - turn.start
+    return TrainingSample(
+        token_ids,
+        (False,) * before + (True,) * length,
+        (0.0,) * before + turn.logprobs,
+        (0.0,) * before + (advantage,) * length,
+    )

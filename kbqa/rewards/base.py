@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kbqa.answers import em_set, f1, hit_any
 from kbqa.kg.actions import GraphTools
 from kbqa.parts import Parts
-from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
+from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajectory, Tree
 
 
 class Verdict(Protocol):
@@ -44,6 +44,19 @@ class Reward(Protocol):
         Raises:
             JudgeUnavailableError: the judge gave no verdict.
             GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
+        """
+        ...
+
+
+@runtime_checkable
+class TreeReward(Reward, Protocol):
+    """A reward that also scores the steps of a tree."""
+
+    def score_tree(self, id_: str, question: Question, tree: Tree, instruments: Instruments) -> RewardedTree:
+        """What each step is worth; raises as `score`.
+
+        Args:
+            id_: of the rewarded tree.
         """
         ...
 

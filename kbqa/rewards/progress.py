@@ -1,0 +1,238 @@
+"""How near to the answers each step of an episode came (ISP-KGR, section 4.3.2 and appendix F.8).
+
+DIST is a score: max(0, (D - d) / D), d the least number of edges between what a query found
+and the answers, direction aside; 0 if nothing connects them within D, or on an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kbqa.answers import answer_set, f1, normalise
+from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.kg.actions import (
+    ENTITY_DISTANCE,
+    EXECUTE_SPARQL,
+    NODE_RELATIONS,
+    Action,
+    ActionResult,
+    ErrorKind,
+    Failure,
+    Success,
+)
+from kbqa.kg.select_query import SelectQuery
+from kbqa.kg.sparql import check_query
+from kbqa.rewards.base import Instruments
+from kbqa.trajectory import ExecutedAction, Question, Status, Turn
+
+_NUMBER = re.compile(r"\d{1,9}")
+# A SELECT clause that is one COUNT and nothing else.
+_COUNT = re.compile(
+    r"SELECT\s+(?:DISTINCT\s+)?\(?\s*COUNT\s*\(\s*(?P<distinct>DISTINCT\s+)?(?P<counted>[?$]\w+|\*)\s*\)"
+    r"\s*(?:AS\s+[?$]\w+\s*)?\)?\s*(?=WHERE\b|\{)",
+    re.IGNORECASE,
+)
+_GROUPED = re.compile(r"\bGROUP\s+BY\b", re.IGNORECASE)
+_EXTREME = re.compile(r"\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
+# A graph that could not answer has not said that the sets lie far apart.
+_UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
+
+
+class Command(StrEnum):
+    NODE = "node"
+    SPARQL = "sparql"
+    ANSWER = "answer"
+    NONE = "none"
+    """Nothing that could be executed, or nothing that still was."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """A step as Algorithm 2 looks at it.
+
+    Attributes:
+        subject: the node, or the query in its canonical form.
+        score: DIST of what a query found; None if it found nothing or failed.
+        variables: of the query's SELECT, as a node writes them.
+        counts: the query counts, and so do the answers: a score of 1 is the right number, and
+            only that is progress.
+        f1: of what the query found, taken as an answer.
+    """
+
+    command: Command
+    well_formed: bool
+    subject: str = ""
+    score: float | None = None
+    variables: tuple[str, ...] = ()
+    counts: bool = False
+    f1: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Attributes:
+    steps: one for each turn that was asked about.
+    known: DIST of each topic entity.
+    """
+
+    steps: tuple[MeasuredStep, ...]
+    known: Mapping[str, float]
+
+
+def measure(
+    question: Question, turns: Sequence[Turn], instruments: Instruments, max_distance: int
+) -> Measurement:
+    """Measure the turns of an episode, or of all branches of a tree.
+
+    A superlative is told by a query with ORDER BY and LIMIT, MAX or MIN that finds exactly the
+    answers: if there is one, a query that finds them among others is one edge away (F.8).
+
+    Raises:
+        GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
+    """
+    queries = [_query(turn) for turn in turns]
+    found = [query for query in queries if query is not None and _finds(query)]
+    superlative = any(
+        _EXTREME.search(query.arguments["query"]) and _covers(query, question) == "exactly" for query in found
+    )
+    counted = {query.arguments["query"]: without_count(query.arguments["query"]) for query in found}
+    counting = _is_number(question)
+    topics = [(topic,) for topic in question.topic_entities]
+    gauge = _Gauge(question, instruments, max_distance)
+    gauge.ask(
+        [*topics, *(query.items for query in found if query.items)],
+        [stripped for stripped in counted.values() if counting and stripped is not None],
+    )
+
+    def score(query: ExecutedAction) -> tuple[float, bool]:
+        stripped = counted[query.arguments["query"]]
+        if counting and stripped is not None:
+            return float(gauge.size(stripped) == int(normalise(question.answers[0]))), True
+        if superlative and (covered := _covers(query, question)):
+            return (1.0 if covered == "exactly" else (max_distance - 1) / max_distance), False
+        return gauge.score(query.items), False
+
+    steps = []
+    for turn, query in zip(turns, queries, strict=True):
+        step = _unmeasured(turn, query)
+        if query is not None and _finds(query):
+            value, counts = score(query)
+            step = MeasuredStep(
+                step.command,
+                step.well_formed,
+                step.subject,
+                value,
+                _variables(query.arguments["query"]),
+                counts,
+                max(f1(query.labels, question.answers), f1(query.items, question.answers)),
+            )
+        steps.append(step)
+    return Measurement(tuple(steps), {topic: gauge.score((topic,)) for topic in question.topic_entities})
+
+
+def without_count(query: str) -> str | None:
+    """The query for what a query counts (F.8); None if it does not just count."""
+    if _GROUPED.search(query):
+        return None
+    stripped, replaced = _COUNT.subn(
+        lambda clause: f"SELECT {(clause['distinct'] or '').strip()} {clause['counted']} ", query, count=1
+    )
+    return stripped if replaced else None
+
+
+class _Gauge:
+    """Asks the graph, in one batch, for all distances and sizes that are needed."""
+
+    def __init__(self, question: Question, instruments: Instruments, max_distance: int) -> None:
+        self._question, self._instruments, self._max_distance = question, instruments, max_distance
+        self._results: dict[tuple[str, ...] | str, ActionResult] = {}
+
+    def ask(self, sets: Iterable[tuple[str, ...]], queries: Iterable[str]) -> None:
+        """Distances of sets of ids to the answers, and sizes of what queries find."""
+        question = self._question
+        actions: dict[tuple[str, ...] | str, Action] = {}
+        if question.answers:
+            for ids in sets:
+                arguments = {"set_a": list(ids), "set_b": list(question.answers)}
+                actions[ids] = Action(ENTITY_DISTANCE, {**arguments, "max_distance": self._max_distance})
+        actions |= {query: Action(EXECUTE_SPARQL, {"query": query}) for query in queries}
+        if not actions:
+            return
+        results = self._instruments.tools.execute(question.kg, list(actions.values()), graph=question.graph)
+        for result in results:
+            if isinstance(result, Failure) and result.kind in _UNREACHED:
+                raise GraphUnavailableError(f"{question.kg}: {result.message}")
+        self._results = dict(zip(actions, results, strict=True))
+
+    def score(self, ids: tuple[str, ...]) -> float:
+        result = self._results.get(ids)
+        edges = result.details["distance"] if isinstance(result, Success) else None
+        return 0.0 if edges is None else max(0.0, (self._max_distance - edges) / self._max_distance)
+
+    def size(self, query: str) -> int | None:
+        result = self._results.get(query)
+        return result.total if isinstance(result, Success) else None
+
+
+def _query(turn: Turn) -> ExecutedAction | None:
+    return next((action for action in turn.actions if action.name == EXECUTE_SPARQL), None)
+
+
+def _finds(query: ExecutedAction) -> bool:
+    """Whether it found something; that an ASK says yes or no is something."""
+    return query.code is None and (bool(query.items) or _form(query.arguments["query"]) == "ASK")
+
+
+def _unmeasured(turn: Turn, query: ExecutedAction | None) -> MeasuredStep:
+    if turn.status is Status.ANSWERED:
+        return MeasuredStep(Command.ANSWER, turn.well_formed)
+    if query is not None:
+        return MeasuredStep(Command.SPARQL, turn.well_formed, _canonical(query.arguments["query"]))
+    for action in turn.actions:
+        if action.name == NODE_RELATIONS:
+            return MeasuredStep(Command.NODE, turn.well_formed, action.arguments["node"])
+    return MeasuredStep(Command.NONE, turn.well_formed)
+
+
+def _covers(query: ExecutedAction, question: Question) -> str | None:
+    """`exactly` if a query found the answers, `among others` if more than them, else None."""
+    gold = answer_set(question.answers)
+    covered: frozenset[str] = frozenset()
+    others = False
+    for names in zip(query.items, query.labels, strict=True):
+        hits = gold & answer_set(names)
+        covered |= hits
+        others = others or not hits
+    if not gold or covered != gold:
+        return None
+    return "among others" if others else "exactly"
+
+
+def _is_number(question: Question) -> bool:
+    return len(question.answers) == 1 and _NUMBER.fullmatch(normalise(question.answers[0])) is not None
+
+
+def _variables(query: str) -> tuple[str, ...]:
+    try:
+        parts = SelectQuery.parse(query)
+    except QueryError:
+        return ()
+    names = parts.matched if parts.projected is None else parts.projected
+    return tuple(f"?{name}" for name in sorted(names))
+
+
+def _canonical(query: str) -> str:
+    try:
+        return check_query(query).canonical
+    except QueryError:
+        return query
+
+
+def _form(query: str) -> str:
+    try:
+        return check_query(query).form
+    except QueryError:
+        return ""
