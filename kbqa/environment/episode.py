@@ -6,6 +6,7 @@ the policy for a completion and the graph for results, and hands both in.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ class Episode:
         self._codec, self._budget = codec, budget
         self._turns: list[Turn] = []
         self._executed: list[ExecutedAction] = []  # of the turn at hand
+        self._results: list[tuple[ActionResult, ...]] = []  # of each turn
         self._answers: tuple[Answer, ...] = ()
         self.token_ids = codec.encode(self._dialogue.prompt())
         self._turn_began = time.perf_counter()
@@ -56,6 +58,25 @@ class Episode:
     @property
     def turns(self) -> Sequence[Turn]:
         return self._turns
+
+    @property
+    def results(self) -> tuple[ActionResult, ...]:
+        """What the actions of the last turn came to, in order."""
+        return self._results[-1] if self._results else ()
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return self._answers
+
+    def fork(self) -> Episode:
+        """An episode that goes on from here by itself."""
+        twin = copy.copy(self)
+        # What a dialogue was told is never changed, so both may refer to it.
+        told = (self.question, *(result for results in self._results for result in results))
+        twin._dialogue = copy.deepcopy(self._dialogue, {id(value): value for value in told})
+        twin.token_ids = self.token_ids.copy()
+        twin._turns, twin._results = self._turns.copy(), self._results.copy()
+        return twin
 
     def act(self, completion: Completion) -> None:
         """Take the policy's completion of `token_ids`.
@@ -80,6 +101,7 @@ class Episode:
             )
         )
         self.actions, self._executed = reply.actions, []
+        self._results.append(())
         if reply.answers is not None:
             self._answers = reply.answers
             self._finish_turn(Status.ANSWERED)
@@ -100,6 +122,7 @@ class Episode:
         if not self.actions:
             return
         self._executed.extend(map(_executed, self.actions, results))
+        self._results[-1] += tuple(results)
         self.actions = self._dialogue.take(results)
         if self.actions:
             return

@@ -149,3 +149,29 @@ def test_each_prompt_extends_the_last_one_token_by_token(texts):
     covered = sum(turn.end - turn.start for turn in played.turns)
     assert all(len(turn.logprobs) == turn.end - turn.start for turn in played.turns)
     assert covered <= len(played.token_ids)
+
+
+def test_a_fork_goes_on_by_itself():
+    played = episode()
+    played.act(completion(QUERY))
+    result = found("Byron", "Annabella")
+    played.observe([result])
+    before, turns = list(played.token_ids), list(played.turns)
+    fork = played.fork()
+    fork.act(completion(ANSWER))
+    assert fork.trajectory().answer_ids == (("id:Byron",),)  # it knows what was seen before
+    assert fork.token_ids[: len(before)] == before
+    assert (played.token_ids, list(played.turns), played.done) == (before, turns, False)
+    played.act(completion(QUERY))
+    played.observe([found("Clara")])
+    assert len(fork.trajectory().turns) == 2
+    assert played.results == (found("Clara"),)
+
+
+def test_a_fork_does_not_hear_what_the_other_is_told():
+    played = episode()
+    fork = played.fork()
+    played.act(completion(QUERY))
+    played.observe([found("Byron")])
+    fork.act(completion(ANSWER))
+    assert fork.trajectory().answer_ids == ((),)
