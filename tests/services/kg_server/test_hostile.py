@@ -215,8 +215,8 @@ def besiege(server, count, *, seed, bombs, record):
     run = server.metric("kbqa_kg_query_seconds_count")
     late = run - server.metric("kbqa_kg_query_seconds_bucket", le="2.5")
     record("queries", (run, late))
-    # The attack itself is no load of three to a core: then the machine is busy with much else.
-    assert late == 0 or os.getloadavg()[0] > 3 * (os.cpu_count() or 1)
+    # The attack itself is a load of two to a core at most: beyond it the machine is busy with much else.
+    assert late == 0 or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 
     by_kind = {kind: [seconds for k, seconds, _ in done if k == kind] for kind, _, _ in done}
     record("ordinary", {kind: (len(times), round(max(times), 2)) for kind, times in by_kind.items()})
