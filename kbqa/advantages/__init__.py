@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kbqa.advantages.group import Baseline, Deviation, has_spread
+from kbqa.advantages.state import sibling_advantages
 from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
-from kbqa.trajectory import Group, TrainingSample, training_sample
+from kbqa.trajectory import Group, RewardedTree, TrainingSample, step_sample, training_sample
 
 __all__ = [
     "Advantage",
@@ -16,12 +17,13 @@ __all__ = [
     "Deviation",
     "has_spread",
     "pooled",
+    "sibling_advantages",
     "trajectory_returns",
     "turn_and_outcome",
     "turn_returns",
 ]
 
-AdvantageKind = Literal["group", "turn", "turn_and_outcome"]
+AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Advantage:
     Attributes:
         kind: `group` gives a trajectory one value, from its mean turn reward plus its outcome;
             `turn` pools r_t + lambda R over all turns (KG-R1); `turn_and_outcome`
-            standardises turn rewards and outcomes apart (KG-R1's released code).
+            standardises turn rewards and outcomes apart (KG-R1's released code); `state`
+            compares the steps of a tree with their siblings (ISP-KGR).
         lam: weight of the outcome beside the turn rewards, in `group` and `turn`.
         turn_weight, outcome_weight: of the two parts of `turn_and_outcome`.
     """
@@ -42,8 +45,24 @@ class Advantage:
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
 
-    def samples(self, group: Group) -> list[TrainingSample]:
-        """Training samples of a group, or none if its returns have no spread."""
+    def samples(self, group: Group | RewardedTree) -> list[TrainingSample]:
+        """Training samples of a group, or of all groups of a tree; none of one without spread.
+
+        Raises:
+            ValueError: `state` was given a group, or another kind a tree.
+        """
+        if isinstance(group, RewardedTree) != (self.kind == "state"):
+            raise ValueError(f"advantages of kind {self.kind} are not for a {type(group).__name__}")
+        if isinstance(group, RewardedTree):
+            return [
+                step_sample(group.tree, index, advantage)
+                for siblings, advantages in sibling_advantages(group, self.baseline)
+                for index, advantage in zip(siblings.steps, advantages, strict=True)
+                if group.tree.steps[index].turn.logprobs  # a turn without a token has nothing to learn
+            ]
+        return self._trajectory_samples(group)
+
+    def _trajectory_samples(self, group: Group) -> list[TrainingSample]:
         members = [member for member in group.members if member.trajectory.turns]
         if not members:
             return []

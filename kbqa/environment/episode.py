@@ -76,6 +76,7 @@ class Episode:
         twin._dialogue = copy.deepcopy(self._dialogue, {id(value): value for value in told})
         twin.token_ids = self.token_ids.copy()
         twin._turns, twin._results = self._turns.copy(), self._results.copy()
+        twin._executed = self._executed.copy()
         return twin
 
     def act(self, completion: Completion) -> None:

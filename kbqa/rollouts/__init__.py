@@ -1,5 +1,7 @@
 """Rollouts: how trajectories of a question come about."""
 
-from kbqa.rollouts.linear import Agent, TurnListener, linear_rollout
+from kbqa.rollouts.agent import Agent
+from kbqa.rollouts.linear import TurnListener, linear_rollout
+from kbqa.rollouts.tree import Branching, tree_rollout
 
-__all__ = ["Agent", "TurnListener", "linear_rollout"]
+__all__ = ["Agent", "Branching", "TurnListener", "linear_rollout", "tree_rollout"]

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
-from kbqa.environment import Budget, Episode
-from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import Codec, Policy, SamplingParams
-from kbqa.protocols import AgentProtocol
+from kbqa.environment import Episode
+from kbqa.rollouts.agent import Agent, take_turn
 from kbqa.trajectory import Question, Trajectory, Turn
-
-_TURN_STRIDE = 7919  # keeps the streams of neighbouring turns and samples apart
 
 TurnListener = Callable[[int, Turn], None]
 """Called with the number of the run and each turn when it is complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """Everything that plays an episode but the question."""
-
-    policy: Policy
-    codec: Codec
-    protocol: AgentProtocol
-    tools: GraphTools
-    budget: Budget
 
 
 def linear_rollout(
@@ -59,30 +43,9 @@ def linear_rollout(
             for _, episode in running:
                 episode.expire()
             break
-        completions = agent.policy.generate(
-            [episode.token_ids for _, episode in running],
-            SamplingParams(
-                max_tokens=agent.budget.max_turn_tokens,
-                max_total_tokens=agent.budget.max_tokens,
-                temperature=temperature,
-                stop=agent.protocol.stop,
-                seed=None if seed is None else seed + _TURN_STRIDE * turn,
-            ),
-        )
-        for (_, episode), completion in zip(running, completions, strict=True):
-            episode.act(completion)
-        _execute(agent, question, [episode for _, episode in running])
+        take_turn(agent, question, [episode for _, episode in running], temperature, turn=turn, seed=seed)
         if on_turn is not None:
             for run, episode in running:
                 on_turn(run, episode.turns[-1])
         turn += 1
     return [episode.trajectory() for episode in episodes]
-
-
-def _execute(agent: Agent, question: Question, episodes: list[Episode]) -> None:
-    """Execute the pending actions of all episodes, a batch at a time, until their turns are complete."""
-    while waiting := [episode for episode in episodes if episode.actions]:
-        batch = [action for episode in waiting for action in episode.actions]
-        results = iter(agent.tools.execute(question.kg, batch, graph=question.graph))
-        for episode in waiting:
-            episode.observe([next(results) for _ in episode.actions])

@@ -46,7 +46,7 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"small_policy.warm_up.step": 3}, r"small_policy.warm_up.step: unknown key \(known: steps"),
         ({"rollout.n": 0}, r"rollout.n: .*greater than or equal to 1"),
         ({"rollout.n": "many"}, r"rollout.n: .*integer"),
-        ({"advantage.kind": "best"}, r"advantage.kind: .*'group', 'turn' or 'turn_and_outcome'"),
+        ({"advantage.kind": "best"}, r"advantage.kind: .*'group', 'turn', 'turn_and_outcome' or 'state'"),
         ({"name.x": 3}, "name is not a section"),
     ],
 )

@@ -1,0 +1,182 @@
+"""Tree rollouts (ISP-KGR, 4.3.1 and appendix F): K branches at every state, less those that saw the same."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Literal
+
+from kbqa.answers import answer_set
+from kbqa.environment import Episode
+from kbqa.kg.actions import ActionResult, Failure, Item
+from kbqa.rollouts.agent import Agent, take_turn
+from kbqa.rollouts.query_cache import QueryCache
+from kbqa.trajectory import Question, Status, Step, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """How a tree grows.
+
+    Attributes:
+        k: branches that are sampled at each state.
+        max_active: states of a level that go on; where there are more, each parent keeps some.
+        max_nodes: most steps of a tree.
+        pruning: branches are compared with their siblings (F.5), or with the whole tree
+            (Algorithm 1's state cache). Answers are compared with siblings only.
+    """
+
+    k: int
+    max_active: int
+    max_nodes: int
+    pruning: Literal["parent", "tree"] = "parent"
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """An episode at the end of a tree; `step` led there, None at the root."""
+
+    step: int | None
+    episode: Episode
+
+
+def tree_rollout(
+    agent: Agent,
+    question: Question,
+    branching: Branching,
+    temperature: float,
+    *,
+    seed: int | None = None,
+    deadline: float | None = None,
+) -> Tree:
+    """Roll out a tree of one question, as deep as the agent's budget has turns.
+
+    All states of a level share one call of the policy and one of the graph. A branch that fails
+    (it cannot be understood or executed, or finds nothing) ends there, and is always kept.
+
+    Args:
+        seed, deadline: as those of `linear_rollout`, and so are the errors.
+    """
+    agent = replace(agent, tools=QueryCache(agent.tools))
+    root = Episode(question, agent.protocol, agent.codec, agent.budget)
+    prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
+    pruning = _Pruning(branching.pruning)
+    active = [] if root.done else [_Branch(None, root)]
+    for level in range(agent.budget.max_turns):
+        room = min(branching.max_active, (branching.max_nodes - len(steps)) // branching.k)
+        parents = _spread(active, steps)[:room]
+        if not parents:
+            break
+        if deadline is not None and monotonic() > deadline:
+            _expire(active, steps)
+            break
+        children = [_Branch(p.step, p.episode.fork()) for p in parents for _ in range(branching.k)]
+        episodes = [child.episode for child in children]
+        take_turn(agent, question, episodes, temperature, turn=level, seed=seed)
+        sampled += len(children)
+        active = []
+        for child in pruning.kept(children):
+            steps.append(_step(child))
+            if steps[-1].status is None:
+                active.append(_Branch(len(steps) - 1, child.episode))
+    return Tree(prompt_ids, tuple(steps), sampled)
+
+
+class _Pruning:
+    """Keeps one branch of those that saw the same, and all that failed."""
+
+    def __init__(self, within: Literal["parent", "tree"]) -> None:
+        self._within = within
+        self._seen: set[tuple[int | None, str]] = set()
+
+    def kept(self, children: Sequence[_Branch]) -> list[_Branch]:
+        """The branches of a level that stay, in their order; a well-formed one represents its equals."""
+        chosen: dict[tuple[int | None, str], int] = {}
+        kept: list[int] = []
+        for position, child in enumerate(children):
+            key = self._key(child)
+            if key is None:
+                kept.append(position)
+            elif key not in self._seen:
+                rival = chosen.setdefault(key, position)
+                if _well_formed(child) and not _well_formed(children[rival]):
+                    chosen[key] = position
+        self._seen |= chosen.keys()
+        return [children[position] for position in sorted([*kept, *chosen.values()])]
+
+    def _key(self, child: _Branch) -> tuple[int | None, str] | None:
+        """What a branch saw, and where that counts as the same; None if it failed."""
+        episode = child.episode
+        if episode.status is Status.ANSWERED:
+            answers = sorted(answer_set(answer.text for answer in episode.answers))
+            return child.step, f"answers {json.dumps(answers)}"
+        observation = _observation(episode)
+        if observation is None:
+            return None
+        return (child.step if self._within == "parent" else None), observation
+
+
+def _observation(episode: Episode) -> str | None:
+    """The results of the last turn, serialised and sorted (F.5); None if it failed or found nothing."""
+    if episode.turns[-1].status is not Status.OK or any(isinstance(r, Failure) for r in episode.results):
+        return None
+    found = [text for result in episode.results for text in _serialised(result)]
+    return "\n".join(sorted(found)) if found else None
+
+
+def _serialised(result: ActionResult) -> Iterator[str]:
+    if isinstance(result, Failure):
+        return
+    if "boolean" in result.details:
+        yield json.dumps(result.details["boolean"])
+    for item in result.items:
+        yield json.dumps(_identity(item), sort_keys=True, default=str)
+
+
+def _identity(item: Any) -> Any:
+    """What makes an item the same as another: ids of a row in their order, whatever its variables."""
+    if isinstance(item, Item):
+        return item.id
+    if "line" in item:  # a relation around a node; how well it fits the question is no matter
+        return item["line"]
+    return [term.get("id", term["value"]) if isinstance(term, Mapping) else term for term in item.values()]
+
+
+def _well_formed(branch: _Branch) -> bool:
+    return branch.episode.turns[-1].well_formed
+
+
+def _step(branch: _Branch) -> Step:
+    episode = branch.episode
+    turn, status = episode.turns[-1], episode.status
+    if status is None and _observation(episode) is None:
+        status = Status.ACTION_ERROR if turn.status is Status.OK else turn.status
+    return Step(
+        branch.step,
+        tuple(episode.token_ids[turn.start :]),
+        turn,
+        status,
+        tuple(answer.text for answer in episode.answers),
+        tuple(answer.ids for answer in episode.answers),
+    )
+
+
+def _spread(active: Sequence[_Branch], steps: Sequence[Step]) -> list[_Branch]:
+    """States in an order in which a cap takes from every parent alike."""
+    ranks: Counter[int | None] = Counter()
+
+    def rank(branch: _Branch) -> int:
+        parent = None if branch.step is None else steps[branch.step].parent
+        ranks[parent] += 1
+        return ranks[parent]
+
+    return sorted(active, key=rank)
+
+
+def _expire(active: Sequence[_Branch], steps: list[Step]) -> None:
+    for branch in active:
+        if branch.step is not None:
+            steps[branch.step] = replace(steps[branch.step], status=Status.TIMED_OUT)

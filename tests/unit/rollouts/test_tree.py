@@ -1,0 +1,287 @@
+"""Trees: what branches, what is pruned, and what a sample credits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import cycle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbqa.advantages import Advantage, Baseline, has_spread
+from kbqa.environment import Budget
+from kbqa.judges import MatchingJudge
+from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols.interactive_parsing import (
+    InteractiveParsing,
+    write_answer,
+    write_node,
+    write_sparql,
+)
+from kbqa.rewards import Instruments, IspKgrReward
+from kbqa.rollouts import Agent, Branching, tree_rollout
+from kbqa.trajectory import Status
+from tests.unit.episodes import question
+from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
+
+CODEC = make_codec()
+TOOLS = LocalGraphTools(
+    FixedGraphs(
+        {
+            "world": OxigraphStore.from_triples(
+                [("Ada", "parent", "Byron"), ("Ada", "parent", "Annabella"), ("Byron", "born", "1788")]
+            )
+        }
+    )
+)
+WIDE = {"max_active": 100, "max_nodes": 1000}
+
+
+def parents_of_ada(variable="?x", relation="parent"):
+    return write_sparql(
+        "t", f"SELECT {variable} WHERE {{ <urn:kbqa:e:Ada> <urn:kbqa:r:{relation}> {variable} }}"
+    )
+
+
+NODE, PARENTS, EMPTY = write_node("t", "Ada"), parents_of_ada(), parents_of_ada(relation="born")
+BROKEN, NONSENSE = write_sparql("t", "SELECT ?x WHERE {"), "nothing to say"
+BYRON, ANNABELLA = write_answer("t", ["Byron"]), write_answer("t", ["Annabella"])
+
+# What the policy says, in turn, at each state.
+AT_ROOT = (NODE, NODE, PARENTS, NONSENSE)
+AFTER_NODE = (PARENTS, parents_of_ada("?y"), EMPTY, BROKEN)
+AFTER_PARENTS = (BYRON, write_answer("other words", ["byron"]), ANNABELLA, NONSENSE)
+
+
+class Script:
+    """At each state the next of that state's lines."""
+
+    def __init__(self):
+        self.said = defaultdict(int)
+
+    def __call__(self, prompt):
+        lines = AFTER_PARENTS if "Annabella" in prompt else AFTER_NODE if "</relation>" in prompt else AT_ROOT
+        self.said[prompt] += 1
+        return lines[(self.said[prompt] - 1) % 4]
+
+
+class CountingTools:
+    def __init__(self, failing_first=False):
+        self.batches, self._failing = [], failing_first
+
+    def execute(self, kg, actions, *, graph=None):
+        self.batches.append(list(actions))
+        if self._failing:
+            self._failing = False
+            return [Failure(ErrorCode.SERVER_ERROR, ErrorKind.OVERLOADED, "busy") for _ in actions]
+        return TOOLS.execute(kg, actions, graph=graph)
+
+
+def grow(script=None, tools=TOOLS, max_turns=4, max_tokens=3000, deadline=None, **branching):
+    policy = ScriptedPolicy(CODEC, script or Script())
+    budget = Budget(max_turns, max_tokens, 300, 300)
+    agent = Agent(policy, CODEC, InteractiveParsing("brief"), tools, budget)
+    shape = Branching(**{"k": 4, **WIDE, **branching})
+    return tree_rollout(agent, question(), shape, 1.0, deadline=deadline), policy
+
+
+def score(tree):
+    return IspKgrReward().score_tree("t", question(), tree, Instruments(TOOLS, MatchingJudge()))
+
+
+def shown(tree):
+    return [(step.parent, step.turn.text, step.status) for step in tree.steps]
+
+
+def test_a_tree_with_pruning_counted_by_hand():
+    """Four states with four branches each; at every one a branch that saw the same is pruned."""
+    tree, _ = grow()
+    assert shown(tree) == [
+        (None, NODE, None),
+        (None, PARENTS, None),
+        (None, NONSENSE, Status.UNPARSABLE),
+        (0, PARENTS, None),
+        (0, EMPTY, Status.ACTION_ERROR),
+        (0, BROKEN, Status.ACTION_ERROR),
+        (1, BYRON, Status.ANSWERED),
+        (1, ANNABELLA, Status.ANSWERED),
+        (1, NONSENSE, Status.UNPARSABLE),
+        (3, BYRON, Status.ANSWERED),
+        (3, ANNABELLA, Status.ANSWERED),
+        (3, NONSENSE, Status.UNPARSABLE),
+    ]
+    assert tree.sampled == 16
+    assert len(tree.steps) / len(tree.states) == 3.0  # effective branches
+    assert tree.steps[6].answer_ids == (("Byron",),)
+
+
+def test_pruning_may_be_the_whole_trees():
+    """What was found at the root is not found again after the node; failures and answers stay."""
+    tree, _ = grow(pruning="tree")
+    assert shown(tree)[3:] == [
+        (0, EMPTY, Status.ACTION_ERROR),
+        (0, BROKEN, Status.ACTION_ERROR),
+        (1, BYRON, Status.ANSWERED),
+        (1, ANNABELLA, Status.ANSWERED),
+        (1, NONSENSE, Status.UNPARSABLE),
+    ]
+
+
+def test_all_failures_are_kept_and_none_goes_on():
+    tree, _ = grow(lambda _: EMPTY)
+    assert shown(tree) == [(None, EMPTY, Status.ACTION_ERROR)] * 4
+
+
+def test_a_well_formed_branch_represents_its_equals():
+    untidy = PARENTS.removeprefix("<think>t</think>")
+    lines = cycle([untidy, PARENTS, untidy, untidy])
+    tree, _ = grow(lambda _: next(lines), max_turns=2)
+    assert tree.steps[0].turn.text == PARENTS
+    assert [step.parent for step in tree.steps].count(None) == 1
+
+
+def test_all_states_of_a_level_share_a_call_and_nothing_is_asked_twice():
+    tools = CountingTools()
+    _, policy = grow(tools=tools)
+    assert len(policy.prompts) == 16
+    asked = [[action.name for action in batch] for batch in tools.batches]
+    # The parents are known from the first level when they are asked for again in the second.
+    assert asked == [["node_relations", "execute_sparql"], ["execute_sparql"] * 3]
+
+
+def test_what_may_pass_is_not_remembered():
+    tools = CountingTools(failing_first=True)
+    lines = iter([NODE, NODE, NODE, NONSENSE])
+    tree, _ = grow(lambda _: next(lines), tools=tools, max_turns=2)
+    assert [step.status for step in tree.steps] == [*[Status.ACTION_ERROR] * 3, Status.UNPARSABLE]
+    assert len(tools.batches) == 1
+    assert len(tools.batches[0]) == 1
+
+
+def test_the_last_turn_ends_every_branch():
+    tree, _ = grow(lambda _: NODE, max_turns=2)
+    assert [step.status for step in tree.steps] == [None, *[Status.OUT_OF_TURNS] * 4]
+
+
+def test_a_path_without_room_for_more_ends():
+    tree, _ = grow(max_tokens=len(grow()[0].prompt_ids) + 40)
+    assert {step.status for step in tree.steps} <= {Status.OUT_OF_TOKENS, Status.UNPARSABLE}
+    assert len(tree.states) == 1
+
+
+def test_a_prompt_without_room_makes_no_tree():
+    tree, policy = grow(max_tokens=3)
+    assert (tree.steps, policy.prompts) == ((), [])
+
+
+def test_a_deadline_times_out_what_would_have_gone_on(monkeypatch):
+    clock = iter([0.0, 2.0])
+    monkeypatch.setattr("kbqa.rollouts.tree.monotonic", lambda: next(clock))
+    tree, _ = grow(deadline=1.0)
+    assert [step.status for step in tree.steps] == [Status.TIMED_OUT, Status.TIMED_OUT, Status.UNPARSABLE]
+    assert tree.unexplored == []
+
+
+@pytest.mark.parametrize(
+    ("caps", "sampled"), [({"max_active": 1}, 4 + 4 + 4), ({"max_nodes": 8}, 4 + 4), ({"max_nodes": 3}, 0)]
+)
+def test_caps_leave_states_unexplored_and_uncredited(caps, sampled):
+    tree, _ = grow(**caps)
+    assert tree.sampled == sampled
+    assert len(tree.steps) <= caps.get("max_nodes", 1000)
+    if sampled:
+        assert tree.unexplored[0] == 1
+        rewarded = score(tree)
+        assert rewarded.groups[0].steps == (0, 2)
+
+
+def test_caps_take_from_every_parent_alike():
+    """Two parents with two states each, and room for two: the first of either goes on."""
+    lines = {0: (NODE, PARENTS), 1: (PARENTS, NODE), 2: (BYRON, ANNABELLA)}
+    said = defaultdict(int)
+
+    def script(prompt):
+        said[prompt] += 1
+        depth = prompt.count("</think>")
+        return lines[depth][(said[prompt] - 1) % 2]
+
+    tree, _ = grow(script, k=2, max_active=2)
+    grandparents = {tree.steps[step.parent].parent for step in tree.steps if step.status is Status.ANSWERED}
+    assert grandparents == {0, 1}
+
+
+COMMANDS = [NODE, PARENTS, EMPTY, BROKEN, NONSENSE, BYRON, ANNABELLA, write_node("t", "?x"), ""]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 24),
+    st.sampled_from(["parent", "tree"]),
+)
+def test_samples_credit_one_step_each_and_every_path_extends_its_parents(lines, k, active, nodes, pruning):
+    said = cycle(lines)
+    tree, policy = grow(lambda _: next(said), k=k, max_active=active, max_nodes=nodes, pruning=pruning)
+    assert len(tree.steps) <= nodes
+    prompts = set(map(tuple, policy.prompts))
+    for index, step in enumerate(tree.steps):
+        tokens = tree.trajectory(index).token_ids
+        prefix = tree.prompt_ids if step.parent is None else tree.trajectory(step.parent).token_ids
+        assert tokens[: len(prefix)] == prefix
+        assert prefix in prompts
+        assert step.turn.start == len(prefix)
+        assert CODEC.decode(tokens[step.turn.start : step.turn.end]) == step.turn.text
+    rewarded = score(tree)
+    credited = [
+        tree.steps[index]
+        for group in rewarded.groups
+        if has_spread([rewarded.rewards[index] for index in group.steps])
+        for index in group.steps
+        if tree.steps[index].turn.text
+    ]
+    samples = Advantage("state").samples(rewarded)
+    for step, sample in zip(credited, samples, strict=True):
+        turn, length = step.turn, len(sample.token_ids)
+        assert length == turn.end
+        assert sample.mask == tuple(turn.start <= position < turn.end for position in range(length))
+        assert sample.token_ids[turn.start :] == step.token_ids[: turn.end - turn.start]
+        assert sample.logprobs == (0.0,) * turn.start + turn.logprobs
+    unexplored = {id(tree.steps[index]) for index in tree.unexplored}
+    assert unexplored.isdisjoint(map(id, credited))
+
+
+def test_advantages_compare_siblings():
+    """At the question: the node earns 0.4 (known, and Byron is reached), the query 1.0, nonsense -0.7.
+
+    After the node: a query that comes nearer 1.0, two that find nothing -0.5 each, so their mean is 0.
+    After the query: the right answer 0.4, the wrong one 0.1, nonsense -0.7.
+    """
+    tree, _ = grow()
+    rewarded = score(tree)
+    assert rewarded.rewards[:6] == pytest.approx((0.4, 1.0, -0.7, 1.0, -0.5, -0.5))
+    assert rewarded.rewards[6:9] == pytest.approx((0.4, 0.1, -0.7))
+    samples = Advantage("state", baseline=Baseline("none")).samples(rewarded)
+    assert len(samples) == 12
+    given = [sample.advantages[-1] for sample in samples]
+    assert given[:3] == pytest.approx((0.4 - 0.7 / 3, 1.0 - 0.7 / 3, -0.7 - 0.7 / 3))
+    assert given[3:6] == pytest.approx((1.0, -0.5, -0.5))
+
+
+def test_siblings_without_spread_teach_nothing():
+    tree, _ = grow(lambda _: EMPTY)
+    rewarded = score(tree)
+    assert Advantage("state").samples(rewarded) == []
+
+
+@pytest.mark.parametrize("kind", ["group", "turn", "turn_and_outcome"])
+def test_a_tree_wants_advantages_by_state(kind):
+    tree, _ = grow()
+    rewarded = score(tree)
+    with pytest.raises(ValueError, match=f"advantages of kind {kind} are not for a RewardedTree"):
+        Advantage(kind).samples(rewarded)
