@@ -54,21 +54,27 @@ def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'recipe'}: {_explain(fault)}" for fault in error.errors()
-        )
+        faults = "; ".join(map(_explain, error.errors()))
         raise RecipeError(f"{source}: {faults}") from None
 
 
 def _explain(fault: Any) -> str:
-    if fault["type"] != "extra_forbidden":
-        return str(fault["msg"])
-    model: Any = Recipe
-    for part in fault["loc"][:-1]:
-        annotation = model.model_fields[part].annotation
-        alternatives = get_args(annotation) or (annotation,)
-        model = next(option for option in alternatives if option is not type(None))
-    return f"unknown key (known: {', '.join(model.model_fields)})"
+    keys: list[str] = []
+    section: Any = Recipe  # the one that the last key stands in
+    inner: Any = Recipe  # the one that it names, a union of them where it may be of several kinds
+    for part in fault["loc"]:
+        if isinstance(inner, tuple):  # pydantic names the kind between two keys
+            inner = next(kind for kind in inner if part in get_args(kind.model_fields["kind"].annotation))
+            continue
+        section = inner
+        keys.append(str(part))
+        field = getattr(section, "model_fields", {}).get(part)
+        kinds = tuple(k for k in get_args(field.annotation) if k is not type(None)) if field else ()
+        inner = kinds if field and field.discriminator else kinds[0] if kinds else field and field.annotation
+    says = fault["msg"]
+    if fault["type"] == "extra_forbidden":
+        says = f"unknown key (known: {', '.join(section.model_fields)})"
+    return f"{'.'.join(keys) or 'recipe'}: {says}"
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -17,7 +17,8 @@ from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
 from kbqa.parts import Parts
 from kbqa.protocols import PROTOCOLS, AgentProtocol
-from kbqa.rewards import REWARDS, Reward
+from kbqa.rewards import REWARDS, Reward, TreeReward
+from kbqa.rollouts import Branching, Pruning
 
 if TYPE_CHECKING:
     from kbqa.training.copying import WarmUpConfig
@@ -62,9 +63,9 @@ class ProtocolSection(PartSection[AgentProtocol]):
     parts = PROTOCOLS
 
 
-class RolloutSection(Section):
-    kind: Literal["linear"]
-    n: Positive
+class EpisodeSection(Section):
+    """What every kind of rollout says of its episodes."""
+
     temperature: Annotated[float, Field(ge=0, le=2)]
     max_turns: Positive
     max_tokens: Positive
@@ -73,6 +74,36 @@ class RolloutSection(Section):
 
     def budget(self) -> Budget:
         return Budget(self.max_turns, self.max_tokens, self.max_turn_tokens, self.max_observation_tokens)
+
+
+class LinearSection(EpisodeSection):
+    """N independent episodes of a question."""
+
+    kind: Literal["linear"]
+    n: Positive
+
+    @property
+    def width(self) -> int:
+        """Completions that one state is continued by at a time."""
+        return self.n
+
+
+class TreeSection(EpisodeSection):
+    """A tree of episodes, as deep as `max_turns`; see `kbqa.rollouts.Branching`."""
+
+    kind: Literal["tree"]
+    k: Positive
+    max_active: Positive
+    max_nodes: Positive
+    pruning: Pruning = "parent"
+
+    @property
+    def width(self) -> int:
+        """As that of a linear rollout."""
+        return self.k
+
+    def branching(self) -> Branching:
+        return Branching(self.k, self.max_active, self.max_nodes, self.pruning)
 
 
 class RewardSection(PartSection[Reward]):
@@ -231,7 +262,7 @@ class Recipe(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     base_model: str | None = None
     protocol: ProtocolSection
-    rollout: RolloutSection
+    rollout: Annotated[LinearSection | TreeSection, Field(discriminator="kind")]
     reward: RewardSection
     judge: JudgeSection = JudgeSection()
     advantage: AdvantageSection
@@ -239,6 +270,18 @@ class Recipe(Section):
     schedule: ScheduleSection
     small_policy: SmallPolicySection | None = None
     cold_start: ColdStartSection | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        is_tree = self.rollout.kind == "tree"
+        if is_tree != (self.advantage.kind == "state"):
+            raise ValueError(
+                f"advantage.kind: {self.advantage.kind!r} does not go with rollout.kind "
+                f"{self.rollout.kind!r}: trees need 'state', and nothing else does"
+            )
+        if is_tree and not isinstance(self.reward.build(), TreeReward):
+            raise ValueError(f"reward.name: {self.reward.name!r} does not score the steps of a tree")
+        return self
 
     def digest(self) -> str:
         """SHA-256 over all resolved values, hexadecimal."""

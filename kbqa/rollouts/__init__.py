@@ -2,6 +2,6 @@
 
 from kbqa.rollouts.agent import Agent
 from kbqa.rollouts.linear import TurnListener, linear_rollout
-from kbqa.rollouts.tree import Branching, tree_rollout
+from kbqa.rollouts.tree import Branching, Pruning, tree_rollout
 
-__all__ = ["Agent", "Branching", "TurnListener", "linear_rollout", "tree_rollout"]
+__all__ = ["Agent", "Branching", "Pruning", "TurnListener", "linear_rollout", "tree_rollout"]

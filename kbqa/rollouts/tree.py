@@ -16,6 +16,8 @@ from kbqa.rollouts.agent import Agent, take_turn
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
+Pruning = Literal["parent", "tree"]
+
 
 @dataclass(frozen=True, slots=True)
 class Branching:
@@ -32,7 +34,7 @@ class Branching:
     k: int
     max_active: int
     max_nodes: int
-    pruning: Literal["parent", "tree"] = "parent"
+    pruning: Pruning = "parent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def tree_rollout(
     agent = replace(agent, tools=QueryCache(agent.tools))
     root = Episode(question, agent.protocol, agent.codec, agent.budget)
     prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
-    pruning = _Pruning(branching.pruning)
+    redundancy = _Redundancy(branching.pruning)
     active = [] if root.done else [_Branch(None, root)]
     for level in range(agent.budget.max_turns):
         room = min(branching.max_active, (branching.max_nodes - len(steps)) // branching.k)
@@ -78,17 +80,17 @@ def tree_rollout(
         take_turn(agent, question, episodes, temperature, turn=level, seed=seed)
         sampled += len(children)
         active = []
-        for child in pruning.kept(children):
+        for child in redundancy.kept(children):
             steps.append(_step(child))
             if steps[-1].status is None:
                 active.append(_Branch(len(steps) - 1, child.episode))
     return Tree(prompt_ids, tuple(steps), sampled)
 
 
-class _Pruning:
+class _Redundancy:
     """Keeps one branch of those that saw the same, and all that failed."""
 
-    def __init__(self, within: Literal["parent", "tree"]) -> None:
+    def __init__(self, within: Pruning) -> None:
         self._within = within
         self._seen: set[tuple[int | None, str]] = set()
 

@@ -100,8 +100,8 @@ class Context:
     def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
         """Evaluate the newest version and write down the result."""
         schedule = self.recipe.schedule
-        # A question is one trajectory here, where training has a group of n.
-        trajectories = schedule.max_in_flight * self.recipe.rollout.n
+        # A question is one trajectory here, where training has a group of them.
+        trajectories = schedule.max_in_flight * self.recipe.rollout.width
         evaluator = Evaluator(
             self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
             self.send,
@@ -147,7 +147,7 @@ class Context:
             kg_version=kg_version,
             recipe_digest=self.recipe.digest(),
             min_policy_version=number,
-            n=rollout.n if training else 1,
+            n=rollout.width if training else 1,
             temperature=rollout.temperature if training else 0.0,
             seed=random.Random(f"{self.record.seed}/{request_id}").getrandbits(31),
             sent_at=0.0,  # the courier's business, as is the deadline

@@ -13,6 +13,7 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import PROTOCOLS, Answer, Reply
+from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kg_r1 as kg
 from kbqa.protocols import knowcoder_a1 as knowcoder
 from kbqa.protocols import sparql_refinement as refinement
@@ -131,6 +132,36 @@ def test_knowcoder_a1(tools, recipe, turns, reward):
     assert scored.outcome == pytest.approx(reward)
     if turns[0] is EXECUTE and len(turns) > 1:
         assert trajectory.turns[0].observation == '<tool_response>["1788"]</tool_response>'
+
+
+ASK = parsing.write_sparql("t", QUERY)
+RIGHT, WRONG = parsing.write_answer("t", ["1788"]), parsing.write_answer("t", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("turns", "turn_rewards"),
+    [
+        ((parsing.write_node("t", "Ada"), ASK, RIGHT), (0.4, 1.0, 0.4)),
+        ((ASK, parsing.write_node("t", "?x"), parsing.write_answer("t", ["?x"])), (1.0, 0.4, 0.4)),
+        (("hm", RIGHT), (-0.7, 0.4)),  # unparsable: neither format nor progress
+        ((parsing.write_sparql("t", QUERY.replace("parent", "loves")), WRONG), (-0.5, 0.1)),
+        ((parsing.write_sparql("t", QUERY.replace("Ada", "Eve")), WRONG), (-0.5, 0.1)),  # empty
+        ((parsing.write_sparql("t", "SELECT ?x WHERE {"), RIGHT), (-0.5, 0.4)),
+        ((parsing.write_node("t", "Nobody"), RIGHT), (-0.5, 0.4)),
+        (("<think>t</think><information>1788</information><answer>\\boxed{1788}</answer>",), (-0.1,)),
+        ((ASK,), (0.7, -0.5, -0.5, -0.5, -0.5, -0.5)),  # over budget, repeated, the last one in vain
+    ],
+)
+def test_isp_kgr(tools, turns, turn_rewards):
+    scored, _ = play(tools, load_recipe("isp-kgr"), *turns)
+    assert scored.turn_rewards == pytest.approx(turn_rewards)
+    assert scored.outcome == 0.0
+
+
+def test_isp_kgr_as_released_weighs_the_outcome_more(tools):
+    node = parsing.write_node("t", "Ada")
+    scored, _ = play(tools, load_recipe("isp-kgr-as-released"), node, ASK, RIGHT)
+    assert scored.turn_rewards == pytest.approx((0.7, 1.0, 0.7))
 
 
 def test_a_sixth_protocol_needs_a_module_and_a_recipe(tools, tmp_path):

@@ -5,7 +5,8 @@ import pytest
 
 from kbqa.errors import RecipeError
 from kbqa.recipes import load_recipe, recipe_names
-from kbqa.rewards import KgR1Reward
+from kbqa.rewards import IspKgrReward, KgR1Reward
+from kbqa.rollouts import Branching
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -56,7 +57,7 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
 
 
 def test_an_unknown_recipe_names_the_known_ones():
-    with pytest.raises(RecipeError, match="known: kg-r1, kg-r1-as-released, kg-r1-small, "):
+    with pytest.raises(RecipeError, match="known: .*kg-r1, kg-r1-as-released, kg-r1-small, "):
         load_recipe("kgr1")
 
 
@@ -114,3 +115,48 @@ def test_the_released_kg_r1_differs_where_its_script_does():
     )
     assert (recipe.optimisation.aggregation, recipe.optimisation.horizon) == ("token_sum_norm", 4500)
     assert recipe.protocol.build().relations == "hierarchical"
+
+
+def test_isp_kgr_has_the_papers_numbers():
+    recipe = load_recipe("isp-kgr")
+    assert recipe.rollout.branching() == Branching(16, 16, 1024, "parent")
+    assert (recipe.rollout.max_turns, recipe.rollout.max_turn_tokens) == (6, 1024)
+    assert recipe.reward.build() == IspKgrReward(0.1, 0.6, 0.3, "algorithm", 3)  # table 6
+    step = recipe.optimisation
+    assert (step.learning_rate, step.clip_low, step.clip_high, step.kl_coefficient) == (1e-6, 0.2, 0.2, 0.0)
+    assert (recipe.advantage.kind, recipe.advantage.bound, step.aggregation) == ("state", None, "sample_mean")
+    assert (recipe.schedule.steps, recipe.schedule.questions_per_step) == (168, 64)
+
+
+def test_the_released_isp_kgr_differs_where_its_code_does():
+    recipe = load_recipe("isp-kgr-as-released")
+    assert recipe.reward.build() == IspKgrReward(0.1, 0.3, 0.6, "released", 3)
+    step = recipe.optimisation
+    assert (step.learning_rate, step.clip_low, step.clip_high, step.weight_decay) == (5e-7, 0.2, 0.24, 0.0)
+    assert (recipe.advantage.bound, recipe.schedule.steps) == (10.0, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("kg-r1", {"rollout.k": 4}, r"rollout\.k: unknown key \(known: temperature, .*, n\)"),
+        ("kg-r1", {"rollout.kind": "tree"}, r"rollout\.k: Field required"),
+        (
+            "isp-kgr",
+            {"rollout.n": 4},
+            r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning\)",
+        ),
+        ("isp-kgr", {"rollout.pruning": "none"}, r"rollout\.pruning: .*'parent' or 'tree'"),
+        ("isp-kgr", {"rollout.kind": "bush"}, r"rollout: .*'bush' .*'kind' .*'linear', 'tree'"),
+        (
+            "isp-kgr",
+            {"advantage.kind": "turn"},
+            "advantage.kind: 'turn' does not go with rollout.kind 'tree'",
+        ),
+        ("kg-r1", {"advantage.kind": "state"}, "advantage.kind: 'state' does not go with .* 'linear'"),
+        ("isp-kgr", {"reward": {"name": "kg_r1"}}, "reward.name: 'kg_r1' does not score the steps of a tree"),
+    ],
+)
+def test_a_recipe_has_the_keys_of_its_kind_of_rollout(name, overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(name, overrides)
