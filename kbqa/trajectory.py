@@ -258,10 +258,16 @@ class Tree:
         return [index for index, step in enumerate(self.steps) if step.status is not None]
 
     @property
-    def unexplored(self) -> list[int]:
-        """The steps at which a cap ended the tree: nobody knows what would have come of them."""
+    def leaves(self) -> list[int]:
+        """The steps after which nothing was tried: those that ended an episode, and those at a cap."""
         states = self.states
-        return [i for i, step in enumerate(self.steps) if step.status is None and i not in states]
+        return [index for index in range(len(self.steps)) if index not in states]
+
+    @property
+    def unexplored(self) -> list[int]:
+        """The steps of which nobody knows what would have come: a cap kept all their episodes from ending."""
+        ended = {index for end in self.ends for index in self.path(end)}
+        return [index for index in range(len(self.steps)) if index not in ended]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +300,7 @@ class RewardedTree:
 
     @property
     def groups(self) -> list[Siblings]:
-        """The siblings of each state, without steps whose outcome a cap kept from being known."""
+        """The siblings of each state, less those whose outcome nobody knows."""
         unexplored = frozenset(self.tree.unexplored)
         groups = []
         for parent, steps in self.tree.states.items():
@@ -319,6 +325,10 @@ class RewardedTree:
     @property
     def policy_versions(self) -> frozenset[str]:
         return frozenset(step.turn.policy_version for step in self.tree.steps)
+
+
+ScoredRollout = Group | RewardedTree
+"""What comes of one question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Literal
 from kbqa.advantages.group import Baseline, Deviation, has_spread
 from kbqa.advantages.state import sibling_advantages
 from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
-from kbqa.trajectory import Group, RewardedTree, TrainingSample, step_sample, training_sample
+from kbqa.trajectory import Group, RewardedTree, ScoredRollout, TrainingSample, step_sample, training_sample
 
 __all__ = [
     "Advantage",
@@ -45,7 +45,7 @@ class Advantage:
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
 
-    def samples(self, group: Group | RewardedTree) -> list[TrainingSample]:
+    def samples(self, group: ScoredRollout) -> list[TrainingSample]:
         """Training samples of a group, or of all groups of a tree; none of one without spread.
 
         Raises:

@@ -68,8 +68,8 @@ class IspKgrReward:
             for index in tree.path(end):
                 outcomes[index] = max(outcomes[index], reached)
         rewards: dict[int, StepReward] = {}
-        for end in (*tree.ends, *tree.unexplored):
-            path = tree.path(end)
+        for leaf in tree.leaves:
+            path = tree.path(leaf)
             steps, through = [measured.steps[i] for i in path], [outcomes[i] for i in path]
             rewards |= zip(path, self.step_rewards(steps, through, measured.known), strict=True)
         ordered = [rewards[index] for index in range(len(tree.steps))]

@@ -1,7 +1,7 @@
 """A rollout request and its reply.
 
-A request is one question; its reply is the whole group of trajectories, since
-advantages need them together, or the reason why there is none.
+A request is one question; its reply is the whole group of trajectories, or the whole tree,
+since advantages need them together, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kbqa.trajectory import Group, Question, RewardedTrajectory
+from kbqa.trajectory import Group, Question, RewardedTrajectory, RewardedTree, ScoredRollout, Turn
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -69,7 +69,7 @@ class RolloutRequest(Message):
         recipe_digest: of the recipe that the policy version must name.
         min_policy_version: the worker uses the newest version of the run, whose number must
             be at least that.
-        n: trajectories of the group.
+        n: trajectories of the group, or branches at each state of a tree.
         temperature: 0 is greedy.
         sent_at: seconds since the epoch.
         deadline_s: seconds after `sent_at` at which the sender gives this message up (and
@@ -125,10 +125,10 @@ class Timings(BaseModel):
 
 
 class RolloutReply(Message):
-    """What came of a request: exactly one of `group` and `failure`.
+    """What came of a request: exactly one of `group`, `tree` and `failure`.
 
     Attributes:
-        group: its id is the request's.
+        group, tree: its id is the request's.
         worker: name of the worker, for people.
     """
 
@@ -136,23 +136,32 @@ class RolloutReply(Message):
     request_id: RequestId
     purpose: Purpose
     group: Group | None = None
+    tree: RewardedTree | None = None
     failure: Failure | None = None
     worker: str
     timings: Timings = Timings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.group is None) == (self.failure is None):
-            raise ValueError("a reply has either a group or a failure")
+        if [self.group, self.tree, self.failure].count(None) != 2:
+            raise ValueError("a reply has either a group or a failure; a tree may stand in for the group")
+        if self.rollout is not None and self.rollout.id != self.request_id:
+            name = "group" if self.tree is None else "tree"
+            raise ValueError(f"{name}.id is {self.rollout.id!r}, request_id is {self.request_id!r}")
+        if self.tree is not None and (fault := _tree_fault(self.tree)):
+            raise ValueError(f"tree: {fault}")
         if self.group is not None:
-            if self.group.id != self.request_id:
-                raise ValueError(f"group.id is {self.group.id!r}, request_id is {self.request_id!r}")
             if not self.group.members:
                 raise ValueError("group.members is empty")
             for index, member in enumerate(self.group.members):
                 if fault := _fault(member):
                     raise ValueError(f"group.members.{index}: {fault}")
         return self
+
+    @property
+    def rollout(self) -> ScoredRollout | None:
+        """The group or the tree."""
+        return self.group if self.tree is None else self.tree
 
 
 def _fault(member: RewardedTrajectory) -> str | None:
@@ -161,10 +170,34 @@ def _fault(member: RewardedTrajectory) -> str | None:
     if len(member.turn_rewards) != len(trajectory.turns):
         return f"turn_rewards: {len(member.turn_rewards)} for {len(trajectory.turns)} turns"
     for index, turn in enumerate(trajectory.turns):
-        if not 0 < turn.start <= turn.end <= len(trajectory.token_ids):
-            return f"turns.{index}: tokens {turn.start} to {turn.end} of {len(trajectory.token_ids)}"
-        if len(turn.logprobs) != turn.end - turn.start:
-            return f"turns.{index}.logprobs: {len(turn.logprobs)} for {turn.end - turn.start} tokens"
+        if fault := _turn_fault(turn, len(trajectory.token_ids)):
+            return f"turns.{index}{fault}"
     if any(right.start < left.end for left, right in pairwise(trajectory.turns)):
         return "turns overlap"
+    return None
+
+
+def _tree_fault(rewarded: RewardedTree) -> str | None:
+    """As `_fault`: every step begins where its parent's tokens end."""
+    tree, count = rewarded.tree, len(rewarded.tree.steps)
+    if len(rewarded.rewards) != count or len(rewarded.components) != count:
+        return f"{len(rewarded.rewards)} rewards and {len(rewarded.components)} components for {count} steps"
+    ends: list[int] = []
+    for index, step in enumerate(tree.steps):
+        if step.parent is not None and not 0 <= step.parent < index:
+            return f"steps.{index}.parent: {step.parent} is no earlier step"
+        start = len(tree.prompt_ids) if step.parent is None else ends[step.parent]
+        ends.append(start + len(step.token_ids))
+        if step.turn.start != start:
+            return f"steps.{index}.turn: begins at {step.turn.start}, its state ends at {start}"
+        if fault := _turn_fault(step.turn, ends[-1]):
+            return f"steps.{index}.turn{fault}"
+    return None
+
+
+def _turn_fault(turn: Turn, length: int) -> str | None:
+    if not 0 < turn.start <= turn.end <= length:
+        return f": tokens {turn.start} to {turn.end} of {length}"
+    if len(turn.logprobs) != turn.end - turn.start:
+        return f".logprobs: {len(turn.logprobs)} for {turn.end - turn.start} tokens"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from kbqa.errors import (
@@ -19,10 +19,18 @@ from kbqa.errors import (
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.store import GraphInfo
 from kbqa.recipes import Recipe
-from kbqa.rewards import Instruments
-from kbqa.rollouts import Agent, linear_rollout
-from kbqa.trajectory import Group, Question, RewardedTrajectory, Trajectory
-from kbqa.wire import Failure, FailureReason, RolloutReply, RolloutRequest, Timings
+from kbqa.recipes.schema import TreeSection
+from kbqa.rewards import Instruments, TreeReward
+from kbqa.rollouts import Agent, linear_rollout, tree_rollout
+from kbqa.trajectory import (
+    Group,
+    Question,
+    RewardedTrajectory,
+    RewardedTree,
+    ScoredRollout,
+    Trajectory,
+)
+from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, Timings
 from services.rollout_worker.engine import Engine, Held
 
 logger = logging.getLogger(__name__)
@@ -70,26 +78,26 @@ class Rollouts:
         self._versions_until = 0.0
 
     def answer(self, request: RolloutRequest) -> RolloutReply:
-        """Roll out and score a request's group; never raises."""
+        """Roll out and score a request's group or tree; never raises."""
         began = time.time()
         queued_s = max(0.0, began - request.sent_at)
         try:
             with self._engine.lease(request.run, request.min_policy_version, self._patience.policy_s) as held:
                 leased = time.time()
-                group = self._retrying(lambda: self._roll_out(held, request))
+                rollout = self._retrying(lambda: self._roll_out(held, request))
                 timings = Timings(
                     queued_s=queued_s,
                     policy_s=max(0.0, leased - began),
                     rollout_s=max(0.0, time.time() - leased),
                 )
-                return self._reply(request, timings, group=group)
+                return self._reply(request, timings, rollout)
         except Exception as error:  # whatever it is, the trainer has to hear of it
             failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
             log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
             log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
             return self._reply(request, Timings(queued_s=queued_s), failure=failure)
 
-    def _roll_out(self, held: Held, request: RolloutRequest) -> Group:
+    def _roll_out(self, held: Held, request: RolloutRequest) -> ScoredRollout:
         if held.recipe.digest() != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
@@ -98,14 +106,13 @@ class Rollouts:
         self._require_graph_version(request)
         recipe = held.recipe
         agent = Agent(held.policy, held.codec, recipe.protocol.build(), self._graphs, recipe.rollout.budget())
+        deadline = time.monotonic() + self._patience.rollout_s
         try:
+            # Inference, and with it every evaluation, is linear.
+            if isinstance(recipe.rollout, TreeSection) and request.purpose is Purpose.TRAIN:
+                return self._tree(recipe, recipe.rollout, agent, request, deadline)
             trajectories = linear_rollout(
-                agent,
-                request.question,
-                request.n,
-                request.temperature,
-                seed=request.seed,
-                deadline=time.monotonic() + self._patience.rollout_s,
+                agent, request.question, request.n, request.temperature, seed=request.seed, deadline=deadline
             )
         except PolicyUnavailableError:
             self._engine.discard(held)
@@ -113,6 +120,18 @@ class Rollouts:
         return Group(
             request.request_id, request.question, self._score(recipe, request.question, trajectories)
         )
+
+    def _tree(
+        self, recipe: Recipe, section: TreeSection, agent: Agent, request: RolloutRequest, deadline: float
+    ) -> RewardedTree:
+        branching = replace(section.branching(), k=request.n)
+        tree = tree_rollout(
+            agent, request.question, branching, request.temperature, seed=request.seed, deadline=deadline
+        )
+        reward = recipe.reward.build()
+        assert isinstance(reward, TreeReward)  # a recipe with trees has no other
+        instruments = Instruments(self._graphs, recipe.judge.build())
+        return reward.score_tree(request.request_id, request.question, tree, instruments)
 
     def _score(
         self, recipe: Recipe, question: Question, trajectories: Sequence[Trajectory]
@@ -168,14 +187,15 @@ class Rollouts:
         self,
         request: RolloutRequest,
         timings: Timings,
-        group: Group | None = None,
+        rollout: ScoredRollout | None = None,
         failure: Failure | None = None,
     ) -> RolloutReply:
         return RolloutReply(
             run=request.run,
             request_id=request.request_id,
             purpose=request.purpose,
-            group=group,
+            group=rollout if isinstance(rollout, Group) else None,
+            tree=rollout if isinstance(rollout, RewardedTree) else None,
             failure=failure,
             worker=self.worker,
             timings=timings,

@@ -105,6 +105,7 @@ class Desk:
         self._seconds = metrics.histogram("kbqa_rollout_seconds")
         self._tokens = metrics.counter("kbqa_rollout_generated_tokens_total")
         self._unjudged = metrics.counter("kbqa_rollout_unjudged_total")
+        self._capped = metrics.counter("kbqa_rollout_capped_total")
         self._undelivered = metrics.counter("kbqa_rollout_undelivered_total")
 
     @property
@@ -132,8 +133,13 @@ class Desk:
                 return
             reply = self._rollouts.answer(request)
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
-            if reply.group is not None:
+            if reply.rollout is not None:
                 self._seconds.labels(request.purpose).observe(reply.timings.rollout_s)
+            if reply.tree is not None:
+                tree = reply.tree.tree
+                self._capped.inc(sum(tree.steps[leaf].status is None for leaf in tree.leaves))
+                self._tokens.inc(sum(len(step.turn.logprobs) for step in tree.steps))
+            if reply.group is not None:
                 self._unjudged.inc(request.n - len(reply.group.members))
                 self._tokens.inc(sum(m.trajectory.generated_tokens for m in reply.group.members))
             self._deliver(reply)
@@ -143,7 +149,7 @@ class Desk:
             text = encode(reply)
         except MessageError as error:
             failure = Failure(reason=FailureReason.INTERNAL, detail=str(error))
-            text = encode(reply.model_copy(update={"group": None, "failure": failure}))
+            text = encode(reply.model_copy(update={"group": None, "tree": None, "failure": failure}))
         deadline = time.monotonic() + self._deliver_wait_s
         pause_s, longest_s = _BACK_OFF_S
         while True:

@@ -109,9 +109,9 @@ class Evaluator:
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:
-    writers = {v for member in group.members for v in member.trajectory.policy_versions}
-    if writers - {version.id}:
-        raise RunError(f"an evaluation of {version.id} was answered by {', '.join(sorted(writers))}")
+    if group.policy_versions - {version.id}:
+        writers = ", ".join(sorted(group.policy_versions))
+        raise RunError(f"an evaluation of {version.id} was answered by {writers}")
     return group
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.schema import ScheduleSection
-from kbqa.trajectory import Group, Question
+from kbqa.trajectory import Question, ScoredRollout
 from kbqa.wire import FailureReason, RolloutReply, RolloutRequest
 from services.trainer.courier import Courier, Send
 from services.trainer.inbox import Inbox
@@ -71,14 +71,14 @@ class Deck:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A group to train on.
+    """A group, or the groups of a tree, to train on.
 
     Attributes:
         staleness: versions between its oldest turn and the current weights.
     """
 
     request_id: str
-    group: Group
+    group: ScoredRollout
     staleness: int
 
 
@@ -116,7 +116,7 @@ class Pacing:
         self.step = 0
         self._number = version.number
         self._position = 0
-        self._waiting: dict[str, Group] = {}  # came in, in flight still
+        self._waiting: dict[str, ScoredRollout] = {}  # came in, in flight still
         self._current: tuple[str, ...] = ()  # those of them that the step at hand trains on
         self._failures = 0
 
@@ -206,9 +206,9 @@ class Pacing:
         self._courier.post(self._make_request(request_id, question, self._number))
 
     def _take(self, reply: RolloutReply) -> None:
-        if reply.group is not None:
+        if reply.rollout is not None:
             self._failures = 0
-            self._waiting[reply.request_id] = reply.group
+            self._waiting[reply.request_id] = reply.rollout
             return
         assert reply.failure is not None
         logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
@@ -223,8 +223,7 @@ class Pacing:
         """The groups that may be trained on now; the others are dropped."""
         fresh = []
         for request_id, group in list(self._waiting.items()):
-            versions = {v for member in group.members for v in member.trajectory.policy_versions}
-            staleness = self.history.staleness(versions)
+            staleness = self.history.staleness(group.policy_versions)
             if staleness is None:
                 self._settle(request_id, Outcome.ORPHANED)
             elif staleness > self._schedule.max_staleness:

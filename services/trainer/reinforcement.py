@@ -20,7 +20,7 @@ from services.trainer.context import Context, Stopped
 from services.trainer.ledger import Outcome
 from services.trainer.pacing import Deck, Pacing, Received
 from services.trainer.phases import Material, keep_result
-from services.trainer.statistics import episode_means
+from services.trainer.statistics import episode_means, tree_means
 from services.trainer.student import Student
 
 
@@ -119,6 +119,7 @@ class Reinforcement:
         pacing = self._pacing
         values: dict[str, Any] = {
             **episode_means(r.group for r in received),
+            **tree_means(r.group for r in received),
             "staleness": fmean(r.staleness for r in received),
             "waited_s": round(waited_s, 3),
             "skipped": result is None or result.skipped,

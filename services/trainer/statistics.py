@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import fmean
 
-from kbqa.trajectory import Group, RewardedTrajectory, Status
+from kbqa.trajectory import Group, RewardedTrajectory, RewardedTree, ScoredRollout, Status
 
 _INVALID = frozenset({Status.UNPARSABLE, Status.ACTION_ERROR, Status.OUT_OF_TOKENS})
 
 
-def episode_means(groups: Iterable[Group]) -> dict[str, float]:
+def episode_means(groups: Iterable[ScoredRollout]) -> dict[str, float]:
     """Means over all episodes.
 
     Returns:
@@ -32,6 +32,28 @@ def episode_means(groups: Iterable[Group]) -> dict[str, float]:
         "invalid_actions": fmean(turn.status in _INVALID for turn in turns) if turns else 0.0,
     }
     return means | component_means(members)
+
+
+def tree_means(groups: Iterable[ScoredRollout]) -> dict[str, float]:
+    """Means over all trees among `groups`; empty if there is none.
+
+    Returns:
+        `branches` kept at a state (the effective branching factor), `pruned` (share of branches),
+        `unexplored` (states of a tree that a cap left), and `success` (share of trees with an
+        episode that is all right).
+    """
+    trees = [group for group in groups if isinstance(group, RewardedTree) and group.tree.steps]
+    if not trees:
+        return {}
+    kept = sum(len(group.tree.steps) for group in trees)
+    return {
+        "branches": kept / sum(len(group.tree.states) for group in trees),
+        "pruned": 1 - kept / sum(group.tree.sampled for group in trees),
+        "unexplored": fmean(len(group.tree.leaves) - len(group.tree.ends) for group in trees),
+        "success": fmean(
+            any(group.components[end]["f1"] == 1.0 for end in group.tree.ends) for group in trees
+        ),
+    }
 
 
 def component_means(members: Iterable[RewardedTrajectory]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,16 @@ from kbqa.datasets import load_dataset
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
-from kbqa.trajectory import Group, RewardedTrajectory, Status, Trajectory, Turn
+from kbqa.trajectory import (
+    Group,
+    RewardedTrajectory,
+    RewardedTree,
+    Status,
+    Step,
+    Trajectory,
+    Tree,
+    Turn,
+)
 from kbqa.wire import Purpose, RolloutReply
 from services.trainer.context import Context, Stopped
 from services.trainer.journal import Journal
@@ -109,6 +119,76 @@ def begin(make_run):
         return context, material, context.publish(student, 0, {})
 
     return begin
+
+
+class Foresters(Workers):
+    """Answer training requests by trees: three branches at the question, and two where the first led.
+
+    A cap left the last of them unexplored, so it teaches nothing.
+    """
+
+    def __call__(self, request) -> None:
+        if request.purpose is not Purpose.TRAIN:
+            super().__call__(request)
+            return
+        newest = self._store.newest(request.run, request.min_policy_version)
+        assert newest is not None
+
+        def step(parent, start, status=None):
+            turn = Turn(start, start + 2, (-3.0,) * 2, "x", Status.OK, policy_version=newest.id)
+            return Step(parent, (8, 9, 10), turn, status)
+
+        ended = (Status.UNPARSABLE, Status.ACTION_ERROR)
+        steps = (step(None, 3), *(step(None, 3, s) for s in ended), step(0, 6, Status.ANSWERED), step(0, 6))
+        tree = Tree((5, 6, 7), steps, sampled=9)
+        components = ({}, {"f1": 0.0}, {"f1": 0.0}, {"f1": 1.0}, {})
+        rewarded = RewardedTree(
+            request.request_id, request.question, tree, (*self.outcomes, 0.4, 0.7), components
+        )
+        self._inbox.accept(
+            RolloutReply(
+                run=request.run,
+                request_id=request.request_id,
+                purpose=request.purpose,
+                tree=rewarded,
+                worker="w",
+            )
+        )
+
+
+@pytest.fixture
+def begin_trees(begin, tiny_recipe):
+    """`begin`, with a recipe whose rollouts are trees."""
+    del tiny_recipe["rollout"]["n"]
+    tiny_recipe["rollout"] |= {"kind": "tree", "k": 3, "max_active": 1, "max_nodes": 6}
+    tiny_recipe["reward"], tiny_recipe["advantage"] = {"name": "isp_kgr"}, {"kind": "state"}
+
+    def begin_trees(**changes: object):
+        context, material, start = begin(**changes)
+        foresters = Foresters(context.store, context.directory.inbox)
+        return replace(context, send=foresters), material, start
+
+    return begin_trees
+
+
+def test_trees_are_trained_on_and_settled_by_their_requests(begin_trees) -> None:
+    context, material, start = begin_trees(steps=2)
+    Reinforcement(context, material, start).run()
+    settled = ledger(context)["settled"]
+    assert [outcome for outcome, _ in settled.values()].count("trained") == 8  # 2 steps of 4 questions
+    steps = [r for r in context.directory.records() if r["kind"] == "step"]
+    assert not any(record["skipped"] for record in steps)
+    assert [record["branches"] for record in steps] == [2.5, 2.5]
+    assert [record["pruned"] for record in steps] == pytest.approx([4 / 9, 4 / 9])
+    assert [(record["unexplored"], record["success"]) for record in steps] == [(1.0, 1.0)] * 2
+    assert context.journal.results["f1"] == {"rl": 1.0}
+
+
+def test_a_tree_whose_siblings_earn_the_same_teaches_nothing(begin_trees) -> None:
+    context, material, start = begin_trees(steps=1)
+    context.send.outcomes = (0.5, 0.5, 0.5)
+    Reinforcement(context, material, start).run()
+    assert [o for o, _ in ledger(context)["settled"].values()].count("no_spread") == 4
 
 
 def ledger(context) -> dict:
