@@ -196,9 +196,12 @@ class ScheduleSection(Section):
 
 
 class WarmUpSection(Section):
+    """The copying warm-up; it ends at `learned_loss`, after `steps` at the latest."""
+
     steps: Positive
     batch_tokens: Positive
     learning_rate: Rate
+    learned_loss: Annotated[float, Field(gt=0)]
 
     def build(self) -> WarmUpConfig:
         from kbqa.training.copying import WarmUpConfig

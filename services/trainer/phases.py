@@ -119,7 +119,8 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
             context.journal.record("step", {"loss": loss}, step)
 
     vocabulary = range(max(specials) + 1, student.tokenizer.get_vocab_size())
-    warm_up(student.model, vocabulary, small.warm_up.build(), seed, on_step)
+    if not warm_up(student.model, vocabulary, small.warm_up.build(), seed, on_step):
+        logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
     return student
 
 

@@ -173,7 +173,7 @@ def tiny_recipe() -> dict[str, object]:
             "heads": 2,
             "feed_forward": 64,
             "max_length": 256,
-            "warm_up": {"steps": 5, "batch_tokens": 256, "learning_rate": 3e-3},
+            "warm_up": {"steps": 5, "batch_tokens": 256, "learning_rate": 3e-3, "learned_loss": 0.45},
         },
         "cold_start": {
             "token_budget": 1024,

@@ -110,6 +110,17 @@ def test_masked_tokens_of_the_warm_up_follow_from_earlier_ones(kind):
         assert (ids[position - 1], ids[position]) in earlier
 
 
+def test_the_warm_up_ends_once_the_longest_scattered_sequences_are_copied():
+    model, done = make_model(), []
+    easy = WarmUpConfig(
+        steps=50, batch_tokens=64, length=(16, 16), scattered_from=16, copied_loss=100.0, learned_loss=100.0
+    )
+    assert warm_up(model, range(20, 60), easy, seed=0, on_step=lambda step, _: done.append(step))
+    assert done == [1]
+    hard = WarmUpConfig(steps=3, batch_tokens=64, length=(16, 16), scattered_from=16, learned_loss=1e-9)
+    assert not warm_up(model, range(20, 60), hard, seed=0)
+
+
 def test_the_warm_up_lowers_the_loss():
     model = make_model()
     losses = []
