@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kbqa.kg.actions import (
@@ -14,6 +15,7 @@ from kbqa.kg.actions import (
     named,
 )
 from kbqa.kg.naming import relation_iri
+from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kg_r1 as one_hop
 from kbqa.protocols import sparql_refinement as sparql
 from kbqa.protocols.sparql_terms import entity_term
@@ -59,7 +61,29 @@ def sparql_refinement(question: Question, max_items: int) -> Lesson:
             yield sparql.write_answer("", answers[0])
 
 
-TEACHERS: Mapping[str, Teacher] = {"kg_r1": kg_r1, "sparql_refinement": sparql_refinement}
+def interactive_parsing(question: Question, max_items: int) -> Lesson:
+    """Progressively (ISP-KGR, E.2): what surrounds a node, then a query that goes one hop further."""
+    topic = question.topic_entities[0]
+    node, found = topic, list[str]()
+    for hops in range(1, len(question.path) + 1):
+        thought = _thought(question.path[hops - 1 :])
+        yield parsing.write_node(thought, node)
+        query = path_query(replace(question, path=question.path[:hops]))
+        (result,) = yield parsing.write_sparql(thought, query)
+        if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
+            return
+        node, found = "?x", [item.label for item in named(result.items)]
+    # By reference, unless the path comes back to the topic, which is not what is asked for.
+    yield parsing.write_answer(
+        "", ["?x"] if topic not in found else [name for name in found if name != topic]
+    )
+
+
+TEACHERS: Mapping[str, Teacher] = {
+    "interactive_parsing": interactive_parsing,
+    "kg_r1": kg_r1,
+    "sparql_refinement": sparql_refinement,
+}
 
 
 def path_query(question: Question) -> str:

@@ -7,7 +7,7 @@ from kbqa.cold_start.imitation import draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.protocols import KgR1, SparqlRefinement
+from kbqa.protocols import InteractiveParsing, KgR1, SparqlRefinement
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -141,3 +141,27 @@ def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
     drawn = draw_examples([demonstration], 8, make_codec(), ["ka", "lo", "mi"], random.Random(1))
     assert len({e.token_ids for e in drawn}) == 8
+
+
+PARSING = InteractiveParsing("brief")
+
+
+def test_a_path_is_queried_hop_by_hop_where_the_dialect_parses_interactively(tools):
+    demonstration = demonstrate(BORN, PARSING, tools, max_turns=5)
+    node, first, variable, second, answer = text_of(demonstration, by_policy=True)
+    assert node == "<think>starring then born</think><node>Heat</node>"
+    assert "{ <urn:kbqa:e:Heat> <urn:kbqa:r:starring> ?x }" in first
+    assert variable == "<think>born</think><node>?x</node>"
+    assert "{ <urn:kbqa:e:Heat> <urn:kbqa:r:starring> ?e0 . ?e0 <urn:kbqa:r:born> ?x }" in second
+    assert answer == r"<think></think><answer>\boxed{?x}</answer>"
+    observations = text_of(demonstration, by_policy=False)
+    assert "<node> starring ?a" in observations[1]
+    assert "<node> born ?a" in observations[3]
+    assert demonstrate(BORN, PARSING, tools, max_turns=4) is None
+
+
+def test_an_answer_by_reference_gives_way_to_a_list_where_the_path_comes_back(tools):
+    question = ask([Hop("starring"), Hop("starring", inverse=True)], ["Ronin"])
+    assert text_of(demonstrate(question, PARSING, tools, 5), by_policy=True)[-1].endswith(
+        r"\boxed{Ronin}</answer>"
+    )
