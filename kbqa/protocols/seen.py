@@ -24,6 +24,13 @@ class SeenEntities:
             self._labels.setdefault(name, item.label)
             self._ids.setdefault(name, {})[item.id] = None
 
+    def __deepcopy__(self, memo: dict[int, object]) -> SeenEntities:
+        # Forks of an episode copy thousands of names; the general way takes ten times as long.
+        twin = SeenEntities()
+        twin._ids = {name: ids.copy() for name, ids in self._ids.items()}
+        twin._labels = self._labels.copy()
+        return twin
+
     def __contains__(self, name: str) -> bool:
         return normalise(name) in self._labels
 

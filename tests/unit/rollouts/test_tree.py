@@ -187,16 +187,29 @@ def test_a_deadline_times_out_what_would_have_gone_on(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("caps", "sampled"), [({"max_active": 1}, 4 + 4 + 4), ({"max_nodes": 8}, 4 + 4), ({"max_nodes": 3}, 0)]
+    ("caps", "sampled", "unexplored"),
+    [
+        ({"max_active": 1}, 12, [1]),  # the parents, asked for at the root
+        ({"max_nodes": 8}, 8, [1, 3]),  # those after the node, too
+        ({"max_nodes": 3}, 0, []),
+    ],
 )
-def test_caps_leave_states_unexplored_and_uncredited(caps, sampled):
+def test_caps_leave_states_unexplored_and_uncredited(caps, sampled, unexplored):
     tree, _ = grow(**caps)
     assert tree.sampled == sampled
     assert len(tree.steps) <= caps.get("max_nodes", 1000)
-    if sampled:
-        assert tree.unexplored[0] == 1
-        rewarded = score(tree)
-        assert rewarded.groups[0].steps == (0, 2)
+    assert tree.unexplored == unexplored
+    credited = [index for group in score(tree).groups for index in group.steps]
+    assert sorted([*credited, *unexplored]) == list(range(len(tree.steps)))
+
+
+def test_nobody_knows_what_would_have_come_of_a_step_whose_episodes_all_met_a_cap():
+    tree, _ = grow(k=1, max_nodes=2)
+    assert shown(tree) == [(None, NODE, None), (0, PARENTS, None)]
+    assert tree.unexplored == [0, 1]
+    rewarded = score(tree)
+    assert (rewarded.groups, rewarded.members) == ([], ())
+    assert Advantage("state").samples(rewarded) == []
 
 
 def test_caps_take_from_every_parent_alike():
