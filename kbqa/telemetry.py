@@ -104,7 +104,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_rollout_policy_version", "gauge", "Number of the policy version that the engine holds."),
     Metric("kbqa_rollout_policy_loads_total", "counter", "Versions loaded: swap or build.", ("kind",)),
     Metric("kbqa_rollout_unjudged_total", "counter", "Episodes left out, since a judge gave no verdict."),
-    Metric("kbqa_rollout_capped_total", "counter", "States of trees that a cap kept from being explored."),
+    Metric("kbqa_rollout_capped_total", "counter", "States of trees left unexplored at a cap or deadline."),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
     # trainer
     Metric(

@@ -203,7 +203,7 @@ class Step:
         parent: index of that step; None for the state that is the question itself.
         token_ids: of the turn, and of what the environment appended.
         turn: its range counts positions from the root of the tree.
-        status: how the episode ended with it; None if it goes on, or would have without a cap.
+        status: how the episode ended with it; None if it goes on, or would have but for a cap or deadline.
         answers, answer_ids: as those of a trajectory.
     """
 
@@ -265,7 +265,7 @@ class Tree:
 
     @property
     def unexplored(self) -> list[int]:
-        """The steps of which nobody knows what would have come: a cap kept all their episodes from ending."""
+        """The steps of which nobody knows what would have come: no episode through them came to its end."""
         ended = {index for end in self.ends for index in self.path(end)}
         return [index for index in range(len(self.steps)) if index not in ended]
 

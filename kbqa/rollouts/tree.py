@@ -60,7 +60,8 @@ def tree_rollout(
     (it cannot be understood or executed, or finds nothing) ends there, and is always kept.
 
     Args:
-        seed, deadline: as those of `linear_rollout`, and so are the errors.
+        seed: as that of `linear_rollout`, and so are the errors.
+        deadline: `time.monotonic()` after which the tree grows no further, as at a cap.
     """
     agent = replace(agent, tools=QueryCache(agent.tools))
     root = Episode(question, agent.protocol, agent.codec, agent.budget)
@@ -70,10 +71,7 @@ def tree_rollout(
     for level in range(agent.budget.max_turns):
         room = min(branching.max_active, (branching.max_nodes - len(steps)) // branching.k)
         parents = _spread(active, steps)[:room]
-        if not parents:
-            break
-        if deadline is not None and monotonic() > deadline:
-            _expire(active, steps)
+        if not parents or (deadline is not None and monotonic() > deadline):
             break
         children = [_Branch(p.step, p.episode.fork()) for p in parents for _ in range(branching.k)]
         episodes = [child.episode for child in children]
@@ -176,9 +174,3 @@ def _spread(active: Sequence[_Branch], steps: Sequence[Step]) -> list[_Branch]:
         return ranks[parent]
 
     return sorted(active, key=rank)
-
-
-def _expire(active: Sequence[_Branch], steps: list[Step]) -> None:
-    for branch in active:
-        if branch.step is not None:
-            steps[branch.step] = replace(steps[branch.step], status=Status.TIMED_OUT)

@@ -39,7 +39,7 @@ def tree_means(groups: Iterable[ScoredRollout]) -> dict[str, float]:
 
     Returns:
         `branches` kept at a state (the effective branching factor), `pruned` (share of branches),
-        `unexplored` (states of a tree that a cap left), and `success` (share of trees with an
+        `unexplored` (states of a tree that a cap or deadline left), and `success` (share of trees with an
         episode that is all right).
     """
     trees = [group for group in groups if isinstance(group, RewardedTree) and group.tree.steps]

@@ -160,3 +160,10 @@ def test_the_released_isp_kgr_differs_where_its_code_does():
 def test_a_recipe_has_the_keys_of_its_kind_of_rollout(name, overrides, message):
     with pytest.raises(RecipeError, match=message):
         load_recipe(name, overrides)
+
+
+def test_isp_kgrs_trajectory_level_optimisation_is_a_linear_recipe_with_the_same_reward():
+    """Its ablation: 16 independent rollouts, the rewards of their nodes averaged (5.3)."""
+    linear = load_recipe("isp-kgr").rollout.model_dump(exclude={"k", "max_active", "max_nodes", "pruning"})
+    overrides = {"rollout": {**linear, "kind": "linear", "n": 16}, "advantage.kind": "group"}
+    assert load_recipe("isp-kgr", overrides).rollout.width == 16

@@ -178,12 +178,12 @@ def test_a_prompt_without_room_makes_no_tree():
     assert (tree.steps, policy.prompts) == ((), [])
 
 
-def test_a_deadline_times_out_what_would_have_gone_on(monkeypatch):
+def test_at_its_deadline_a_tree_stops_growing(monkeypatch):
     clock = iter([0.0, 2.0])
     monkeypatch.setattr("kbqa.rollouts.tree.monotonic", lambda: next(clock))
     tree, _ = grow(deadline=1.0)
-    assert [step.status for step in tree.steps] == [Status.TIMED_OUT, Status.TIMED_OUT, Status.UNPARSABLE]
-    assert tree.unexplored == []
+    assert [step.status for step in tree.steps] == [None, None, Status.UNPARSABLE]
+    assert tree.unexplored == [0, 1]
 
 
 @pytest.mark.parametrize(
