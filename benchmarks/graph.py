@@ -10,7 +10,7 @@ from pyoxigraph import NamedNode, Quad, Store
 from kbqa.datasets.world import generate_world
 from kbqa.kg.actions import GET_TAIL_ENTITIES, Action
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 
 _BATCH, _BATCHES, _QUERIES = 64, 500, 2000

@@ -1,4 +1,4 @@
-"""What a query written for Virtuoso means: the table of differences that `kbqa.kg.dialect` makes up for.
+"""What a query written for Virtuoso means: what `kbqa.kg.sparql.dialect` makes up for, as a table.
 
 Each row holds whatever the engine. `test_dialect` asks the embedded engine; another
 store asks the same rows of its own by `dialect.standard`, but for those of which

@@ -28,16 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
-from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_record import Endpoint
-from kbqa.kg.lines import Progress
-from kbqa.kg.loading import GraphFormat, GraphSource
-from kbqa.kg.oxigraph import SUBGRAPHS, OxigraphStore
-from kbqa.kg.query_pool import QueryPool
-from kbqa.kg.rejected import RejectedLines
-from kbqa.kg.store import GraphInfo, GraphStore
-from kbqa.kg.subgraphs import SubgraphSet, list_sets
-from kbqa.kg.versions import (
+from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore
+from kbqa.kg.endpoint.record import Endpoint
+from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.loading.files import GraphFormat, GraphSource
+from kbqa.kg.loading.lines import Progress
+from kbqa.kg.loading.rejected import RejectedLines
+from kbqa.kg.loading.versions import (
     LAYOUT,
     Manifest,
     attach_version,
@@ -46,6 +43,9 @@ from kbqa.kg.versions import (
     sync,
     write_version,
 )
+from kbqa.kg.sparql.pool import QueryPool
+from kbqa.kg.store import GraphInfo, GraphStore
+from kbqa.kg.subgraphs import SubgraphSet, list_sets
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from kbqa.errors import (
     QueryTimeoutError,
 )
 from kbqa.kg.actions import ONE_HOP_ACTIONS, ActionResult, ErrorCode, ErrorKind, Failure
-from kbqa.kg.ranking import SchemaIndex
+from kbqa.kg.ranking.ranker import SchemaIndex
 from kbqa.kg.store import GraphStore
 
 MAX_ITEMS = 1000

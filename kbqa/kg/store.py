@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kbqa.kg.actions import Item, Mention
-from kbqa.kg.sparql import QueryResult, ResultFormat
+from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 
 
 class Page(NamedTuple):

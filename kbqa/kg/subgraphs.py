@@ -34,10 +34,10 @@ import numpy as np
 
 from kbqa.errors import GraphUnavailableError, QueryRefusedError
 from kbqa.kg.actions import Item, Mention
-from kbqa.kg.adjacency import Adjacency, Columns, MemorySide, Numbers
-from kbqa.kg.sparql import QueryResult, ResultFormat
+from kbqa.kg.embedded.adjacency import Adjacency, Columns, MemorySide, Numbers
+from kbqa.kg.embedded.tables import StringTable, map_numbers, write_numbers
+from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 from kbqa.kg.store import GraphStore
-from kbqa.kg.tables import StringTable, map_numbers, write_numbers
 
 # Unpacked subgraphs that are kept for the next request: their triples together, 24 bytes each.
 _MAX_KEPT_TRIPLES = 4_000_000

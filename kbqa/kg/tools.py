@@ -8,18 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kbqa.errors import GraphUnavailableError, QueryError
-from kbqa.kg import (
-    describe,
-    distance,
-    execute_sparql,
-    find_relation,
-    graph_patterns,
-    node_relations,
-    one_hop,
-    type_search,
-)
 from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
-from kbqa.kg.encoders import NgramEncoder
 from kbqa.kg.handlers import (
     MAX_ITEMS,
     TEXT,
@@ -32,7 +21,18 @@ from kbqa.kg.handlers import (
     quote,
     store_failure,
 )
-from kbqa.kg.ranking import Schemas
+from kbqa.kg.ranking.encoders import NgramEncoder
+from kbqa.kg.ranking.ranker import Schemas
+from kbqa.kg.retrieval import (
+    describe,
+    distance,
+    execute_sparql,
+    find_relation,
+    graph_patterns,
+    node_relations,
+    one_hop,
+    type_search,
+)
 from kbqa.kg.store import GraphInfo, Graphs
 
 

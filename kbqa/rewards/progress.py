@@ -23,8 +23,8 @@ from kbqa.kg.actions import (
     Failure,
     Success,
 )
-from kbqa.kg.select_query import SelectQuery
-from kbqa.kg.sparql import check_query
+from kbqa.kg.sparql.guard import check_query
+from kbqa.kg.sparql.select import SelectQuery
 from kbqa.rewards.base import Instruments
 from kbqa.trajectory import ExecutedAction, Question, Status, Turn
 

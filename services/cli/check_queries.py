@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from kbqa.errors import DatasetError, QueryError
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from services.cli.options import AsJson
 
 # On an empty graph a query takes a millisecond; more is a bomb, or a machine that is very busy.

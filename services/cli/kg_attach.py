@@ -8,7 +8,7 @@ import typer
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint_record import FREEBASE_NAME, RDFS_LABEL, AuthKind, Endpoint, ServerKind
+from kbqa.kg.endpoint.record import FREEBASE_NAME, RDFS_LABEL, AuthKind, Endpoint, ServerKind
 from services.cli.options import DEFAULT_HOME, Home
 
 

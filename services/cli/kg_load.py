@@ -13,10 +13,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from kbqa.errors import ConfigurationError, GraphLoadError, KbqaError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.facts import Calendar, TimeUnit
-from kbqa.kg.lines import Progress as OnProgress
-from kbqa.kg.loading import GraphFormat, GraphSource
-from kbqa.kg.rejected import RejectedLines
+from kbqa.kg.loading.facts import Calendar, TimeUnit
+from kbqa.kg.loading.files import GraphFormat, GraphSource
+from kbqa.kg.loading.lines import Progress as OnProgress
+from kbqa.kg.loading.rejected import RejectedLines
 from services.cli.options import DEFAULT_HOME, Home
 
 

@@ -15,7 +15,7 @@ from kbqa.datasets.coverage import Coverage, coverage
 from kbqa.datasets.questions import load_questions
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.store import GraphStore
 from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter
 from kbqa.trajectory import Question

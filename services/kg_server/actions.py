@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.handlers import Surroundings
-from kbqa.kg.ranking import Schemas
+from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.store import GraphStore
 from kbqa.telemetry import Metrics
 from services.http import read_body

@@ -20,8 +20,8 @@ from kbqa.errors import GraphError
 from kbqa.kg.actions import Action, ActionResult
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.handlers import Surroundings
-from kbqa.kg.query_pool import QueryPool
-from kbqa.kg.ranking import Schemas
+from kbqa.kg.ranking.ranker import Schemas
+from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo
 from kbqa.telemetry import Metrics
 from services.http import install, operations_app

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from kbqa.errors import GraphError, QuerySyntaxError, QueryTimeoutError
-from kbqa.kg.sparql import CheckedQuery, QueryResult, ResultFormat, check_query
+from kbqa.kg.sparql.guard import CheckedQuery, QueryResult, ResultFormat, check_query
 from kbqa.kg.store import GraphStore
 from kbqa.telemetry import Metrics
 from services.kg_server.cache import Cache, cache_key

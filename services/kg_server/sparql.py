@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbqa.errors import QueryRefusedError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.sparql import CheckedQuery, ResultFormat, check_query
+from kbqa.kg.sparql.guard import CheckedQuery, ResultFormat, check_query
 from services.http import read_body
 from services.kg_server.actions import opened
 from services.kg_server.callers import caller_of

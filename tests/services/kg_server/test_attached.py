@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint_record import Endpoint
+from kbqa.kg.endpoint.record import Endpoint
 from services.cli.__main__ import main
 from tests.sparql_servers import SparqlServer, free_port
 

@@ -72,7 +72,7 @@ class Server:
         found = []
         for child in psutil.Process(self.process.pid).children():
             try:
-                if "kbqa.kg.query_process" in child.cmdline():
+                if "kbqa.kg.sparql.process" in child.cmdline():
                     found.append(child)
             except psutil.NoSuchProcess:
                 continue

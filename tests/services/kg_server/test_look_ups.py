@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.encoders import NgramEncoder
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.handlers import Surroundings
-from kbqa.kg.oxigraph import OxigraphStore
-from kbqa.kg.ranking import Schemas
+from kbqa.kg.ranking.encoders import NgramEncoder
+from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.telemetry import Metrics
 from services.kg_server.look_ups import LookUps, to_action

@@ -11,7 +11,7 @@ import pytest
 from kbqa.kg.actions import Action, ErrorKind, Failure, Success
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.client import parse_result
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import HANDLERS, LocalGraphTools
 from services.kg_server.schemas import ActionModel, AnswerModel, dump_batch, dump_result
 

@@ -5,7 +5,7 @@ import pytest
 from kbqa.cold_start.demonstrations import demonstrate
 from kbqa.cold_start.imitation import draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import InteractiveParsing, KgR1, SparqlRefinement
 from kbqa.trajectory import Hop, Question

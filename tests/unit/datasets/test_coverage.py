@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbqa.datasets.coverage import Found, coverage
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.trajectory import Hop, Question
 
 

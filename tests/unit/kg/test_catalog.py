@@ -10,7 +10,7 @@ from kbqa.errors import ConfigurationError, GraphLoadError, GraphNotFoundError
 from kbqa.kg import catalog as catalog_module
 from kbqa.kg.actions import Item
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import json
 import pytest
 
 from kbqa.errors import ConfigurationError, GraphLoadError
-from kbqa.kg.facts import Calendar, TimeUnit
-from kbqa.kg.loading import GraphFormat, GraphSource
+from kbqa.kg.loading.facts import Calendar, TimeUnit
+from kbqa.kg.loading.files import GraphFormat, GraphSource
+from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.naming import name_of
-from kbqa.kg.rejected import RejectedLines
 
 NT = "<http://ex.org/a> <http://ex.org/r> <http://ex.org/b> .\n"
 

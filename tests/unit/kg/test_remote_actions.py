@@ -8,8 +8,8 @@ import pytest
 
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
-from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_record import Endpoint, ServerKind
+from kbqa.kg.endpoint.record import Endpoint, ServerKind
+from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.tools import LocalGraphTools
 from tests.sparql_servers import SparqlServer, Virtuoso
 

@@ -11,9 +11,9 @@ import pytest
 from kbqa.errors import QueryRefusedError, QuerySyntaxError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_record import Endpoint, ServerKind
-from kbqa.kg.sparql import ResultFormat
+from kbqa.kg.endpoint.record import Endpoint, ServerKind
+from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.sparql.guard import ResultFormat
 from kbqa.kg.store import GraphStore
 from tests.sparql_servers import SparqlServer
 
@@ -93,8 +93,8 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
 
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch):
-    monkeypatch.setattr("kbqa.kg.endpoint._WINDOW", WINDOW)
-    monkeypatch.setattr("kbqa.kg.syntax_check._MAX_S", 10)
+    monkeypatch.setattr("kbqa.kg.endpoint.store._WINDOW", WINDOW)
+    monkeypatch.setattr("kbqa.kg.endpoint.syntax_check._MAX_S", 10)
 
 
 @pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kbqa.errors import GraphNotFoundError, QueryRefusedError
 from kbqa.kg.actions import Action, ErrorCode
-from kbqa.kg.adjacency import Adjacency
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
-from kbqa.kg.indexing import IndexBuilder
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.adjacency import Adjacency
+from kbqa.kg.embedded.indexing import IndexBuilder
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.subgraphs import Seed, Subgraphs, SubgraphWriter, write_set
 from kbqa.kg.tools import LocalGraphTools
 

@@ -7,7 +7,7 @@ import pytest
 from kbqa.errors import GraphNotFoundError
 from kbqa.kg.actions import Action, Failure, Mention, Success
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 
 TRIPLES = [

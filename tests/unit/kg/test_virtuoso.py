@@ -11,8 +11,8 @@ import pytest
 from kbqa.errors import GraphUnavailableError, QueryTimeoutError
 from kbqa.kg.actions import EXECUTE_SPARQL, GET_TAIL_ENTITIES, Action, ErrorKind, Success
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
-from kbqa.kg.endpoint import EndpointStore
-from kbqa.kg.endpoint_record import AuthKind, Endpoint, ServerKind
+from kbqa.kg.endpoint.record import AuthKind, Endpoint, ServerKind
+from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.tools import LocalGraphTools
 from tests.dialects import DATA, ROWS, as_asked
 
@@ -88,7 +88,7 @@ def test_the_server_s_row_limit_is_told(hub, connect):
 
 def test_a_partial_result_is_a_timeout(hub, connect, monkeypatch):
     # Virtuoso knows no limit below two seconds; after it, it answers with what it has.
-    monkeypatch.setattr("kbqa.kg.endpoint_client._SERVER_SHARE", 0.1)
+    monkeypatch.setattr("kbqa.kg.endpoint.client._SERVER_SHARE", 0.1)
     with pytest.raises(QueryTimeoutError, match="time limit"):
         connect(hub).query(BOMB, deadline_s=20)
 

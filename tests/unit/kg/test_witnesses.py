@@ -9,10 +9,10 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from kbqa.kg.dialect import lenient
-from kbqa.kg.functions import FUNCTIONS
-from kbqa.kg.query_pool import QueryPool
-from kbqa.kg.sparql import ResultFormat, check_query
+from kbqa.kg.sparql.dialect import lenient
+from kbqa.kg.sparql.functions import FUNCTIONS
+from kbqa.kg.sparql.guard import ResultFormat, check_query
+from kbqa.kg.sparql.pool import QueryPool
 from tests.witnesses import FREEBASE, build, read
 
 # They name a thing by what it has (`?c ns:location.country.currency_used ns:m.0b423v`) and ask

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from kbqa.kg.dialect import lenient
-from kbqa.kg.functions import FUNCTIONS
-from kbqa.kg.sparql import check_query
+from kbqa.kg.sparql.dialect import lenient
+from kbqa.kg.sparql.functions import FUNCTIONS
+from kbqa.kg.sparql.guard import check_query
 from kbqa.logical_forms.algebra import XSD
 from kbqa.logical_forms.checking import check_forms
 from kbqa.logical_forms.compiler import Distinct, to_sparql

@@ -10,7 +10,7 @@ import pytest
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import GET_TAIL_ENTITIES, Action
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import PROTOCOLS, Answer, Reply
 from kbqa.protocols import interactive_parsing as parsing

@@ -10,7 +10,7 @@ from kbqa.errors import GraphUnavailableError
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.rewards import Instruments, IspKgrReward
 from kbqa.rewards.isp_kgr import StepReward

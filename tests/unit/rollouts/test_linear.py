@@ -2,7 +2,7 @@ from time import monotonic
 
 from kbqa.environment import Budget
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.rollouts import Agent, linear_rollout

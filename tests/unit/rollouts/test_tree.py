@@ -14,7 +14,7 @@ from kbqa.environment import Budget
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.oxigraph import OxigraphStore
+from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols.interactive_parsing import (
     InteractiveParsing,

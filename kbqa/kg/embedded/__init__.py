@@ -1,0 +1,1 @@
+"""The embedded store: Oxigraph for SPARQL, a mapped index for look-ups."""

@@ -1,0 +1,362 @@
+"""One-hop look-ups in an index on disk that is mapped into memory.
+
+A look-up costs a few array accesses, whatever an entity's degree and the graph's size;
+a page costs its own length. `indexing` writes the index and says what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kbqa.kg.actions import DatedItem, Item
+from kbqa.kg.embedded.tables import StringTable, map_numbers
+from kbqa.kg.store import Page
+
+Numbers = npt.NDArray[np.integer[Any]]
+Columns = tuple[Numbers, Numbers, Numbers]
+
+# Look-ups ask for the same things again and again.
+_KEPT = 1 << 16
+
+
+class Adjacency:
+    """The triples of a graph, indexed both ways.
+
+    Nothing writes the index while it is open, so any number of threads may read it.
+
+    Args:
+        directory: what `IndexBuilder.write` filled.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._nodes = _Terms(directory, "nodes", "names", "labels")
+        relations = _Terms(directory, "relations", "relation_names", "relation_labels")
+        self._relations = tuple(map(relations.item, range(len(relations))))
+        self._relation_terms = relations
+        self.sides = MappedSide(directory, "out"), MappedSide(directory, "in")
+        self._out: Side
+        self._in: Side
+        self._out, self._in = self.sides
+        self._types = map_numbers(directory / "types.npy")
+        self._times = _Times(directory)
+        counts = json.loads((directory / "index.json").read_text())
+        self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    @property
+    def triples(self) -> int:
+        return self._num_triples
+
+    @property
+    def entities(self) -> int:
+        """Heads and tails; in RDF, literals apart."""
+        return self._num_entities
+
+    def nodes(self) -> Iterator[tuple[str, Item]]:
+        """Every label of every head and tail: (label, item)."""
+        return self._nodes.labelled()
+
+    def numbers(self, ids: Iterable[str]) -> Numbers:
+        """The numbers of nodes, ascending, each once; ids that are no node's are passed over."""
+        return np.unique(np.array(_known(map(self._nodes.number, ids)), np.int64))
+
+    def edge(self, head: str, relation: str, tail: str) -> int | None:
+        """The place of a triple, given by ids, among all; None if it is not there."""
+        node, neighbour = self._nodes.number(head), self._nodes.number(tail)
+        link = self._relation_terms.number(relation)
+        if node is None or neighbour is None or link is None:
+            return None
+        return self._out.edge(node, link, neighbour)
+
+    def resolve_entity(self, name: str) -> tuple[str, ...]:
+        return self._nodes.resolve(name)
+
+    def resolve_relation(self, name: str) -> tuple[str, ...]:
+        return self._relation_terms.resolve(name)
+
+    def item(self, id_: str) -> Item | None:
+        node = self._nodes.number(id_)
+        if node is not None:
+            return self._nodes.item(node)
+        relation = self._relation_terms.number(id_)
+        return None if relation is None else self._relations[relation]
+
+    def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
+        return {id_: item for id_ in ids if (item := self.item(id_)) is not None}
+
+    def relations(self) -> Sequence[Item]:
+        return self._relations
+
+    def types(self) -> Sequence[Item]:
+        return [self._nodes.item(node) for node in self._types]
+
+    def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
+        found: set[int] = set()
+        for node in _known(map(self._nodes.number, nodes)):
+            found.update(self._out.all_neighbours(node), self._in.all_neighbours(node))
+        return frozenset(map(self._nodes.id_of, found))
+
+    def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        return self._relations_page(self._out, entities, limit, offset)
+
+    def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        return self._relations_page(self._in, entities, limit, offset)
+
+    def tail_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        return self._entities_page(self._out, entities, relations, limit, offset)
+
+    def head_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        return self._entities_page(self._in, entities, relations, limit, offset)
+
+    def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
+        nodes = _known(map(self._nodes.number, entities))
+        found = _union([side.relations_of(node) for node in nodes])
+        return Page(tuple(self._relations[r] for r in found[offset : offset + limit]), len(found))
+
+    def _entities_page(
+        self, side: Side, entities: Sequence[str], relations: Sequence[str], limit: int, offset: int
+    ) -> Page:
+        nodes = _known(map(self._nodes.number, entities))
+        links = _known(map(self._relation_terms.number, relations))
+        found = _union([side.neighbours(node, link) for node in nodes for link in links])
+        page, item = found[offset : offset + limit], self._nodes.item
+        if self._times:
+            return Page(tuple(self._dated(side, nodes, links, other) for other in page), len(found))
+        return Page(tuple(map(item, page)), len(found))
+
+    def _dated(self, side: Side, nodes: Sequence[int], links: Sequence[int], other: int) -> Item:
+        """An item with the times of all facts for which it is found."""
+        times: set[str] = set()
+        for node in nodes:
+            head, tail = (node, other) if side is self._out else (other, node)
+            for link in links:
+                edge = self._out.edge(head, link, tail)
+                if edge is not None:
+                    times.update(self._times.of(edge))
+        item = self._nodes.item(other)
+        return DatedItem(item.id, item.label, tuple(sorted(times))) if times else item
+
+
+class _Terms:
+    """Ids and labels of nodes or relations, by number; the order of numbers is that of labels, then ids."""
+
+    def __init__(self, directory: Path, ids: str, names: str, labels: str) -> None:
+        self._ids, self._names = StringTable(directory, ids), StringTable(directory, names)
+        self._owners = map_numbers(directory / f"{names}.owners.npy")
+        preferred = map_numbers(directory / f"{labels}.npy")
+        # No bound methods: a graph must go with its last user, not when the collector finds the circle.
+        self.item: Callable[[int], Item] = lru_cache(_KEPT)(partial(_item, self._ids, self._names, preferred))
+        self._number: Callable[[str], int] = lru_cache(_KEPT)(partial(_number, self._ids))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def number(self, id_: str) -> int | None:
+        try:
+            return self._number(id_)
+        except KeyError:
+            return None
+
+    def id_of(self, number: int) -> str:
+        return self._ids[number]
+
+    def resolve(self, name: str) -> tuple[str, ...]:
+        """`name` if it is an id, else the ids of all that have that label, in order."""
+        if self.number(name) is not None:
+            return (name,)
+        return self.labelled_by(name)
+
+    def labelled_by(self, label: str) -> tuple[str, ...]:
+        """The ids of all that have a label, in order."""
+        places = self._names.find(label)
+        return tuple(sorted(self._ids[self._owners[place]] for place in places)) if places else ()
+
+    def labelled(self) -> Iterator[tuple[str, Item]]:
+        """(label, item) of every label; the id where there is no other."""
+        for number in range(len(self._ids)):
+            item = self.item(number)
+            if item.label == item.id:
+                yield item.id, item
+        for place in range(len(self._names)):
+            yield self._names[place], self.item(self._owners[place])
+
+
+def _item(ids: StringTable, names: StringTable, preferred: memoryview, number: int) -> Item:
+    id_, name = ids[number], preferred[number]
+    return Item(id_, names[name] if name < len(names) else id_)
+
+
+def _number(ids: StringTable, id_: str) -> int:
+    found = ids.find(id_)
+    if not found:
+        # Raised, since what is raised is not kept: there is no end to what is not in a graph.
+        raise KeyError(id_)
+    return found[0]
+
+
+class Side(Protocol):
+    """Triples by the node at one end, all by number."""
+
+    def relations_of(self, node: int) -> memoryview: ...
+
+    def neighbours(self, node: int, relation: int) -> memoryview: ...
+
+    def all_neighbours(self, node: int) -> memoryview:
+        """Of all relations; a neighbour by several relations comes several times."""
+        ...
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        """The place of a triple among all of the graph; None if it is not here."""
+        ...
+
+
+class MappedSide:
+    """A `Side` on disk: groups of one (node, relation), each with its neighbours."""
+
+    def __init__(self, directory: Path, side: str) -> None:
+        self._groups = map_numbers(directory / f"{side}.groups.npy")
+        self._relations = map_numbers(directory / f"{side}.relations.npy")
+        self._starts = map_numbers(directory / f"{side}.starts.npy")
+        self._neighbours = map_numbers(directory / f"{side}.neighbours.npy")
+
+    def relations_of(self, node: int) -> memoryview:
+        return self._relations[self._groups[node] : self._groups[node + 1]]
+
+    def neighbours(self, node: int, relation: int) -> memoryview:
+        start, end = self._group(node, relation)
+        return self._neighbours[start:end]
+
+    def all_neighbours(self, node: int) -> memoryview:
+        start, end = self._starts[self._groups[node]], self._starts[self._groups[node + 1]]
+        return self._neighbours[start:end]
+
+    def columns(self, nodes: Numbers) -> Columns:
+        """(node, relation, neighbour) of every triple that has one of `nodes` at this end."""
+        groups, starts = np.asarray(self._groups), np.asarray(self._starts)
+        first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
+        group = _ranges(first, last)
+        first_edge, last_edge = starts[group].astype(np.int64), starts[group + 1].astype(np.int64)
+        sizes = last_edge - first_edge
+        return (
+            np.repeat(np.repeat(nodes, last - first), sizes),
+            np.repeat(np.asarray(self._relations)[group], sizes),
+            np.asarray(self._neighbours)[_ranges(first_edge, last_edge)],
+        )
+
+    def columns_at(self, edges: Numbers) -> Columns:
+        """(node, relation, neighbour) of the triples at some places."""
+        group = np.searchsorted(np.asarray(self._starts), edges, side="right") - 1
+        node = np.searchsorted(np.asarray(self._groups), group, side="right") - 1
+        return node, np.asarray(self._relations)[group], np.asarray(self._neighbours)[edges]
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        start, end = self._group(node, relation)
+        place = bisect_left(self._neighbours, neighbour, start, end)
+        return place if place < end and self._neighbours[place] == neighbour else None
+
+    def _group(self, node: int, relation: int) -> tuple[int, int]:
+        first, end = self._groups[node], self._groups[node + 1]
+        group = bisect_left(self._relations, relation, first, end)
+        if group == end or self._relations[group] != relation:
+            return 0, 0
+        return self._starts[group], self._starts[group + 1]
+
+
+class MemorySide:
+    """A `Side` of some of a graph's triples, in memory.
+
+    Args:
+        columns: (node, relation, neighbour) of each, in any order, none twice.
+        whole: the same side of the whole graph.
+    """
+
+    def __init__(self, columns: Columns, whole: MappedSide) -> None:
+        nodes, relations, neighbours = columns
+        order = np.lexsort((neighbours, relations, nodes))
+        self._nodes, self._relations, self._neighbours = (
+            np.ascontiguousarray(column[order]).data for column in columns
+        )
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def nodes(self) -> Numbers:
+        return np.unique(self._nodes)
+
+    def relations(self) -> Numbers:
+        return np.unique(self._relations)
+
+    def relations_of(self, node: int) -> memoryview:
+        return np.unique(self._relations[self._run(node)]).data
+
+    def neighbours(self, node: int, relation: int) -> memoryview:
+        run = self._run(node)
+        start = bisect_left(self._relations, relation, run.start, run.stop)
+        return self._neighbours[start : bisect_right(self._relations, relation, start, run.stop)]
+
+    def all_neighbours(self, node: int) -> memoryview:
+        return self._neighbours[self._run(node)]
+
+    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
+        found = self.neighbours(node, relation)
+        place = bisect_left(found, neighbour)
+        is_here = place < len(found) and found[place] == neighbour
+        return self._whole.edge(node, relation, neighbour) if is_here else None
+
+    def _run(self, node: int) -> slice:
+        start = bisect_left(self._nodes, node)
+        return slice(start, bisect_right(self._nodes, node, start))
+
+
+class _Times:
+    """When dated facts hold, by the place of their edge."""
+
+    def __init__(self, directory: Path) -> None:
+        self._edges = map_numbers(directory / "dated.edges.npy")
+        self._starts = map_numbers(directory / "dated.starts.npy")
+        self._times = StringTable(directory, "times")
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def of(self, edge: int) -> list[str]:
+        place = bisect_left(self._edges, edge)
+        if place == len(self._edges) or self._edges[place] != edge:
+            return []
+        return [self._times[time] for time in range(self._starts[place], self._starts[place + 1])]
+
+
+def _ranges(first: Numbers, end: Numbers) -> Numbers:
+    """The numbers of all ranges, one after the other."""
+    sizes = end - first
+    offsets = first - np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])[: len(sizes)]
+    return np.repeat(offsets, sizes) + np.arange(int(sizes.sum()))
+
+
+def _known(numbers: Iterable[int | None]) -> list[int]:
+    return [number for number in numbers if number is not None]
+
+
+def _union(runs: Sequence[memoryview]) -> memoryview | Sequence[int]:
+    """Ascending numbers without doubles; of a single run, which is that already, no copy."""
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        return ()
+    return np.unique(np.concatenate([np.asarray(run) for run in runs])).data

@@ -1,0 +1,275 @@
+"""Writing the one-hop index of a graph, which `adjacency` reads.
+
+Nodes (heads and tails) and relations are numbered in the order in which look-ups answer:
+by label, then id. An answer is then a run of ascending numbers, a page of it a slice.
+
+    nodes.*, relations.*         ids: string tables
+    names.*, names.owners        labels other than the id, and whose each is
+    labels                       node → its preferred name, or the number of names if it has none
+    relation_names.*, …          likewise, of relations
+    out.groups                   node → its first group; a group is a (head, relation)
+    out.relations, out.starts    group → its relation, its first tail
+    out.neighbours               tails, group by group
+    in.*                         the same from tail to head
+    types                        tails of the relations that say of what type a thing is
+    dated.*, times.*             edges of `out` with times, and those
+    index.json                   counts
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kbqa.kg.embedded.tables import StringTable, starts_of, write_numbers
+from kbqa.kg.naming import name_of
+
+# Relations that say of what type an entity is.
+TYPE_RELATIONS = frozenset(
+    {
+        "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
+        "http://rdf.freebase.com/ns/type.object.type",
+        "http://www.wikidata.org/prop/direct/P31",
+        "type.object.type",
+    }
+)
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+
+Numbers = npt.NDArray[np.integer]
+
+
+class IndexBuilder:
+    """Collects the triples of a graph, then writes the index; used once.
+
+    Holds twelve bytes a triple, and each distinct term once.
+
+    Args:
+        named: whether terms are the IRIs of a delimited file's names; ids are then the names.
+        type_relations: ids of relations that say of what type a thing is, beside the usual ones.
+    """
+
+    def __init__(self, *, named: bool, type_relations: Iterable[str] = ()) -> None:
+        self._named = named
+        self._type_relations = TYPE_RELATIONS.union(type_relations)
+        self._nodes, self._relations = _Numbering(), _Numbering()
+        self._heads, self._links, self._tails = array("I"), array("I"), array("I")
+        self._node_labels, self._relation_labels = _Labels(), _Labels()
+        self._times: dict[tuple[int, int, int], set[str]] = {}
+
+    def add(self, head: str, relation: str, tail: str, times: Sequence[str] = ()) -> None:
+        """A triple; one that is there already only gets further times.
+
+        Args:
+            head, relation, tail: IRIs, `_:b` for blank nodes, N-Triples for literals.
+            times: when it holds: points, or `start; end`.
+        """
+        fact = self._nodes[head], self._relations[relation], self._nodes[tail]
+        self._heads.append(fact[0])
+        self._links.append(fact[1])
+        self._tails.append(fact[2])
+        if times:
+            self._times.setdefault(fact, set()).update(times)
+
+    def add_label(self, term: str, label: str, preference: int = 0) -> bool:
+        """A label of a term; one that no triple has is passed over.
+
+        Args:
+            preference: the label with the lowest is the one that answers show.
+
+        Returns:
+            Whether a triple has the term.
+        """
+        if term in self._nodes:
+            self._node_labels.add(self._nodes[term], label, preference)
+        elif term in self._relations:
+            self._relation_labels.add(self._relations[term], label, preference)
+        else:
+            return False
+        return True
+
+    def write(self, directory: Path) -> int:
+        """Write the index into an empty directory. The builder is of no use afterwards.
+
+        Returns:
+            The number of distinct triples.
+        """
+        # In RDF a relation may be a node too, and have its labels there.
+        for term, number in self._relations.items():
+            if term in self._nodes:
+                for label, preference in self._node_labels.of(self._nodes[term]):
+                    self._relation_labels.add(number, label, preference)
+        node_ids, relation_ids = self._ids(self._nodes), self._ids(self._relations)
+        self._nodes.clear()
+        num_entities = len(node_ids)
+        if not self._named:
+            for number, id_ in enumerate(node_ids):
+                if id_.startswith('"'):
+                    num_entities -= 1
+                    self._node_labels.add(number, literal_value(id_), 0)
+        node_ranks = _write_terms(directory, "nodes", "names", "labels", node_ids, self._node_labels)
+        relation_ranks = _write_terms(
+            directory, "relations", "relation_names", "relation_labels", relation_ids, self._relation_labels
+        )
+        heads, links, tails = _distinct(
+            node_ranks[_numbers(self._heads)],
+            relation_ranks[_numbers(self._links)],
+            node_ranks[_numbers(self._tails)],
+        )
+        self._heads, self._links, self._tails = array("I"), array("I"), array("I")
+        is_type = np.zeros(len(relation_ids), bool)
+        is_type[
+            [relation_ranks[number] for number, id_ in enumerate(relation_ids) if id_ in self._type_relations]
+        ] = True
+        write_numbers(directory / "types.npy", np.unique(tails[is_type[links]]))
+        _write_side(directory, "out", heads, links, tails, len(node_ids))
+        order = np.lexsort((heads, links, tails))
+        _write_side(directory, "in", tails[order], links[order], heads[order], len(node_ids))
+        columns = heads.data, links.data, tails.data
+        dated = {
+            _place(columns, (int(node_ranks[head]), int(relation_ranks[link]), int(node_ranks[tail]))): times
+            for (head, link, tail), times in self._times.items()
+        }
+        _write_times(directory, dated)
+        counts = {"triples": len(heads), "entities": num_entities}
+        (directory / "index.json").write_text(json.dumps(counts) + "\n")
+        return len(heads)
+
+    def _ids(self, terms: _Numbering) -> list[str]:
+        return [name_of(term) for term in terms] if self._named else list(terms)
+
+
+def literal_value(literal: str) -> str:
+    """The lexical form of a literal in N-Triples: of `"a\\"b"@en` it is `a"b`."""
+    value = literal[1 : literal.rindex('"')]
+    if "\\" not in value:
+        return value
+
+    def plain(match: re.Match[str]) -> str:
+        code = match[1] or match[2]
+        return chr(int(code, 16)) if code else _ESCAPED.get(match[3], match[3])
+
+    return _ESCAPE.sub(plain, value)
+
+
+class _Numbering(dict[str, int]):
+    """Terms, numbered in the order in which they are first asked for."""
+
+    def __missing__(self, term: str) -> int:
+        number = self[term] = len(self)
+        return number
+
+
+class _Labels:
+    """Labels by the number of what they are labels of, in columns: there may be millions."""
+
+    def __init__(self) -> None:
+        self._owners, self._preferences = array("I"), array("B")
+        self._labels: list[str] = []
+        self._by_owner: dict[int, list[int]] | None = None
+
+    def add(self, owner: int, label: str, preference: int) -> None:
+        self._owners.append(owner)
+        self._preferences.append(preference)
+        self._labels.append(label)
+
+    def of(self, owner: int) -> list[tuple[str, int]]:
+        """(label, preference) of each label. What is added after the first call is not found."""
+        if self._by_owner is None:
+            self._by_owner = {}
+            for row, labelled in enumerate(self._owners):
+                self._by_owner.setdefault(labelled, []).append(row)
+        return [(self._labels[row], self._preferences[row]) for row in self._by_owner.get(owner, ())]
+
+    def in_order(self) -> list[tuple[int, str]]:
+        """(owner, label), the preferred label of each owner first, none twice."""
+        rows = sorted(
+            range(len(self._labels)),
+            key=lambda row: (self._owners[row], self._preferences[row], self._labels[row]),
+        )
+        return list(dict.fromkeys((self._owners[row], self._labels[row]) for row in rows))
+
+
+def _write_terms(
+    directory: Path, ids_name: str, names_name: str, labels_name: str, ids: Sequence[str], labels: _Labels
+) -> Numbers:
+    """Number terms by label, then id, and write their strings; returns old number → new number."""
+    label_of, named = list(ids), set[int]()
+    names: list[tuple[int, str]] = []
+    for owner, label in labels.in_order():
+        if owner not in named and label:
+            named.add(owner)
+            label_of[owner] = label
+        if label != ids[owner]:
+            names.append((owner, label))
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    if named:
+        order.sort(key=label_of.__getitem__)
+    ranks = np.empty(len(ids), np.uint32)
+    ranks[order] = np.arange(len(ids), dtype=np.uint32)
+    StringTable.write(directory, ids_name, [ids[number] for number in order])
+    StringTable.write(directory, names_name, [label for _, label in names])
+    owners = ranks[np.fromiter((owner for owner, _ in names), np.int64, len(names))]
+    write_numbers(directory / f"{names_name}.owners.npy", owners)
+    preferred = np.full(len(ids), len(names), np.int64)
+    for place in range(len(names) - 1, -1, -1):
+        owner, label = names[place]
+        if label == label_of[owner]:
+            preferred[ranks[owner]] = place
+    write_numbers(directory / f"{labels_name}.npy", preferred)
+    return ranks
+
+
+def _distinct(heads: Numbers, links: Numbers, tails: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Triples in order, each once."""
+    order = np.lexsort((tails, links, heads))
+    columns = heads[order], links[order], tails[order]
+    first = _changes(*columns)
+    if first.all():
+        return columns
+    return columns[0][first], columns[1][first], columns[2][first]
+
+
+def _write_side(
+    directory: Path, side: str, nodes: Numbers, links: Numbers, neighbours: Numbers, num_nodes: int
+) -> None:
+    first_edges = np.flatnonzero(_changes(nodes, links))
+    write_numbers(directory / f"{side}.groups.npy", starts_of(nodes[first_edges], num_nodes))
+    write_numbers(directory / f"{side}.relations.npy", links[first_edges])
+    write_numbers(directory / f"{side}.starts.npy", np.append(first_edges, len(neighbours)))
+    write_numbers(directory / f"{side}.neighbours.npy", neighbours)
+
+
+def _place(columns: Sequence[memoryview], row: Sequence[int]) -> int:
+    """Where a row stands in sorted columns."""
+    low, high = 0, len(columns[0])
+    for column, value in zip(columns, row, strict=True):
+        low, high = bisect_left(column, value, low, high), bisect_right(column, value, low, high)
+    return low
+
+
+def _write_times(directory: Path, dated: Mapping[int, Iterable[str]]) -> None:
+    edges = sorted(dated)
+    times = [sorted(dated[edge]) for edge in edges]
+    write_numbers(directory / "dated.edges.npy", np.array(edges, np.int64))
+    write_numbers(directory / "dated.starts.npy", np.cumsum([0, *map(len, times)]))
+    StringTable.write(directory, "times", [time for found in times for time in found])
+
+
+def _changes(*columns: Numbers) -> npt.NDArray[np.bool_]:
+    """Whether each row differs from the one before."""
+    changes = np.ones(len(columns[0]), bool)
+    changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return changes
+
+
+def _numbers(column: array[int]) -> Numbers:
+    return np.frombuffer(column, np.uint32) if column else np.empty(0, np.uint32)

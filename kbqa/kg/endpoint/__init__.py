@@ -1,0 +1,1 @@
+"""Graphs behind SPARQL endpoints."""

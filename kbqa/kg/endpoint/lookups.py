@@ -1,0 +1,168 @@
+"""The SPARQL that a look-up at an endpoint is made of.
+
+Written for what servers have in common, Virtuoso's quirks included: a term is put in place
+where there is only one (VALUES does not find its blank nodes), names are cut before they
+are sorted (a row it sorts is bounded), and rows are sorted inside and cut outside (it
+sorts no more than 10,000 rows of which it returns a part).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import pyoxigraph as ox
+
+from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.endpoint.record import Endpoint, is_iri
+from kbqa.kg.endpoint.results import BLANK_IRI
+
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+# A number or date that is given as a mere text: of which types it may be.
+_TYPED = (
+    (re.compile(r"[+-]?\d+"), ("integer",)),
+    (re.compile(r"-?\d{4}"), ("gYear",)),
+    (re.compile(r"[+-]?\d*\.\d+"), ("decimal", "double")),
+    (re.compile(r"-?\d{4}-\d\d"), ("gYearMonth",)),
+    (re.compile(r"-?\d{4}-\d\d-\d\d"), ("date",)),
+    (re.compile(r"-?\d{4}-\d\d-\d\dT\S+"), ("dateTime",)),
+)
+COUNT_TRIPLES = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
+# Every head and tail, literals apart, as ?x.
+ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
+
+_MAX_NAME_CHARS = 1000
+_MAX_KEY_CHARS = 200
+# A name's rank among the languages comes before it, so that MIN finds the best.
+_LAST_RANK = "9"
+
+
+def node_terms(id_: str) -> tuple[str, ...]:
+    """An entity or literal as SPARQL writes it; empty for what cannot be one.
+
+    A plain literal is two terms to servers that still tell it from xsd:string (RDF 1.0).
+    """
+    if is_iri(id_):
+        return (f"<{id_}>",)
+    if not id_.startswith('"'):
+        return ()
+    try:
+        [quad] = ox.parse(f"<urn:x> <urn:x> {id_} .", format=ox.RdfFormat.N_TRIPLES, lenient=True)
+    except (SyntaxError, ValueError):
+        return ()
+    term = str(quad.object)
+    return (term, f"{term}^^<{_XSD}string>") if term.endswith('"') else (term,)
+
+
+def texts(name: str, languages: Sequence[str]) -> list[str]:
+    """A name as the literals that it may be written as."""
+    plain = _plain(name)
+    return [plain, f"{plain}^^<{_XSD}string>", *(f"{plain}@{language}" for language in languages)]
+
+
+def _plain(text: str) -> str:
+    # What UTF-8 cannot carry is in no graph.
+    return str(ox.Literal(text.encode("utf-8", "replace").decode()))
+
+
+def values_named(name: str, languages: Sequence[str]) -> list[str]:
+    """The literals, typed ones too, that look like a text."""
+    plain = _plain(name)
+    types = [type_ for shape, types in _TYPED if shape.fullmatch(name) for type_ in types]
+    return [*texts(name, languages), *(f"{plain}^^<{_XSD}{type_}>" for type_ in types)]
+
+
+def each(variable: str, terms: Sequence[str], pattern: str) -> str:
+    """A pattern for every one of several terms in a variable's place."""
+    placed = [term for term in terms if len(terms) == 1 or term.startswith(f"<{BLANK_IRI}")]
+    parts = [pattern.replace(variable, term) for term in placed]
+    rest = [term for term in terms if term not in placed]
+    if rest:
+        parts.append(f"VALUES {variable} {{ {' '.join(rest)} }} {pattern}")
+    return parts[0] if len(parts) == 1 else " UNION ".join(f"{{ {part} }}" for part in parts)
+
+
+def occurs(terms: Iterable[str], *, as_relation: bool = False) -> str:
+    """Those of `terms` that are in the graph, as ?x."""
+    tests = ["EXISTS { ?x ?p1 ?o1 }", "EXISTS { ?s2 ?p2 ?x }"]
+    if as_relation:
+        tests.append("EXISTS { ?s3 ?x ?o3 }")
+    return f"VALUES ?x {{ {' '.join(terms)} }} FILTER({' || '.join(tests)})"
+
+
+def type_pattern() -> str:
+    """Every type, as ?x."""
+    relations = sorted(f"<{iri}>" for iri in TYPE_RELATIONS if is_iri(iri))
+    return f"VALUES ?type {{ {' '.join(relations)} }} ?entity ?type ?x"
+
+
+class Naming:
+    """How things are called at an endpoint."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._languages = endpoint.languages
+        properties = [f"<{iri}>" for iri in endpoint.labels]
+        named = "?x ?name ?text"
+        self._names = (
+            named.replace("?name", properties[0])
+            if len(properties) == 1
+            else f"VALUES ?name {{ {' '.join(properties)} }} {named}"
+        )
+        rank = f'"{_LAST_RANK}"'
+        for number, language in reversed(list(enumerate(endpoint.languages, 1))):
+            rank = f'IF(LANGMATCHES(LANG(?text), "{language}"), "{number}", {rank})'
+        rank = f'IF(LANG(?text) = "", "0", {rank})'
+        self._best = f"(MIN(CONCAT({rank}, SUBSTR(STR(?text), 1, {_MAX_NAME_CHARS}))) AS ?label)"
+
+    def labelled(self, pattern: str) -> str:
+        """The distinct ?x of a pattern with their best names, as ?label; `label_of` reads it."""
+        return (
+            f"SELECT ?x {self._best} WHERE {{ {{ SELECT DISTINCT ?x WHERE {{ {pattern} }} }} "
+            f"OPTIONAL {{ {self._names} FILTER(ISLITERAL(?text)) }} }} GROUP BY ?x"
+        )
+
+    def first(self, pattern: str, limit: int) -> str:
+        """As `labelled`, for any `limit` of the ?x."""
+        return self.labelled(f"SELECT DISTINCT ?x WHERE {{ {pattern} }} LIMIT {limit}")
+
+    def page(self, pattern: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
+        """As `labelled`, a part of the ?x in the order of labels."""
+        key = f"COALESCE(IF(STRLEN(?label) > 1, SUBSTR(?label, 2, {_MAX_KEY_CHARS}), ?none), "
+        key += f"SUBSTR(STR(?x), 1, {_MAX_KEY_CHARS}))"
+        rows = f"SELECT ?x ?label WHERE {{ {{ {self.labelled(pattern)} }} }} ORDER BY ({key}) ?x"
+        return _cut(rows, limit, offset, sorted_inside=sorted_inside)
+
+    def bearers(self, name: str, limit: int) -> str:
+        """Everything of that name, as ?x."""
+        values = " ".join(texts(name, self._languages))
+        return f"SELECT DISTINCT ?x WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
+
+    def bearers_among(self, names: Iterable[str], limit: int) -> str:
+        """Everything of one of those names, as ?x, with the name, as ?text."""
+        values = " ".join(
+            f"{name}{tag}"
+            for name in map(_plain, names)
+            for tag in ("", *(f"@{language}" for language in self._languages))
+        )
+        return f"SELECT DISTINCT ?x ?text WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
+
+
+def label_of(ranked: str) -> str | None:
+    """A name without its rank; None for no name, which Virtuoso writes as a mere rank."""
+    return ranked[1:] or None
+
+
+def count(pattern: str) -> str:
+    return f"SELECT (COUNT(DISTINCT ?x) AS ?n) WHERE {{ {pattern} }}"
+
+
+def distinct(pattern: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
+    """A part of the ?x in the order of their terms."""
+    rows = f"SELECT DISTINCT ?x WHERE {{ {pattern} }} ORDER BY ?x"
+    return _cut(rows, limit, offset, sorted_inside=sorted_inside)
+
+
+def _cut(rows: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
+    window = f"LIMIT {limit} OFFSET {offset}"
+    # By the standard a subquery has no order; Virtuoso keeps it, and would refuse the other.
+    return f"SELECT * WHERE {{ {{ {rows} }} }} {window}" if sorted_inside else f"{rows} {window}"

@@ -1,0 +1,399 @@
+"""A graph behind any SPARQL 1.1 endpoint: look-ups as queries, SPARQL passed on.
+
+Ids are as in a graph loaded from RDF: IRIs, and of literals the N-Triples form. A blank
+node has an id that is accepted back only at Virtuoso (`nodeID://b10`). Names are accepted
+where they are exact and in one of the endpoint's languages; what no resource is called may
+still be a literal of that text.
+
+What a graph holds at an endpoint is not ours to hash: its `version` stands for the time at
+which it was attached. Whoever changes the data attaches it again; until then answers may
+come from caches.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
+from kbqa.kg.actions import Item, Mention
+from kbqa.kg.endpoint import lookups
+from kbqa.kg.endpoint.client import EndpointClient
+from kbqa.kg.endpoint.record import Endpoint, ServerKind, is_iri
+from kbqa.kg.endpoint.results import (
+    BLANK_IRI,
+    GRAPH,
+    ROWS,
+    Binding,
+    UnreadableError,
+    id_of,
+    read_bindings,
+    read_result,
+)
+from kbqa.kg.endpoint.syntax_check import SyntaxCheck
+from kbqa.kg.linking.linker import EntityLinker
+from kbqa.kg.sparql.dialect import standard
+from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
+from kbqa.kg.sparql.pool import QueryPool
+from kbqa.kg.store import GraphStore, Page
+
+# Up to so many items are fetched whole and sorted here; of more the server sorts a page.
+# Below the 10,000 rows to which public endpoints cut what they return.
+_WINDOW = 5000
+# Nodes of a look-up, and those of one query where there may be any number.
+_MAX_NODES, _NODES_AT_ONCE = 1000, 200
+_MAX_LISTED = 200_000
+_RECENT_BYTES = 64 * 2**20
+# Of a question: names that are looked up, their length, and how many may share them.
+_MAX_NAMES, _MAX_NAME_WORDS, _MAX_BEARERS = 200, 6, 1000
+_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*\.?|[^\w\s]")
+
+T = TypeVar("T")
+
+
+class EndpointStore:
+    """A `GraphStore` over one endpoint. Look-ups raise what `query` does.
+
+    Args:
+        version: of the graph, for the keys of caches.
+        triples, entities: as counted when it was attached, if they were.
+        queries: where syntax is checked; a pool of its own, of one process, when None.
+        max_rows: rows (or triples) of a result; what exceeds it is cut and flagged.
+        max_bytes: size of an answer, likewise.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        version: str,
+        triples: int | None = None,
+        entities: int | None = None,
+        queries: QueryPool | None = None,
+        max_rows: int = 10_000,
+        max_bytes: int = 16 * 2**20,
+    ) -> None:
+        self._endpoint, self._version = endpoint, version
+        self._triples, self._entities = triples, entities
+        self._max_rows, self._max_bytes = max_rows, max_bytes
+        self._client = EndpointClient(endpoint)
+        self._naming = lookups.Naming(endpoint)
+        self._sorted_inside = endpoint.server is ServerKind.VIRTUOSO
+        self._syntax = SyntaxCheck(queries) if endpoint.check_syntax else None
+        self._recent = _Recent(_RECENT_BYTES)
+        self._listing = threading.Lock()
+        self._listed: dict[str, Sequence[Item]] = {}
+
+    def close(self) -> None:
+        """Close the connections; without it they are when nobody holds the store."""
+        self._client.close()
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def triples(self) -> int | None:
+        return self._triples
+
+    @property
+    def entities(self) -> int | None:
+        return self._entities
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    # Names
+
+    def resolve_entity(self, name: str) -> tuple[str, ...]:
+        terms = lookups.node_terms(name)
+        if terms and self._ids(f"SELECT DISTINCT ?x WHERE {{ {lookups.occurs(terms)} }}"):
+            return (name,)
+        if not name or name.startswith(BLANK_IRI):
+            return ()
+        bearers = self._ids(self._naming.bearers(name, _MAX_NODES))
+        if bearers:
+            return bearers
+        literals = " ".join(lookups.values_named(name, self._endpoint.languages))
+        return self._ids(
+            f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
+        )
+
+    def resolve_relation(self, name: str) -> tuple[str, ...]:
+        if is_iri(name) and self._are_relations([name]):
+            return (name,)
+        bearers = self._ids(self._naming.bearers(name, _MAX_NODES)) if name else ()
+        return self._are_relations([id_ for id_ in bearers if is_iri(id_)])
+
+    def item(self, id_: str) -> Item | None:
+        return self.items([id_]).get(id_)
+
+    def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
+        found: dict[str, Item] = {}
+        for some in _chunks(list(dict.fromkeys(ids)), _NODES_AT_ONCE):
+            terms = [term for id_ in some for term in lookups.node_terms(id_)]
+            if terms:
+                pattern = lookups.occurs(terms, as_relation=True)
+                found.update((item.id, item) for item in self._items(self._naming.labelled(pattern)))
+        return {id_: found[id_] for id_ in ids if id_ in found}
+
+    def link(self, question: str) -> list[Mention]:
+        """The entities that a question names word for word, but for capitals.
+
+        Its runs of up to 6 words are looked up as written and with capitals, longer ones
+        first, 200 at most: an endpoint has no index of what resembles a name.
+        """
+        names = list(dict.fromkeys(_names(question)))[:_MAX_NAMES]
+        found: list[tuple[str, str]] = []
+        for some in _chunks(names, _NODES_AT_ONCE // 2):
+            rows = self._rows(self._naming.bearers_among(some, _MAX_BEARERS))
+            found += [(row["text"]["value"], id_of(row["x"])) for row in rows]
+        items = self.items([id_ for _, id_ in found])
+        return EntityLinker((name, items[id_]) for name, id_ in found if id_ in items).link(question)
+
+    # One hop
+
+    def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        return self._page(_subjects(entities), "?node ?x ?other", limit, offset)
+
+    def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
+        return self._page(_nodes(entities), "?other ?x ?node", limit, offset)
+
+    def tail_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        return self._page(_subjects(entities), "?node ?relation ?x", limit, offset, _subjects(relations))
+
+    def head_entities(
+        self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
+    ) -> Page:
+        return self._page(_nodes(entities), "?x ?relation ?node", limit, offset, _subjects(relations))
+
+    def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
+        found: set[str] = set()
+        for some in _chunks(list(dict.fromkeys(nodes)), _NODES_AT_ONCE):
+            sides = []
+            if subjects := _subjects(some):
+                sides.append(lookups.each("?node", subjects, "?node ?p ?x"))
+            if terms := _nodes(some):
+                sides.append(lookups.each("?node", terms, "?x ?p ?node"))
+            if sides:
+                pattern = " UNION ".join(f"{{ {side} }}" for side in sides)
+                found.update(id_of(row["x"]) for row in self._every(pattern, self._endpoint.deadline_s))
+        return frozenset(found)
+
+    # The schema
+
+    def relations(self) -> Sequence[Item]:
+        return self._list("relations", "?s ?x ?o")
+
+    def types(self) -> Sequence[Item]:
+        return self._list("types", lookups.type_pattern())
+
+    def subgraph(self, graph: str) -> GraphStore | None:
+        return None
+
+    # Terms and queries
+
+    def entity_term(self, id_: str) -> str:
+        terms = lookups.node_terms(id_)
+        if not terms:
+            raise QueryError(f'"{id_[:200]}" cannot be written in SPARQL')
+        return terms[0]
+
+    def relation_term(self, id_: str) -> str:
+        return self.entity_term(id_)
+
+    def id_of(self, term: Mapping[str, str]) -> str:
+        return id_of(term)
+
+    def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
+        started = time.monotonic()
+        query = check_query(text)
+        if result is None:
+            result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
+        key = (query.canonical, result)
+        known = None if query.volatile else self._recent.get(key)
+        if known is not None:
+            assert isinstance(known, QueryResult)
+            return known
+        if self._syntax is not None:
+            self._syntax.check(query, deadline_s=deadline_s)
+        rewriting = standard(query)
+        answer = self._client.ask(
+            rewriting.text,
+            GRAPH if query.returns_graph else ROWS,
+            deadline_s=deadline_s - (time.monotonic() - started),
+            max_bytes=self._max_bytes,
+        )
+        found = self._read(lambda: read_result(answer, query.form, result, max_rows=self._max_rows))
+        if not query.volatile:
+            self._recent.put(key, found, len(found.body))
+        return found
+
+    def count_triples(self, *, deadline_s: float) -> int:
+        return self._number(lookups.COUNT_TRIPLES, deadline_s)
+
+    def count_entities(self, *, deadline_s: float) -> int:
+        """How many heads and tails there are, literals apart."""
+        return self._number(lookups.count(lookups.ENTITIES), deadline_s)
+
+    def _number(self, query: str, deadline_s: float | None = None) -> int:
+        [row] = self._rows(query, deadline_s)
+        return int(row["n"]["value"])
+
+    def _page(
+        self,
+        terms: Sequence[str],
+        triple: str,
+        limit: int,
+        offset: int,
+        relations: Sequence[str] | None = None,
+    ) -> Page:
+        if not terms or relations == []:
+            return Page((), 0)
+        if len(terms) > 2 * _MAX_NODES:
+            raise QueryError(f"the name stands for more than {_MAX_NODES} nodes: give the id of one")
+        pattern = lookups.each("?node", terms, triple)
+        if relations is not None:
+            one = relations[0] if len(relations) == 1 else None
+            values = f"VALUES ?relation {{ {' '.join(relations)} }} "
+            pattern = pattern.replace("?relation", one) if one else values + f"{{ {pattern} }}"
+        items = list(self._items(self._naming.first(pattern, _WINDOW + 1)))
+        if len(items) <= _WINDOW:
+            items.sort(key=lambda item: (item.label, item.id))
+            return Page(tuple(items[offset : offset + limit]), len(items))
+        total = self._number(lookups.count(pattern))
+        page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
+        return Page(tuple(self._items(page)), total)
+
+    def _list(self, what: str, pattern: str) -> Sequence[Item]:
+        with self._listing:
+            if what not in self._listed:
+                rows = self._every(pattern, self._endpoint.schema_deadline_s)
+                ids = [id_of(row["x"]) for row in rows]
+                items = self.items([id_ for id_ in ids if lookups.node_terms(id_)])
+                self._listed[what] = sorted(items.values(), key=lambda item: (item.label, item.id))
+            return self._listed[what]
+
+    def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
+        """All distinct ?x of a pattern, as many as it takes."""
+        for offset in range(0, _MAX_LISTED, _WINDOW):
+            query = lookups.distinct(pattern, _WINDOW, offset, sorted_inside=self._sorted_inside)
+            rows = self._rows(query, deadline_s)
+            yield from rows
+            if len(rows) < _WINDOW:
+                return
+        raise QueryError(f"there are more than {_MAX_LISTED} of them, too many to list")
+
+    def _are_relations(self, ids: Sequence[str]) -> tuple[str, ...]:
+        if not ids:
+            return ()
+        values = " ".join(f"<{id_}>" for id_ in ids)
+        return self._ids(
+            f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {values} }} FILTER(EXISTS {{ ?s ?x ?o }}) }}"
+        )
+
+    def _items(self, query: str) -> Iterator[Item]:
+        for row in self._rows(query):
+            term, id_ = row["x"], id_of(row["x"])
+            label = lookups.label_of(row["label"]["value"]) if "label" in row else None
+            yield Item(id_, term["value"] if term["type"] == "literal" else label or id_)
+
+    def _ids(self, query: str) -> tuple[str, ...]:
+        return tuple(sorted({id_of(row["x"]) for row in self._rows(query)}))
+
+    def _rows(self, query: str, deadline_s: float | None = None) -> list[Binding]:
+        """The rows of a query of ours, all of them."""
+        known = self._recent.get(query)
+        if known is not None:
+            assert isinstance(known, list)
+            return known
+        deadline_s = deadline_s or self._endpoint.deadline_s
+        answer = self._client.ask(query, ROWS, deadline_s=deadline_s, max_bytes=self._max_bytes)
+        _, rows, truncated = self._read(lambda: read_bindings(answer, 2 * _WINDOW))
+        if truncated:
+            raise QueryError("the endpoint cut the answer to a look-up: allow larger results there or here")
+        self._recent.put(query, rows, len(answer.body))
+        return rows
+
+    def _read(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except UnreadableError as error:
+            raise GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {error}") from error
+
+
+def find_server(endpoint: Endpoint) -> ServerKind:
+    """Whose server answers there.
+
+    Raises:
+        GraphUnavailableError: none, or it is no SPARQL endpoint.
+        ConfigurationError: its graph holds no triples.
+    """
+    client = EndpointClient(endpoint)
+    try:
+        answer = client.ask("ASK { ?s ?p ?o }", ROWS, deadline_s=endpoint.deadline_s, max_bytes=1 << 16)
+        try:
+            found = read_result(answer, "ASK", ResultFormat.JSON, max_rows=1)
+        except UnreadableError as error:
+            raise GraphUnavailableError(f"the SPARQL endpoint {endpoint.url} {error}") from error
+    finally:
+        client.close()
+    if b"true" not in found.body:
+        graphs = " and ".join(endpoint.default_graphs) or "its default graph (name another)"
+        raise ConfigurationError(f"{endpoint.url} holds no triples in {graphs}")
+    return ServerKind.of(answer.server)
+
+
+class _Recent:
+    """The answers that were used last, as far as they fit; safe for many threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Any, tuple[object, int]] = OrderedDict()
+
+    def get(self, key: Any) -> object | None:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Any, value: object, size: int) -> None:
+        with self._lock:
+            _, replaced = self._entries.pop(key, (None, 0))
+            self._entries[key] = (value, size)
+            self._bytes += size - replaced
+            while self._bytes > self._max_bytes:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._bytes -= dropped
+
+
+def _chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _nodes(ids: Sequence[str]) -> list[str]:
+    return [term for id_ in dict.fromkeys(ids) for term in lookups.node_terms(id_)]
+
+
+def _subjects(ids: Sequence[str]) -> list[str]:
+    """Those that may be subjects or predicates: no literals."""
+    return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
+
+
+def _names(question: str) -> Iterator[str]:
+    """Runs of words that may be names, longer ones first, in the spellings that names have."""
+    words = list(_WORD.finditer(question))
+    for length in range(min(_MAX_NAME_WORDS, len(words)), 0, -1):
+        for first in range(len(words) - length + 1):
+            text = question[words[first].start() : words[first + length - 1].end()]
+            if any(character.isalnum() for character in text):
+                yield from (text, text.title(), text.lower(), text[:1].upper() + text[1:])

@@ -1,0 +1,1 @@
+"""Entities that a question names."""

@@ -1,0 +1,58 @@
+"""Files that say what ids are called: labels with aliases, and names that stand in for ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from kbqa.kg.loading.facts import Label
+from kbqa.kg.loading.lines import Source
+from kbqa.kg.loading.rejected import RejectedLines
+
+
+def read_labels(source: Source, rejected: RejectedLines) -> Iterator[Label]:
+    """Lines `id TAB label [TAB alias …]`; taken exactly as they stand.
+
+    Of several lines for one id that follow each other, the first's label is the preferred
+    one. Where they do not, it is the first in the order of the alphabet.
+    """
+    reject = partial(rejected.add, source.path)
+    last = None
+    for number, line in source.lines(reject):
+        id_, *names = line.split("\t")
+        if not names:
+            reject(number, "expected id, label and perhaps aliases, separated by tabs: found 1 field")
+        elif not id_.strip():
+            reject(number, "the id is empty")
+        elif not all(name.strip() for name in names):
+            reject(number, "a label is empty")
+        else:
+            for place, name in enumerate(names):
+                yield Label(id_, name, preferred=place == 0 and id_ != last)
+            last = id_
+
+
+def read_names(source: Source, rejected: RejectedLines) -> dict[str, str]:
+    """Id → name, of lines `name TAB id`; a first line that only counts them is passed over.
+
+    Two ids of one name are refused, since the graph would mistake them for one.
+    """
+    reject = partial(rejected.add, source.path)
+    names: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    for number, line in source.lines(reject):
+        fields = line.split("\t")
+        if number == 1 and re.fullmatch(r"\d+", line):
+            continue
+        if len(fields) != 2 or not all(field.strip() for field in fields):
+            reject(number, f"expected a name, a tab and an id: found {len(fields)} fields")
+            continue
+        name, id_ = fields
+        if id_ in names:
+            reject(number, f"the id {id_[:80]} has a name already")
+        elif name in ids:
+            reject(number, f"the ids {ids[name][:80]} and {id_[:80]} have the same name")
+        else:
+            names[id_], ids[name] = name, id_
+    return names

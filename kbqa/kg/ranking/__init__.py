@@ -1,0 +1,1 @@
+"""Texts compared with relations and types; RRCG, which decides what is close enough."""

@@ -1,0 +1,181 @@
+"""Texts as vectors, so that a relation that a policy writes can be compared with those that exist.
+
+    encoder = open_encoder("ngram")
+    encoder.encode(["people person place of birth"]) @ encoder.encode_query("place of birth")   # [1]
+
+Every adapter gives unit vectors, whose dot product is their cosine similarity. What a
+similarity means depends on the encoder, so each brings its thresholds.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbqa.errors import ConfigurationError
+
+# [n, dimension], rows of length 1, or 0 for a text without a letter or digit.
+Matrix = NDArray[np.float32]
+# [dimension]
+Vector = NDArray[np.float32]
+
+NGRAM = "ngram"
+
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """KBQA-R1's confidence tiers (section IV-A3): at least `high` is a match, less than `low` is none."""
+
+    high: float = 0.95
+    low: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.low <= self.high <= 1:
+            raise ConfigurationError(
+                f"thresholds high={self.high} and low={self.low}: -1 <= low <= high <= 1 is required"
+            )
+
+
+class Encoder(Protocol):
+    """What turns texts into vectors. Safe for many threads."""
+
+    @property
+    def name(self) -> str:
+        """What the vectors depend on: two encoders of one name give the same vectors."""
+        ...
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """What its similarities mean, unless a request says otherwise."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """The texts that are searched: [len(texts), dimension].
+
+        Raises:
+            EncoderUnavailableError: it runs elsewhere and does not answer.
+        """
+        ...
+
+    def encode_query(self, text: str, instruction: str = "") -> Vector:
+        """The text that is searched for: [dimension].
+
+        Args:
+            instruction: what is searched for, as a sentence, for encoders that were trained
+                to be told ("Given a question, select the relations …"); the others ignore it.
+
+        Raises:
+            EncoderUnavailableError: likewise.
+        """
+        ...
+
+
+def words(text: str) -> str:
+    """A text or name as words in lower case: `people.person.place_of_birth`, `placeOfBirth`."""
+    text = _CAMEL_CASE.sub(" ", unicodedata.normalize("NFKC", text))
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+class NgramEncoder:
+    """Character trigrams within words, hashed with signs (Weinberger et al., 2009); needs no model.
+
+    `birth` counts as ` bi`, `bir`, `irt`, `rth` and `th `, so that word order matters little and a
+    typing error costs three trigrams. Two texts without a common trigram have a similarity
+    of 0 within about 0.04, the noise of 512 hashed dimensions.
+    """
+
+    _DIMENSION, _N = 512, 3
+    # Texts at a time, so that counting takes some megabytes.
+    _CHUNK = 4096
+
+    name = f"{NGRAM}-{_N}-{_DIMENSION}"
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self.thresholds = thresholds or Thresholds()
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        vectors = np.empty((len(texts), self._DIMENSION), np.float32)
+        for start in range(0, len(texts), self._CHUNK):
+            chunk = texts[start : start + self._CHUNK]
+            vectors[start : start + len(chunk)] = self._counts([words(text) for text in chunk])
+        return unit_rows(vectors)
+
+    def encode_query(self, text: str, instruction: str = "") -> Vector:
+        vector: Vector = self.encode([text])[0]
+        return vector
+
+    def _counts(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Signed counts of hashed trigrams: [len(texts), dimension]."""
+        # One array of code points; a text begins and ends with a space, and 0 parts texts.
+        joined = "".join(f" {text} \0" for text in texts)
+        codes = np.frombuffer(joined.encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
+        owner = np.cumsum(codes == 0)
+        hashes = np.zeros(max(len(codes) - self._N + 1, 0), np.uint64)
+        within = np.ones(len(hashes), bool)
+        for position in range(self._N):
+            character = codes[position : position + len(hashes)]
+            within &= character != 0
+            if position == 1:
+                # A space in the middle joins two words.
+                within &= character != ord(" ")
+            hashes = (hashes ^ character) * np.uint64(0x9E3779B97F4A7C15)
+            hashes ^= hashes >> np.uint64(29)
+        hashes = hashes[within]
+        cells = owner[: len(within)][within] * self._DIMENSION + (hashes % np.uint64(self._DIMENSION)).astype(
+            np.int64
+        )
+        signs = np.where(hashes >> np.uint64(63), 1.0, -1.0)
+        counts = np.bincount(cells, signs, len(texts) * self._DIMENSION).astype(np.float64)
+        return counts.reshape(len(texts), self._DIMENSION)
+
+
+def unit_rows(vectors: NDArray[np.floating]) -> Matrix:
+    """Rows divided by their length; a row of zeros stays one. [n, dimension]"""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows: Matrix = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    return rows
+
+
+def open_encoder(
+    place: str,
+    *,
+    thresholds: Thresholds | None = None,
+    api_key: str | None = None,
+    timeout_s: float = 10.0,
+) -> Encoder:
+    """The encoder that a setting names.
+
+    Args:
+        place: `ngram`; or a directory of sentence-transformers; or the URL of an
+            OpenAI-compatible server, up to and with `/v1`, and `#model` where it has several.
+        thresholds: in place of the encoder's own.
+        api_key: of the server, if it wants one.
+        timeout_s: for each request to it.
+
+    Raises:
+        ConfigurationError: it is none of these.
+        EncoderUnavailableError: the server does not answer.
+    """
+    if place == NGRAM:
+        return NgramEncoder(thresholds)
+    if place.startswith(("http://", "https://")):
+        from kbqa.kg.ranking.embeddings_endpoint import EndpointEncoder
+
+        return EndpointEncoder(place, thresholds=thresholds, api_key=api_key, timeout_s=timeout_s)
+    if Path(place).is_dir():
+        from kbqa.kg.ranking.dense import DenseEncoder  # imports torch
+
+        return DenseEncoder(Path(place), thresholds=thresholds)
+    raise ConfigurationError(
+        f'encoder "{place}": neither {NGRAM}, nor a directory that exists, nor an http(s) URL'
+    )

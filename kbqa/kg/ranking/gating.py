@@ -1,0 +1,183 @@
+"""RRCG, KBQA-R1's relation retrieval and confidence gating (section IV-A3).
+
+A relation that a policy writes is scored against the relations that the node it is asked
+of really has, s the best score:
+
+    high     s >= tau_high             the best relation is executed
+    medium   tau_low <= s < tau_high   it is executed, and the top k candidates are told
+    low      s < tau_low               nothing is executed; all neighbours are told, with scores
+
+The text carries no direction, so both are scored; `(R relation)` asks for the outgoing one,
+as in `(JOIN (R relation) entity)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from kbqa.errors import ConfigurationError
+from kbqa.kg.actions import ErrorKind, Failure, Item, ScoredItem
+from kbqa.kg.handlers import Kind, Surroundings, failure, quote, whole_number
+from kbqa.kg.ranking.encoders import Thresholds
+from kbqa.kg.ranking.ranker import Ranker, literalness
+from kbqa.kg.store import GraphStore
+
+OUT, IN = "out", "in"
+
+TOP_K = 5
+# Of one node; the relations of a graph are some thousands.
+_ALL = 1_000_000
+_EXPLICIT = re.compile(r"\(\s*R\s+(?P<name>.*\S)\s*\)", re.DOTALL)
+
+_SCORE = Kind(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number, 0 to 1")
+# What an action with a gate takes beside its own arguments.
+GATE_ARGUMENTS: Mapping[str, Kind] = {
+    "tau_high": _SCORE,
+    "tau_low": _SCORE,
+    "top_k": whole_number(1, 100),
+}
+
+
+class Tier(StrEnum):
+    """How sure it is that a relation was meant."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+    @classmethod
+    def of(cls, score: float, thresholds: Thresholds) -> Tier:
+        if score >= thresholds.high:
+            return cls.HIGH
+        return cls.MEDIUM if score >= thresholds.low else cls.LOW
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """R(e): the relations of which a node is the head (`out`) and of which it is the tail (`into`)."""
+
+    out: tuple[Item, ...] = ()
+    into: tuple[Item, ...] = ()
+
+    @classmethod
+    def of(cls, store: GraphStore, nodes: Sequence[str]) -> Neighbours:
+        """Of all the nodes together."""
+        tail, head = store.tail_relations(nodes, limit=_ALL), store.head_relations(nodes, limit=_ALL)
+        return cls(tail.items, head.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a relation text.
+
+    Attributes:
+        written: the text.
+        ranked: the neighbours that it may mean, each with its direction, best first; not empty,
+            of the low tier all, of the others at least the top k.
+        also: the best relation of the other direction, if it is just as good.
+    """
+
+    written: str
+    tier: Tier
+    ranked: tuple[ScoredItem, ...]
+    also: ScoredItem | None = None
+
+    @property
+    def relation(self) -> ScoredItem:
+        return self.ranked[0]
+
+    def details(self, top_k: int) -> dict[str, Any]:
+        """As JSON: `tier`, `relation`; `candidates` of the medium tier; `also`, the tie that lost."""
+        told: dict[str, Any] = {"tier": self.tier, "relation": asdict(self.relation)}
+        if self.tier is Tier.MEDIUM:
+            told["candidates"] = [asdict(item) for item in self.ranked[:top_k]]
+        if self.also is not None:
+            told["also"] = asdict(self.also)
+        return told
+
+    def rejection(self, node: str) -> Failure:
+        """The failure of the low tier; its details hold all neighbours as `candidates`."""
+        message = (
+            f"No relation matched {quote(self.written)} connected to {quote(node)}; the most similar is "
+            f"{quote(self.relation.id)}, score={self.relation.score:.3f}"
+        )
+        told = {"tier": self.tier, "candidates": [asdict(item) for item in self.ranked]}
+        return failure(ErrorKind.RELATION_REJECTED, message, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a relation text has to pass.
+
+    Attributes:
+        ranker: scores relations.
+        top_k: candidates that the medium tier tells.
+    """
+
+    ranker: Ranker
+    thresholds: Thresholds
+    top_k: int = TOP_K
+
+    @classmethod
+    def of(cls, surroundings: Surroundings, arguments: Mapping[str, Any]) -> Gate | Failure:
+        """The encoder's gate, or as a request's `GATE_ARGUMENTS` have it."""
+        ranker = surroundings.schema.relations
+        default = ranker.encoder.thresholds
+        try:
+            thresholds = Thresholds(
+                arguments.get("tau_high", default.high), arguments.get("tau_low", default.low)
+            )
+        except ConfigurationError as error:
+            return failure(ErrorKind.MISSING_REQUIRED_FIELDS, f"{error}: send tau_high and tau_low together")
+        return cls(ranker, thresholds, arguments.get("top_k", TOP_K))
+
+    def judge(self, written: str, neighbours: Neighbours, *, prefer: str = OUT) -> Verdict | None:
+        """The verdict on a text; None where there is no neighbour at all, or none in its direction.
+
+        Args:
+            written: a relation's name, words for it, or `(R name)`, which means the outgoing one.
+            prefer: the direction that is taken of two that are equally good.
+
+        Raises:
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        name, explicit = read_relation(written)
+        if explicit:
+            neighbours = Neighbours(out=neighbours.out)
+        ranked = self._ranked(name, neighbours, prefer, self.top_k + 1)
+        if not ranked:
+            return None
+        # All are put in order only where all are told, or a tie may go beyond the first.
+        if ranked[0].score < self.thresholds.low or ranked[0].score == ranked[-1].score:
+            ranked = self._ranked(name, neighbours, prefer, None)
+        best, others = ranked[0], (item for item in ranked if item.direction != ranked[0].direction)
+        also = next(others, None)
+        tied = also is not None and also.score == best.score
+        return Verdict(written, Tier.of(best.score, self.thresholds), ranked, also if tied else None)
+
+    def _ranked(
+        self, name: str, neighbours: Neighbours, prefer: str, top_k: int | None
+    ) -> tuple[ScoredItem, ...]:
+        directions: dict[str, list[str]] = {}
+        for direction, found in ((OUT, neighbours.out), (IN, neighbours.into)):
+            for item in found:
+                directions.setdefault(item.id, []).append(direction)
+        items = {item.id: item for item in (*neighbours.out, *neighbours.into)}
+        scored = [
+            ScoredItem(item.id, item.label, item.score, direction)
+            for item in self.ranker.rank(name, items.values(), top_k=top_k)
+            for direction in directions[item.id]
+        ]
+        # Of one score the most literal, then the preferred direction; labels and ids decide the rest.
+        scored.sort(key=lambda item: (-item.score, literalness(name, item), item.direction != prefer))
+        return tuple(scored)
+
+
+def read_relation(written: str) -> tuple[str, bool]:
+    """The name in a relation text, and whether it is written as `(R name)`."""
+    explicit = _EXPLICIT.fullmatch(written.strip())
+    return (explicit["name"], True) if explicit else (written, False)

@@ -1,0 +1,363 @@
+"""Relations and types ranked by how much they resemble a text.
+
+    schema = schemas.of(store)                       # one per graph version, made lazily
+    schema.relations.rank("place of birth", top_k=5)                    # among all of the graph
+    schema.relations.rank("place of birth", page.items, top_k=5)        # among some of them
+
+A text is encoded once, however often and among whichever others it is ranked. An item
+resembles a query as much as the better of its two texts does: its label, and its id
+without a namespace. An item that is named by the query exactly, or but for case,
+punctuation and spaces, scores 1. Scores are rounded to four decimals, so that what a
+threshold is compared with is what an agent reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import threading
+import unicodedata
+import weakref
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbqa.kg.actions import Item, ScoredItem
+from kbqa.kg.ranking.encoders import Encoder, Matrix, Vector, unit_rows, words
+from kbqa.kg.store import GraphStore
+
+logger = logging.getLogger(__name__)
+
+# Texts whose vectors are kept, at 1.5 to 4 KB each; what exceeds them is encoded each time.
+_MAX_TEXTS = 100_000
+_MAX_QUERIES = 4096
+# Texts between two looks at whether to go on: seconds of a dense encoder on a CPU.
+_AT_ONCE = 1024
+
+# What has a namespace: an IRI, or a prefixed name of SPARQL.
+_NAMESPACED = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")
+_NOT_WORD = re.compile(r"[\W_]+")
+
+
+class _Entry(NamedTuple):
+    """What is known of an item: its texts' rows, twice the same if it has but one, and its bare forms."""
+
+    item: Item
+    rows: tuple[int, int]
+    forms: frozenset[str]
+
+
+class Ranker:
+    """Ranks items of one kind. Safe for many threads.
+
+    Args:
+        encoder: makes vectors of texts.
+        all_items: what there is to rank when nothing else is said; asked for once.
+        directory: keeps the vectors of `all_items` from process to process; None for not at all.
+    """
+
+    def __init__(
+        self, encoder: Encoder, all_items: Callable[[], Sequence[Item]], directory: Path | None = None
+    ) -> None:
+        self._encoder, self._all_items, self._directory = encoder, all_items, directory
+        self._query_vector = lru_cache(_MAX_QUERIES)(encoder.encode_query)
+        self._entries: dict[str, _Entry] = {}
+        self._rows: dict[str, int] = {}
+        self._vectors: Matrix = np.empty((0, 0), np.float32)
+        self._all: tuple[_Entry, ...] | None = None
+        self._lock, self._warming = threading.Lock(), threading.Lock()
+
+    @property
+    def encoder(self) -> Encoder:
+        return self._encoder
+
+    def count(self) -> int:
+        """How many items there are in all; calls `warm`."""
+        self.warm()
+        assert self._all is not None
+        return len(self._all)
+
+    def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Encode all items, or read them from the directory. Until then each is encoded when it is met.
+
+        Args:
+            stopped: asked now and then; once it says so, nothing more is encoded or kept.
+
+        Raises:
+            GraphUnavailableError, QueryError: the graph cannot say which items there are.
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        if self._all is None:
+            with self._warming:
+                if self._all is None:
+                    items = self._all_items()
+                    texts = list(dict.fromkeys(text for item in items for text in _texts(item)))
+                    vectors = self._all_vectors(texts, stopped)
+                    if vectors is not None:
+                        self._keep(texts, vectors)
+                        self._all = tuple(self._known(items))
+
+    def rank(
+        self,
+        query: str,
+        items: Iterable[Item] | None = None,
+        *,
+        top_k: int | None = None,
+        instruction: str = "",
+    ) -> list[ScoredItem]:
+        """The items that resemble `query` most, best first, at most `top_k`.
+
+        Those of one score come in the order of how literally the query names them (by id,
+        by label, but for punctuation), then of labels and ids.
+
+        Args:
+            items: what is ranked; None for everything, which calls `warm`.
+            instruction: as `Encoder.encode_query` takes it.
+
+        Raises:
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        if items is None:
+            self.warm()
+            assert self._all is not None
+            entries: Sequence[_Entry] = self._all
+        else:
+            entries = self._known(items)
+        if not entries:
+            return []
+        scores = self._scores(query, entries, instruction)
+        chosen = range(len(entries)) if top_k is None else _largest(scores, top_k)
+        ranked = sorted(
+            (
+                -float(scores[i]),
+                literalness(query, entries[i].item),
+                entries[i].item.label,
+                entries[i].item.id,
+            )
+            for i in chosen
+        )
+        return [ScoredItem(id_, label, -score) for score, _, label, id_ in ranked[:top_k]]
+
+    def similarities(self, query: str, texts: Sequence[str], *, instruction: str = "") -> Vector:
+        """Cosine similarity of the query with each text, in their order; nothing is made 1. [len(texts)]
+
+        Raises:
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        if not texts:
+            return np.empty(0, np.float32)
+        spoken = [_spoken(text) for text in texts]
+        if len(self._rows) < _MAX_TEXTS:
+            vectors = self._keep(spoken)[[self._rows[text] for text in spoken]]
+        else:
+            vectors = self._encoder.encode(spoken)
+        similarities: Vector = vectors @ self._query_vector(_spoken(query), instruction)
+        return similarities
+
+    def score_paths(
+        self, query: str, paths: Sequence[Sequence[Item]], *, instruction: str = ""
+    ) -> list[float]:
+        """How much each path of one or two relations in a row resembles the query, rounded as scores are.
+
+        A path's vector is the sum of its relations', so that thousands of paths cost no encoding
+        beyond that of their relations.
+
+        Raises:
+            EncoderUnavailableError: the encoder does not answer.
+        """
+        if not paths:
+            return []
+        items = {item.id: item for path in paths for item in path}
+        rows = {entry.item.id: entry.rows for entry in self._known(items.values())}
+        first, last = (np.array([rows[path[end].id] for path in paths]) for end in (0, -1))
+        vector, vectors = self._query_vector(_spoken(query), instruction), self._vectors
+        similarities = np.stack(
+            [unit_rows(vectors[first[:, text]] + vectors[last[:, text]]) @ vector for text in (0, 1)]
+        )
+        scores: list[float] = similarities.max(axis=0).clip(-1, 1).astype(np.float64).round(4).tolist()
+        return scores
+
+    def _scores(self, query: str, entries: Sequence[_Entry], instruction: str) -> NDArray[np.float64]:
+        """Of each entry, rounded. [len(entries)]"""
+        vector = self._query_vector(_spoken(query), instruction)
+        rows = np.array([entry.rows for entry in entries])
+        if (rows[:, 0] == rows[:, 1]).all():
+            rows = rows[:, :1]  # names without labels: one text each
+        vectors = self._vectors
+        # Copying most of the rows would take longer than to multiply them all.
+        similarities = (vectors @ vector)[rows] if rows.size > len(vectors) // 2 else vectors[rows] @ vector
+        scores: NDArray[np.float64] = similarities.max(axis=1).clip(-1, 1).astype(np.float64).round(4)
+        form = _bare(query)
+        if form:
+            scores[[form in entry.forms for entry in entries]] = 1.0
+        return scores
+
+    def _known(self, items: Iterable[Item]) -> list[_Entry]:
+        """An entry for each item; those that are new are encoded together."""
+        items = list(items)
+        new = [item for item in items if item.id not in self._entries]
+        if new:
+            texts = {item.id: _texts(item) for item in new}
+            self._keep([text for pair in texts.values() for text in pair])
+            for item in new:
+                first, second = texts[item.id]
+                forms = frozenset(map(_bare, (item.id, item.label, _local_name(item.id))))
+                self._entries[item.id] = _Entry(item, (self._rows[first], self._rows[second]), forms)
+        return [self._entries[item.id] for item in items]
+
+    def _keep(self, texts: Sequence[str], vectors: Matrix | None = None) -> Matrix:
+        """Have rows for the texts, from `vectors` if they are known; returns all rows."""
+        if vectors is None:
+            texts = [text for text in dict.fromkeys(texts) if text not in self._rows]
+            vectors = self._encoder.encode(texts) if texts else None
+        if vectors is not None:
+            # Encoded before, as it may take long: what another thread has added meanwhile is left out.
+            with self._lock:
+                new = [(text, row) for row, text in enumerate(texts) if text not in self._rows]
+                added = vectors[[row for _, row in new]]
+                self._vectors = np.concatenate([self._vectors, added]) if self._rows else added
+                # After the vectors: whoever finds a row finds its vector.
+                self._rows.update({text: row for row, (text, _) in enumerate(new, start=len(self._rows))})
+        return self._vectors
+
+    def _all_vectors(self, texts: Sequence[str], stopped: Callable[[], bool]) -> Matrix | None:
+        """Vectors of all items' texts: from the directory, else encoded and put there."""
+        path = None
+        if self._directory is not None:
+            content = "\0".join([self._encoder.name, *texts]).encode("utf-8", "replace")
+            path = self._directory / f"{hashlib.sha256(content).hexdigest()[:32]}.npz"
+            if (kept := _read(path, len(texts))) is not None:
+                return kept
+        parts: list[Matrix] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            if stopped():
+                return None
+            parts.append(self._encoder.encode(texts[start : start + _AT_ONCE]))
+        vectors = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        if path is not None:
+            _write(path, vectors)
+        return vectors
+
+
+class SchemaIndex:
+    """The relations and types of one version of a graph, ranked.
+
+    A per-question subgraph is ranked by its whole graph's index: `rank` is given the
+    subgraph's items.
+    """
+
+    def __init__(self, store: GraphStore, encoder: Encoder, directory: Path | None = None) -> None:
+        # Not the store itself, which goes when its graph has another version.
+        reference = weakref.ref(store)
+
+        def listed(kind: str) -> Sequence[Item]:
+            store = reference()
+            return [] if store is None else store.relations() if kind == "relations" else store.types()
+
+        self.encoder = encoder
+        self.relations = Ranker(encoder, lambda: listed("relations"), directory)
+        self.types = Ranker(encoder, lambda: listed("types"), directory)
+
+    def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Both, as `Ranker.warm`."""
+        self.relations.warm(stopped)
+        self.types.warm(stopped)
+
+
+class Schemas:
+    """The index of each graph that is open, made when it is asked for. Safe for many threads.
+
+    Args:
+        encoder: of all of them.
+        directory: keeps vectors from process to process; made when something is kept.
+    """
+
+    def __init__(self, encoder: Encoder, directory: Path | None = None) -> None:
+        self._encoder, self._directory = encoder, directory
+        # Store → its version, which that of a remote graph may change, and the index.
+        self._indexes: weakref.WeakKeyDictionary[GraphStore, tuple[str, SchemaIndex]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def of(self, store: GraphStore) -> SchemaIndex:
+        version, index = self._indexes.get(store, ("", None))
+        if index is None or version != store.version:
+            # Of two threads that come at once, one makes an index that is soon forgotten.
+            index = SchemaIndex(store, self._encoder, self._directory)
+            self._indexes[store] = (store.version, index)
+        return index
+
+
+def _spoken(text: str) -> str:
+    """A name in words, so that it reads like what it is compared with; a phrase stays as it is."""
+    return text if " " in text else words(text)
+
+
+def _texts(item: Item) -> tuple[str, str]:
+    name = _spoken(_local_name(item.id))
+    return (name if item.label == item.id else _spoken(item.label)), name
+
+
+def _local_name(id_: str) -> str:
+    if not _NAMESPACED.fullmatch(id_):
+        return id_
+    return unquote(re.split("[/#:]", id_.rstrip("/#:"))[-1])
+
+
+def _bare(text: str) -> str:
+    """Letters and digits without case: equal for `Place of birth` and `place_of_birth`."""
+    return _NOT_WORD.sub("", unicodedata.normalize("NFKC", _local_name(text))).casefold()
+
+
+def literalness(query: str, item: Item) -> int:
+    """How far the query is from naming an item: 0 its id, 1 its label, 2 neither."""
+    return 0 if query == item.id else 1 if query == item.label else 2
+
+
+def _largest(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Indices of the largest scores, and of all that are as large as the last of them."""
+    if count >= len(scores):
+        return np.arange(len(scores))
+    least = np.partition(scores, -count)[-count]
+    return np.flatnonzero(scores >= least)
+
+
+def _read(path: Path, rows: int) -> Matrix | None:
+    """Vectors as `_write` wrote them; None if they are not there, or are damaged (a zip has checksums)."""
+    try:
+        # Opened here, since numpy leaves what it cannot read open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            vectors: Matrix = arrays["vectors"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        logger.warning(
+            "kept vectors are damaged and made again", extra={"path": str(path), "error": str(error)}
+        )
+        return None
+    return vectors if vectors.dtype == np.float32 and vectors.ndim == 2 and len(vectors) == rows else None
+
+
+def _write(path: Path, vectors: Matrix) -> None:
+    """Whole or not at all; a disk that cannot take it costs only the time to encode again."""
+    aside = path.with_suffix(f".{os.getpid()}.aside")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as file:
+            np.savez(file, vectors=vectors)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        logger.warning("vectors cannot be kept", extra={"path": str(path), "error": str(error)})
+        with suppress(OSError):
+            aside.unlink()

@@ -1,0 +1,125 @@
+"""`describe`: what there is to know of an entity at a glance, however many edges it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kbqa.kg.actions import DESCRIBE, ActionResult, Item, Success
+from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.handlers import TEXT, Handler, Surroundings, paging, resolved_entities
+from kbqa.kg.store import GraphStore, Page
+
+_RDFS, _FREEBASE = "http://www.w3.org/2000/01/rdf-schema#", "http://rdf.freebase.com/ns/"
+_SKOS, _SCHEMA = "http://www.w3.org/2004/02/skos/core#", "http://schema.org/"
+
+# Relations whose values are names, or say what something is.
+_NAME_RELATIONS = (
+    f"{_RDFS}label",
+    f"{_SKOS}prefLabel",
+    f"{_SKOS}altLabel",
+    f"{_SCHEMA}alternateName",
+    *(
+        f"{namespace}{name}"
+        for namespace in (_FREEBASE, "")
+        for name in ("type.object.name", "common.topic.alias")
+    ),
+)
+_DESCRIPTION_RELATIONS = (
+    f"{_SCHEMA}description",
+    f"{_RDFS}comment",
+    "http://dbpedia.org/ontology/abstract",
+    f"{_FREEBASE}common.topic.description",
+    "common.topic.description",
+)
+
+# Of one action.
+_MAX_ENTITIES = 10
+# Of one entity, one direction; a look-up each, which at an endpoint is a request.
+_MAX_RELATIONS, _MAX_REMOTE_RELATIONS = 64, 16
+_MAX_FACTS = 10
+_MAX_NAMES = 20
+_DESCRIPTION_CHARS = 1000
+
+
+def describe(store: GraphStore, entity: str) -> dict[str, Any]:
+    """What a graph says of the entity with an id, as JSON.
+
+    Keys: `id`, `label`, `aliases`, `types`, `description` (null if there is none); `tail` and
+    `head`, the facts of which it is the head and those of which it is the tail, each with
+    `relations` and `edges`, how many there are, and `facts`, one [head, relation, tail] for
+    each of the first relations. Edges are counted for the first 64 relations (16 of
+    a remote graph); `truncated` says that there are more.
+    """
+    item = store.item(entity) or Item(entity, entity)
+    names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
+    types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
+    told = {*_NAME_RELATIONS, *_DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
+    most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
+    tail = store.tail_relations([entity], limit=most)
+    head = store.head_relations([entity], limit=most)
+    return {
+        "id": item.id,
+        "label": item.label,
+        "aliases": sorted({name.label for name in names} - {item.label}),
+        "types": [_json(type_) for type_ in types],
+        "description": _description(store, entity),
+        "tail": _facts(tail, told, lambda r: store.tail_entities([entity], [r], limit=1), [item, None]),
+        "head": _facts(head, told, lambda r: store.head_entities([entity], [r], limit=1), [None, item]),
+    }
+
+
+def _description(store: GraphStore, entity: str) -> str | None:
+    found = store.tail_entities([entity], _DESCRIPTION_RELATIONS, limit=_MAX_NAMES).items
+    if not found:
+        return None
+    text = min(found, key=_foreignness).label
+    return text if len(text) <= _DESCRIPTION_CHARS else f"{text[:_DESCRIPTION_CHARS]}…"
+
+
+def _foreignness(literal: Item) -> int:
+    """0 for text without a language, 1 for English, 2 for others."""
+    _, quote, suffix = literal.id.rpartition('"')
+    if not quote or not suffix.startswith("@"):
+        return 0
+    return 1 if suffix[1:].partition("-")[0] == "en" else 2
+
+
+def _facts(
+    relations: Page, told: set[str], look_up: Callable[[str], Page], ends: Sequence[Item | None]
+) -> dict[str, Any]:
+    """One direction of an entity; `ends` are the head and tail of its facts, None for the other side."""
+    edges = 0
+    facts: list[list[dict[str, str]]] = []
+    for relation in relations.items:
+        page = look_up(relation.id)
+        edges += page.total
+        if relation.id not in told and len(facts) < _MAX_FACTS and page.items:
+            head, tail = (end or page.items[0] for end in ends)
+            facts.append([_json(head), _json(relation), _json(tail)])
+    return {
+        "relations": relations.total,
+        "edges": edges,
+        "facts": facts,
+        "truncated": relations.total > len(relations.items),
+    }
+
+
+def _json(item: Item) -> dict[str, str]:
+    return {"id": item.id, "label": item.label}
+
+
+def _describe(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """An item for each entity of that name, as `describe` writes it."""
+    entities = resolved_entities(surroundings.store, arguments["entity"])
+    if not isinstance(entities, tuple):
+        return entities
+    limit, offset = paging(surroundings, arguments)
+    page = entities[offset : offset + min(limit, _MAX_ENTITIES)]
+    items = tuple(describe(surroundings.store, entity) for entity in page)
+    return Success(items, len(entities), truncated=offset + len(page) < len(entities))
+
+
+HANDLERS: Mapping[str, Handler] = {
+    DESCRIBE: Handler(_describe, {"entity": TEXT}, accepts="only one entity argument"),
+}

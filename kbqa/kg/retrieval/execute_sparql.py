@@ -1,0 +1,95 @@
+"""`execute_sparql`: the solutions of a query, as KnowCoder-A1 and Learning-to-Refine ask for them.
+
+A row is a solution: variable → its term, as SPARQL's JSON results write it, with the `id`
+that an action accepts and a `label`. What a query did wrong is a `Failure` of its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbqa.kg.actions import EXECUTE_SPARQL, ActionResult, ErrorKind, Row, Success
+from kbqa.kg.handlers import TEXT, Handler, Kind, Surroundings, failure, paging
+from kbqa.kg.sparql.guard import check_query
+from kbqa.kg.store import GraphStore
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions:
+    """What a SELECT or ASK found.
+
+    Attributes:
+        variables: of a SELECT, in its order.
+        bindings: of each solution: variable → term, as SPARQL's JSON results write it.
+        boolean: the answer to an ASK; None for a SELECT.
+        truncated: whether the store cut the solutions.
+    """
+
+    variables: tuple[str, ...] = ()
+    bindings: tuple[Row, ...] = ()
+    boolean: bool | None = None
+    truncated: bool = False
+
+
+def solve(store: GraphStore, query: str, *, deadline_s: float) -> Solutions:
+    """Execute a SELECT or ASK.
+
+    Raises:
+        QueryError, GraphUnavailableError: as `GraphStore.query`.
+    """
+    result = store.query(query, deadline_s=deadline_s)
+    answer = json.loads(result.body)
+    if "boolean" in answer:
+        return Solutions(boolean=answer["boolean"])
+    bindings = tuple(answer["results"]["bindings"])
+    return Solutions(tuple(answer["head"]["vars"]), bindings, truncated=result.truncated)
+
+
+def with_labels(store: GraphStore, bindings: Sequence[Row]) -> tuple[Row, ...]:
+    """Solutions whose terms have an `id` and a `label`: of a literal its value, of what has none the id."""
+    ids = {(name, row): store.id_of(term) for row, name, term in _terms(bindings)}
+    items = store.items(list(dict.fromkeys(ids.values())))
+    rows: list[dict[str, Mapping[str, str]]] = [{} for _ in bindings]
+    for row, name, term in _terms(bindings):
+        id_ = ids[name, row]
+        value = term["value"] if term["type"] not in ("uri", "bnode") else id_
+        label = items[id_].label if id_ in items else value
+        rows[row][name] = {**term, "id": id_, "label": label}
+    return tuple(rows)
+
+
+def _terms(bindings: Sequence[Row]) -> list[tuple[int, str, Mapping[str, str]]]:
+    return [(row, name, term) for row, found in enumerate(bindings) for name, term in found.items()]
+
+
+def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """Details: of a SELECT `variables`, in their order; of an ASK `boolean`, and there are no rows."""
+    query = arguments["query"]
+    checked = check_query(query)
+    if checked.returns_graph:
+        return failure(
+            ErrorKind.QUERY_REFUSED, f"{checked.form} makes a graph: ask for its rows with SELECT instead"
+        )
+    deadline_s = min(arguments.get("timeout_s", surroundings.deadline_s), surroundings.deadline_s)
+    found = solve(surroundings.store, query, deadline_s=deadline_s)
+    if found.boolean is not None:
+        return Success((), 0, details={"boolean": found.boolean})
+    limit, offset = paging(surroundings, arguments)
+    rows = with_labels(surroundings.store, found.bindings[offset : offset + limit])
+    total = len(found.bindings)
+    return Success(
+        rows,
+        total,
+        truncated=found.truncated or offset + len(rows) < total,
+        details={"variables": list(found.variables)},
+    )
+
+
+_SECONDS = Kind(lambda value: type(value) in (int, float) and 0 < value <= 3600, "seconds, 3600 at most")
+
+HANDLERS: Mapping[str, Handler] = {
+    EXECUTE_SPARQL: Handler(_execute_sparql, {"query": TEXT}, {"timeout_s": _SECONDS}),
+}

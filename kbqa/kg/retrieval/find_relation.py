@@ -1,0 +1,184 @@
+"""KBQA-R1's actions: `find_relation` (Table II, through RRCG) and `execute_logical_form`.
+
+    find_relation {entity | expression, relation}       one step on, by the relation that was meant
+    execute_logical_form {expression, gate?}            the members of a whole logical form
+
+Both tell in `details` the `expression` to go on with and, where entities have no names, how to
+go on (`cvt`, see `compound_values`). With `gate`, every relation in the form is judged in its
+place, which is how a protocol has the relations of Order, Compare and Time_constraint gated:
+it sends `(ARGMAX … `text`)`, `(le `text` 5)` or `(TC … `text` NOW)` and is told what that became.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+from kbqa.errors import LogicalFormError, QueryError
+from kbqa.kg.actions import (
+    EXECUTE_LOGICAL_FORM,
+    FIND_RELATION,
+    ActionResult,
+    ErrorKind,
+    Failure,
+    Item,
+    Success,
+)
+from kbqa.kg.handlers import FLAG, TEXT, Handler, Kind, Run, Surroundings, failure, paging, quote
+from kbqa.kg.ranking.gating import GATE_ARGUMENTS, OUT, Gate
+from kbqa.kg.retrieval.compound_values import compound_values
+from kbqa.kg.retrieval.expressions import Evaluation, Unanswered, form_failure, read_expression
+from kbqa.kg.retrieval.grounding import Grounding, Source
+from kbqa.kg.store import GraphStore
+from kbqa.logical_forms.algebra import Entity, Expression, Literal
+from kbqa.logical_forms.compiler import FREEBASE
+from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
+
+_DAY = Kind(lambda value: isinstance(value, str) and _is_day(value), "a day such as 2015-08-10")
+
+
+def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """Details: `tier`, `relation` and, of the medium tier, `candidates` (see `Verdict.details`)."""
+    if ("entity" in arguments) == ("expression" in arguments):
+        message = "Missing required fields for find_relation: either entity_name or expression"
+        return failure(ErrorKind.MISSING_REQUIRED_FIELDS, message)
+    gate = Gate.of(surroundings, arguments)
+    if isinstance(gate, Failure):
+        return gate
+    evaluation = Evaluation(surroundings)
+    source = _source(evaluation, arguments)
+    grounding = Grounding(evaluation, gate)
+    joined = grounding.join(arguments["relation"], source)
+    [told] = (verdict.details(gate.top_k) for verdict in grounding.verdicts)
+    if isinstance(source, Entity | Literal):
+        nodes = evaluation.names.nodes(source)
+        return _reached(surroundings, arguments, nodes, told["relation"], _details(joined, told))
+    return _members(surroundings, arguments, evaluation, joined, told)
+
+
+def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """Details with `gate`: `relations`, the verdict on each in the order of evaluation."""
+    evaluation = Evaluation(surroundings, now=arguments.get("now", FREEBASE.now))
+    expression = read_expression(arguments["expression"])
+    told: dict[str, Any] = {}
+    if arguments.get("gate", False):
+        gate = Gate.of(surroundings, arguments)
+        if isinstance(gate, Failure):
+            return gate
+        grounding = Grounding(evaluation, gate)
+        evaluation.check_nodes(expression)
+        expression = grounding.expression(expression)
+        told["relations"] = grounding.details()
+    else:
+        evaluation.check(expression)
+    return _members(surroundings, arguments, evaluation, expression, told)
+
+
+def _source(evaluation: Evaluation, arguments: Mapping[str, Any]) -> Source:
+    """What the relation is asked of: an entity by id or label, a typed literal, or an expression."""
+    if "expression" in arguments:
+        return read_expression(arguments["expression"])
+    text = arguments["entity"]
+    readings = [_literal(text), Entity(text) if text.strip() else None]
+    for reading in readings:
+        if reading is not None and evaluation.names.nodes(reading):
+            return reading
+    raise Unanswered(failure(ErrorKind.ENTITY_NOT_IN_KG, f"Entity {quote(text)} not found in KG"))
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _literal(text: str) -> Literal | None:
+    """The literal that a text writes with its type: `39^^IRI`, `"39"^^<IRI>`, `"Land"@de`."""
+    if not text.startswith('"') and "^^" not in text:
+        return None
+    try:
+        return parse_literal(text)
+    except LogicalFormError:
+        return None
+
+
+def _reached(
+    surroundings: Surroundings,
+    arguments: Mapping[str, Any],
+    nodes: Sequence[str],
+    relation: Mapping[str, Any],
+    details: Mapping[str, Any],
+) -> Success[Item]:
+    """What a relation leads to from nodes: a look-up, whatever their degree."""
+    limit, offset = paging(surroundings, arguments)
+    store = surroundings.store
+    look_up = store.tail_entities if relation["direction"] == OUT else store.head_entities
+    page = look_up(nodes, [relation["id"]], limit=limit, offset=offset)
+    # As in the query of the expression, nobody is an answer about himself.
+    items = tuple(item for item in page.items if item.id not in nodes)
+    total = page.total - (len(page.items) - len(items))
+    return _success(store, items, total, offset + len(page.items) < page.total, details)
+
+
+def _members(
+    surroundings: Surroundings,
+    arguments: Mapping[str, Any],
+    evaluation: Evaluation,
+    expression: Expression,
+    told: Mapping[str, Any],
+) -> Success[Item]:
+    """The members of an expression whose names are there."""
+    limit, offset = paging(surroundings, arguments)
+    members = evaluation.members(expression)
+    page = members.items[offset : offset + limit]
+    total = len(members.items)
+    if members.truncated:
+        # Where even counting takes too long, what was found still counts.
+        with suppress(QueryError):
+            total = max(total, evaluation.count(expression))
+    truncated = members.truncated or offset + len(page) < total
+    return _success(surroundings.store, page, total, truncated, _details(expression, told))
+
+
+def _details(expression: Expression, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {"expression": print_s_expression(expression), **told}
+
+
+def _success(
+    store: GraphStore, items: tuple[Item, ...], total: int, truncated: bool, details: Mapping[str, Any]
+) -> Success[Item]:
+    hint = compound_values(store, items)
+    return Success(
+        items, total, truncated=truncated, details=details if hint is None else {**details, "cvt": hint}
+    )
+
+
+def _answered(run: Run) -> Run:
+    """An action whose failures come out of recursions as exceptions."""
+
+    def answer(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+        try:
+            return run(surroundings, arguments)
+        except Unanswered as unanswered:
+            return unanswered.failure
+        except LogicalFormError as error:
+            return form_failure(error)
+
+    return answer
+
+
+HANDLERS: Mapping[str, Handler] = {
+    FIND_RELATION: Handler(
+        _answered(_find_relation),
+        {"relation": TEXT},
+        {"entity": TEXT, "expression": TEXT, **GATE_ARGUMENTS},
+    ),
+    EXECUTE_LOGICAL_FORM: Handler(
+        _answered(_execute_logical_form),
+        {"expression": TEXT},
+        {"gate": FLAG, "now": _DAY, **GATE_ARGUMENTS},
+    ),
+}

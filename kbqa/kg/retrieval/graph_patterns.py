@@ -1,0 +1,206 @@
+"""Relations around nodes, one or two in a row: what an agent is shown before it writes a query.
+
+A path leads out of a node or into it: `node r1 a`, `node r1 a . a r2 b`; `a r1 node`,
+`a r1 node . b r2 a`. These are the six templates of ISP-KGR (appendix D.3), whose third and
+sixth are the first and fourth with a literal at the end, and the subgraphs that
+KnowCoder-A1's SearchGraphPatterns speaks of. They are found by look-ups, not by the
+templates' queries, since beyond a hub a query finds no end: behind each first relation the
+second ones of some neighbours are taken, and the result says that it is not complete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbqa.errors import QueryTimeoutError
+from kbqa.kg.actions import (
+    SEARCH_GRAPH_PATTERNS,
+    ActionResult,
+    ErrorKind,
+    Item,
+    Success,
+)
+from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging
+from kbqa.kg.ranking.ranker import Ranker
+from kbqa.kg.retrieval.execute_sparql import solve
+from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.store import GraphStore
+
+# Results of both papers.
+TOP = 10
+# Values of a variable whose surroundings are looked at.
+MAX_NODES = 100
+_MAX_RELATIONS = 1000
+# First relations each way that are followed, in memory and by two requests to a server each; neighbours
+# behind each.
+_MAX_FOLLOWED, _MAX_FOLLOWED_REMOTELY = 64, 16
+_MAX_NEIGHBOURS = 50
+# Of the time of an action; what is left ranks and names what was found.
+_SHARE_OF_DEADLINE = 0.7
+
+_PATTERN_VARIABLES = ("x", "e")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Relations in a row.
+
+    Attributes:
+        relations: one or two, from the node on.
+        outgoing: whether each is followed from head to tail.
+    """
+
+    relations: tuple[Item, ...]
+    outgoing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """What was found around nodes.
+
+    Attributes:
+        found: the paths, those of one relation first.
+        complete: whether there are no others.
+        in_time: whether time was not what ended the search.
+    """
+
+    found: tuple[Path, ...]
+    complete: bool
+    in_time: bool
+
+
+def paths_around(
+    store: GraphStore,
+    nodes: Sequence[str],
+    ranker: Ranker,
+    text: str,
+    *,
+    deadline_s: float,
+    instruction: str = "",
+) -> Paths:
+    """The paths that begin or end at one of `nodes`.
+
+    Args:
+        nodes: ids.
+        ranker, text, instruction: where a node has more first relations than can be followed,
+            those that resemble the text most are.
+        deadline_s: seconds after which no more are followed.
+    """
+    until = time.monotonic() + deadline_s * _SHARE_OF_DEADLINE
+    short: list[Path] = []
+    long: list[Path] = []
+    complete = in_time = True
+    most = _MAX_FOLLOWED_REMOTELY if store.is_remote else _MAX_FOLLOWED
+    for outgoing in (True, False):
+        relations_of = store.tail_relations if outgoing else store.head_relations
+        neighbours_of = store.tail_entities if outgoing else store.head_entities
+        page = relations_of(nodes, limit=_MAX_RELATIONS)
+        short += [Path((relation,), outgoing) for relation in page.items]
+        followed = page.items
+        if len(followed) > most:
+            best = ranker.rank(text, followed, top_k=most, instruction=instruction)
+            followed = tuple(Item(item.id, item.label) for item in best)
+        complete = complete and page.total == len(followed)
+        for first in followed:
+            try:
+                if time.monotonic() >= until:
+                    raise QueryTimeoutError("no time is left to follow relations")
+                neighbours = neighbours_of(nodes, [first.id], limit=_MAX_NEIGHBOURS)
+                seconds = relations_of([item.id for item in neighbours.items], limit=_MAX_RELATIONS)
+            except QueryTimeoutError:
+                in_time = False
+                break
+            complete = complete and neighbours.total <= _MAX_NEIGHBOURS and seconds.total <= _MAX_RELATIONS
+            long += [Path((first, second), outgoing) for second in seconds.items]
+    return Paths((*short, *long), complete and in_time, in_time)
+
+
+def ranked(
+    ranker: Ranker, text: str, paths: Sequence[Path], *, instruction: str = ""
+) -> list[tuple[Path, float | None]]:
+    """Paths with their scores, best first; as they stand and without scores for an empty text."""
+    if not text or not paths:
+        return [(path, None) for path in paths]
+    scores = ranker.score_paths(text, [path.relations for path in paths], instruction=instruction)
+    order = sorted(
+        range(len(paths)), key=lambda i: (-scores[i], len(paths[i].relations), not paths[i].outgoing, i)
+    )
+    return [(paths[i], scores[i]) for i in order]
+
+
+def values_of(surroundings: Surroundings, query: SelectQuery, variable: str) -> list[str]:
+    """Ids of some values of a variable, at most `MAX_NODES`.
+
+    Raises:
+        QueryError, GraphUnavailableError: as `GraphStore.query`.
+    """
+    store = surroundings.store
+    found = solve(store, query.values_of(variable, MAX_NODES), deadline_s=surroundings.deadline_s)
+    terms = [binding[variable] for binding in found.bindings if variable in binding]
+    return list(dict.fromkeys(map(store.id_of, terms)))
+
+
+def _search_graph_patterns(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """Items: `direction` (`out`: the variable is the head), `relations` in the order from head to
+    tail, `example`, a node at the other end, and `score`, null without `semantic`. Details:
+    `variable`. Those of a failure: `reason`, one of `no_pattern_variable`, `unused_variable`
+    and `no_values`."""
+    query = SelectQuery.parse(arguments["sparql"])
+    variable = next((v for v in _PATTERN_VARIABLES if v in (query.projected or ())), None)
+    if variable is None:
+        return failure(
+            ErrorKind.QUERY_REFUSED,
+            "the query must begin with SELECT DISTINCT ?x WHERE, and ?e will do, too: "
+            "patterns are searched around that variable",
+            {"reason": "no_pattern_variable"},
+        )
+    if variable not in query.matched:
+        message = f"?{variable} does not occur in WHERE {{ … }}"
+        return failure(ErrorKind.QUERY_REFUSED, message, {"reason": "unused_variable"})
+    nodes = values_of(surroundings, query, variable)
+    if not nodes:
+        message = f"the query finds nothing that ?{variable} could be: loosen it"
+        return failure(ErrorKind.NO_ENTITIES_FOUND, message, {"reason": "no_values"})
+    text = arguments.get("semantic", "")
+    ranker, store = surroundings.schema.relations, surroundings.store
+    paths = paths_around(store, nodes, ranker, text, deadline_s=surroundings.deadline_s)
+    scored = ranked(ranker, text, paths.found)
+    limit, offset = paging(surroundings, {"limit": TOP, **arguments})
+    items = tuple(_pattern(store, nodes, path, score) for path, score in scored[offset : offset + limit])
+    return Success(
+        items,
+        len(scored),
+        truncated=not paths.complete or offset + len(items) < len(scored),
+        details={"variable": f"?{variable}", **timing(paths)},
+    )
+
+
+def timing(paths: Paths) -> dict[str, Any]:
+    """`timed_out`, if so: there may be more at another time, and the answer is not to be kept."""
+    return {} if paths.in_time else {"timed_out": True}
+
+
+def _pattern(store: GraphStore, nodes: Sequence[str], path: Path, score: float | None) -> dict[str, Any]:
+    neighbours_of = store.tail_entities if path.outgoing else store.head_entities
+    ends, avoided = list(nodes), set(nodes)
+    found: tuple[Item, ...] = ()
+    for relation in path.relations:
+        found = neighbours_of(ends, [relation.id], limit=_MAX_NEIGHBOURS).items
+        ends = [item.id for item in found]
+    # A way back says less than a way on.
+    example = next((item for item in found if item.id not in avoided), found[0] if found else None)
+    relations = path.relations if path.outgoing else path.relations[::-1]
+    return {
+        "direction": "out" if path.outgoing else "in",
+        "relations": [{"id": relation.id, "label": relation.label} for relation in relations],
+        "example": {"id": example.id, "label": example.label} if example else None,
+        "score": score,
+    }
+
+
+HANDLERS: Mapping[str, Handler] = {
+    SEARCH_GRAPH_PATTERNS: Handler(_search_graph_patterns, {"sparql": TEXT}, {"semantic": TEXT}),
+}
