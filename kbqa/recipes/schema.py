@@ -201,7 +201,7 @@ class WarmUpSection(Section):
     steps: Positive
     batch_tokens: Positive
     learning_rate: Rate
-    learned_loss: Annotated[float, Field(gt=0)] = 0.45
+    learned_loss: Annotated[float, Field(gt=0)] = 0.4
 
     def build(self) -> WarmUpConfig:
         from kbqa.training.copying import WarmUpConfig

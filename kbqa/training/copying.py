@@ -34,14 +34,14 @@ class WarmUpConfig:
     learned_loss: the smoothed loss of the longest scattered sequences under which it ends.
     """
 
-    steps: int = 1500
+    steps: int = 1200
     batch_tokens: int = 1024
     length: tuple[int, int] = (16, 256)
     growth: float = 1.03
     scattered_from: int = 64
     learning_rate: float = 3e-3
     copied_loss: float = 1.0
-    learned_loss: float = 0.45
+    learned_loss: float = 0.4
 
 
 def periodic(vocabulary: range, length: int, rng: random.Random) -> tuple[list[int], list[bool]]:
