@@ -48,7 +48,8 @@ class Intake:
 
     def _take(self, reply: RolloutReply) -> str:
         run = self._runs.get(reply.run)
-        if run.read().state is State.DONE:
+        # The summary is the last thing that training writes; the state follows when its process has ended.
+        if run.summary_path.exists() or run.read().state is State.DONE:
             return "late"
         return "accepted" if run.inbox.accept(reply) else "duplicate"
 

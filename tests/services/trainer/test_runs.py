@@ -111,23 +111,6 @@ def test_a_run_from_nothing_to_its_summary(runs, trainer, tiny_recipe, home):
     assert store.promoted() == final
 
 
-def test_a_run_whose_rollouts_are_trees(runs, tiny_recipe, home):
-    recipe = copy.deepcopy(tiny_recipe)
-    recipe["protocol"] = {"name": "interactive_parsing", "prompt": "brief", "top_k": 3}
-    del recipe["rollout"]["n"]
-    recipe["rollout"] |= {"kind": "tree", "k": 3, "max_active": 2, "max_nodes": 30}
-    recipe["rollout"]["max_turn_tokens"] = 80
-    recipe["reward"], recipe["advantage"] = {"name": "isp_kgr"}, {"kind": "state"}
-    recipe["schedule"].update(steps=3, validate_every=1000)
-    run = runs.start(recipe, seed=1)
-    view = runs.wait(run, is_done)
-    assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
-    records = [json.loads(line) for line in (home / "runs" / run / "metrics.jsonl").read_text().splitlines()]
-    steps = [r for r in records if r["phase"] == "rl" and r["kind"] == "step"]
-    assert all(1 <= record["branches"] <= 3 for record in steps)
-    assert view["summary"]["f1"].keys() == {"base", "cold_start", "rl"}
-
-
 def test_metrics_can_be_followed(runs, home):
     (run,) = [run["id"] for run in runs.http.get("/v1/runs").json()["runs"]]
     page = runs.http.get(f"/v1/runs/{run}/metrics").json()
@@ -270,6 +253,23 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     assert letters[-4]["message"] == "rubbish"
     assert "run" in letters[-2]["reason"]
     assert "no-such-run" in letters[-1]["reason"]
+
+
+def test_a_run_whose_rollouts_are_trees(runs, tiny_recipe, home):
+    recipe = copy.deepcopy(tiny_recipe)
+    recipe["protocol"] = {"name": "interactive_parsing", "prompt": "brief", "top_k": 3}
+    del recipe["rollout"]["n"]
+    recipe["rollout"] |= {"kind": "tree", "k": 3, "max_active": 2, "max_nodes": 30}
+    recipe["rollout"]["max_turn_tokens"] = 80
+    recipe["reward"], recipe["advantage"] = {"name": "isp_kgr"}, {"kind": "state"}
+    recipe["schedule"].update(steps=3, validate_every=1000)
+    run = runs.start(recipe, seed=1)
+    view = runs.wait(run, is_done)
+    assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
+    records = [json.loads(line) for line in (home / "runs" / run / "metrics.jsonl").read_text().splitlines()]
+    steps = [r for r in records if r["phase"] == "rl" and r["kind"] == "step"]
+    assert all(1 <= record["branches"] <= 3 for record in steps)
+    assert view["summary"]["f1"].keys() == {"base", "cold_start", "rl"}
 
 
 def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, trainer, long_recipe, home):
