@@ -24,7 +24,8 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_id, entity_term, rows_text
+from kbqa.protocols.sparql_terms import entity_id, rows_text, topics_text
+from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
 NO_RELATIONS = "No relevant relations found for the given node query."
@@ -43,7 +44,6 @@ stands for all that your last query with ?x found.
 
 """
 
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 _COMMAND = re.compile(r"<(node|sparql|SPARQL|answer)>(.*?)</\1>", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|node|relation|sparql|SPARQL|information|answer)>")
 # The format reward is there to keep queries compact (F.6).
@@ -112,30 +112,22 @@ class InteractiveParsingDialogue:
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
-        entities = ", ".join(
-            f"{entity} ({entity_term(entity)})" if entity_term(entity) != entity else entity
-            for entity in self._question.topic_entities
-        )
         instruction = _INSTRUCTION if self._protocol.prompt == "full" else ""
         return [
             Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nEntities: "),
-            Segment(entities, trusted=False),
+            Segment(topics_text(self._question.topic_entities), trusted=False),
             Segment("\n"),
         ]
 
     def reply(self, text: str) -> Reply:
-        thought = _THOUGHT.match(text)
-        reasoning = thought.group(1).strip() if thought else ""
-        rest = text[thought.end() :] if thought else text
-        command = _COMMAND.search(rest)
-        if command is None:
-            return Reply(reasoning, problem="no <node>, <sparql> or <answer> was found")
-        kind, body = command[1].lower(), command[2]
+        turn = read_turn(text, _COMMAND)
+        if turn.kind is None:
+            return Reply(turn.thought, problem="no <node>, <sparql> or <answer> was found")
+        reasoning, kind, body = turn.thought, turn.kind.lower(), turn.body
         tidy = (
-            thought is not None
-            and not rest.replace(command[0], "", 1).strip()
+            turn.tidy
             and not _TAG.search(reasoning)
             and not _TAG.search(body)
             and not _BLANK_LINE.search(body)

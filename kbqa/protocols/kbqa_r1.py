@@ -36,6 +36,7 @@ from kbqa.logical_forms.algebra import Literal as FormLiteral
 from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
+from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
 ActionName = Literal["Find_relation", "Merge", "Order", "Compare", "Time_constraint", "Count"]
@@ -68,7 +69,6 @@ Available Actions : {{
 Begin from the candidate entities detected in the question.
 """
 
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 _COMMAND = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL)
 _REFERENCE = re.compile(r"\s*expression([0-9]{1,6})\s*", re.IGNORECASE)
 _FINAL_TURN = (
@@ -153,25 +153,20 @@ class KbqaR1Dialogue:
         ]
 
     def reply(self, text: str) -> Reply:
-        thought = _THOUGHT.match(text)
-        reasoning = thought.group(1).strip() if thought else ""
-        rest = text[thought.end() :] if thought else text
-        command = _COMMAND.search(rest)
-        if command is None:
-            return Reply(reasoning, problem="no <action> or <answer> was found")
-        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
-        kind, body = command.groups()
-        if kind == "answer":
-            return Reply(reasoning, well_formed=tidy, answers=tuple(self._answers(body)))
-        self._waiting, self._told = [], []
-        for line in body.splitlines():
+        turn = read_turn(text, _COMMAND)
+        if turn.kind is None:
+            return Reply(turn.thought, problem="no <action> or <answer> was found")
+        if turn.kind == "answer":
+            return Reply(turn.thought, well_formed=turn.tidy, answers=tuple(self._answers(turn.body)))
+        self._waiting, self._told, tidy = [], [], turn.tidy
+        for line in turn.body.splitlines():
             if "[" in line and "]" in line:
                 tidy = self._read(line) and tidy
         actions = self._next()
         if not actions:
             problem = "; ".join(self._told) or "no line Name [ argument | argument ] was found"
-            return Reply(reasoning, problem=problem)
-        return Reply(reasoning, well_formed=tidy, actions=actions)
+            return Reply(turn.thought, problem=problem)
+        return Reply(turn.thought, well_formed=tidy, actions=actions)
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         (result,) = results

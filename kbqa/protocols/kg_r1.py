@@ -29,6 +29,7 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
+from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
 _ARGUMENTS = {
@@ -40,7 +41,6 @@ _ARGUMENTS = {
 
 RelationFormat = Literal["flat", "hierarchical"]
 
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _COMMAND = re.compile(r"<(kg-query|answer)>(.*?)</\1>", re.DOTALL)
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 _BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
@@ -116,20 +116,14 @@ class KgR1Dialogue:
 
     def reply(self, text: str) -> Reply:
         self._actions = ()
-        thought = _THOUGHT.match(text.lstrip())
-        reasoning = thought.group(1).strip() if thought else ""
-        rest = text.lstrip()[thought.end() :] if thought else text
-        command = _COMMAND.search(rest)
-        if command is None:
-            return Reply(reasoning, problem="no <kg-query> or <answer> was found")
-        # Exact match: nothing but white space around the command, and reasoning before it.
-        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
-        kind, body = command.groups()
-        if kind == "answer":
-            return Reply(reasoning, well_formed=tidy, answers=self._answers(body))
-        action, proper = _parse_query(body)
+        turn = read_turn(text, _COMMAND)
+        if turn.kind is None:
+            return Reply(turn.thought, problem="no <kg-query> or <answer> was found")
+        if turn.kind == "answer":
+            return Reply(turn.thought, well_formed=turn.tidy, answers=self._answers(turn.body))
+        action, proper = _parse_query(turn.body)
         self._actions = (action,)
-        return Reply(reasoning, well_formed=tidy and proper, actions=self._actions)
+        return Reply(turn.thought, well_formed=turn.tidy and proper, actions=self._actions)
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         self._results = results

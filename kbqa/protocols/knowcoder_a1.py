@@ -27,7 +27,8 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_term, is_plain_name
+from kbqa.protocols.sparql_terms import entity_term, is_plain_name, topics_text
+from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
 # Name of a tool → the action behind it, and the action's name for each of the tool's arguments.
@@ -93,7 +94,6 @@ a Python list of all answers.
 """
 )
 
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 _COMMAND = re.compile(r"<(tool_call|answer)>(.*?)</\1>", re.DOTALL)
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(
@@ -144,37 +144,28 @@ class KnowCoderA1Dialogue:
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
-        topics = ", ".join(
-            f"{entity}({entity_term(entity)})" if entity_term(entity) != entity else entity
-            for entity in self._question.topic_entities
-        )
         return [
             Segment(f"{self._instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nTopic Entities: "),
-            Segment(topics, trusted=False),
+            Segment(topics_text(self._question.topic_entities, gap=""), trusted=False),
             Segment("\nAssistant:"),
         ]
 
     def reply(self, text: str) -> Reply:
-        thought = _THOUGHT.match(text)
-        reasoning = thought.group(1).strip() if thought else ""
-        rest = text[thought.end() :] if thought else text
-        command = _COMMAND.search(rest)
-        if command is None:
-            return Reply(reasoning, problem="no <tool_call> or <answer> was found")
-        tidy = thought is not None and not rest.replace(command.group(0), "", 1).strip()
-        kind, body = command.groups()
-        if kind == "answer":
-            box = _BOX.search(body)
+        turn = read_turn(text, _COMMAND)
+        if turn.kind is None:
+            return Reply(turn.thought, problem="no <tool_call> or <answer> was found")
+        if turn.kind == "answer":
+            box = _BOX.search(turn.body)
             names = _listed(box.group(1)) if box else []
             answers = tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
-            return Reply(reasoning, well_formed=tidy and box is not None, answers=answers)
+            return Reply(turn.thought, well_formed=turn.tidy and box is not None, answers=answers)
         try:
-            self._action = _parse_call(body)
+            self._action = _parse_call(turn.body)
         except _CallError as error:
-            return Reply(reasoning, problem=str(error))
-        return Reply(reasoning, well_formed=tidy, actions=(self._action,))
+            return Reply(turn.thought, problem=str(error))
+        return Reply(turn.thought, well_formed=turn.tidy, actions=(self._action,))
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         (self._result,) = results

@@ -16,7 +16,7 @@ from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, named
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_term, rows_text
+from kbqa.protocols.sparql_terms import rows_text, topics_text
 from kbqa.trajectory import Question, Segment
 
 _TURN = re.compile(
@@ -87,15 +87,11 @@ class SparqlRefinementDialogue:
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
-        entities = ", ".join(
-            f"{entity} ({entity_term(entity)})" if entity_term(entity) != entity else entity
-            for entity in self._question.topic_entities
-        )
         return [
             Segment(f"{self._instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nEntities: "),
-            Segment(entities, trusted=False),
+            Segment(topics_text(self._question.topic_entities), trusted=False),
             Segment("\n"),
         ]
 

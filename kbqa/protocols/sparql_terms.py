@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import Success
@@ -33,6 +33,11 @@ def entity_id(term: str) -> str:
         return local
     iri = term.removeprefix("<").removesuffix(">") if term.startswith("<") else term
     return name_of(iri) if iri.startswith(ENTITY_NAMESPACE) else iri
+
+
+def topics_text(ids: Iterable[str], *, gap: str = " ") -> str:
+    """Topic entities as a prompt lists them, each with the term that queries write."""
+    return ", ".join(id_ if entity_term(id_) == id_ else f"{id_}{gap}({entity_term(id_)})" for id_ in ids)
 
 
 def is_plain_name(id_: str) -> bool:
