@@ -8,7 +8,7 @@ see, a SPARQL query, or the answer. The prompt is in our own words around the pa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +24,13 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_id, rows_text, topics_text
+from kbqa.protocols.sparql_terms import (
+    VARIABLE,
+    answers_by_reference,
+    entity_id,
+    rows_text,
+    topics_text,
+)
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
@@ -50,7 +56,6 @@ _TAG = re.compile(r"</?(?:think|node|relation|sparql|SPARQL|information|answer)>
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<bare>[^,]+))', re.DOTALL)
-_VARIABLE = re.compile(r"[?$]\w+")
 
 
 @PROTOCOLS.register("interactive_parsing")
@@ -98,7 +103,7 @@ class _Query:
     result: Success[Any]
 
     def mentions(self, variable: str) -> bool:
-        return variable[1:] in {name[1:] for name in _VARIABLE.findall(self.text)}
+        return variable[1:] in {name[1:] for name in VARIABLE.findall(self.text)}
 
 
 class InteractiveParsingDialogue:
@@ -168,7 +173,7 @@ class InteractiveParsingDialogue:
     def _node(self, node: str) -> Action:
         """A node by id, or a variable together with the latest query in which it occurs."""
         arguments: dict[str, Any] = {"question": self._question.text, "limit": self._protocol.top_k}
-        if not _VARIABLE.fullmatch(node):
+        if not VARIABLE.fullmatch(node):
             return Action(NODE_RELATIONS, {"node": entity_id(node), **arguments})
         query = next((query for query in reversed(self._queries) if query.mentions(node)), None)
         # Without a query the graph refuses the variable, as any node that there is not.
@@ -178,9 +183,8 @@ class InteractiveParsingDialogue:
     def _answers(self, boxed: str) -> tuple[Answer, ...]:
         """What a box lists, or what its variable stands for."""
         boxed = boxed.strip()
-        if _VARIABLE.fullmatch(boxed):
-            values = next(filter(None, (_column(q.result, boxed[1:]) for q in reversed(self._queries))), {})
-            return tuple(Answer(label, tuple(ids)) for label, ids in values.items())
+        if VARIABLE.fullmatch(boxed):
+            return answers_by_reference([query.result for query in self._queries], boxed)
         names = [boxed] if boxed in self._seen else _listed(boxed)
         return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
 
@@ -205,18 +209,6 @@ def write_answer(thought: str, answers: Sequence[str]) -> str:
 
 def _sparql(body: str) -> Action:
     return Action(EXECUTE_SPARQL, {"query": body.strip()})
-
-
-def _column(result: Success[Any], variable: str) -> Mapping[str, list[str]]:
-    """Label → ids of a variable's values, in their order; an entity's ids alone."""
-    values: dict[str, list[str]] = {}
-    for row in result.items:
-        if variable in row:
-            (item,) = named([{variable: row[variable]}])
-            ids = values.setdefault(item.label, [])
-            if item.id not in ids:
-                ids.append(item.id)
-    return values
 
 
 def _listed(text: str) -> list[str]:

@@ -30,6 +30,7 @@ from kbqa.logical_forms.actions import (
     TimeConstraint,
     apply,
     parse_action,
+    print_action,
 )
 from kbqa.logical_forms.algebra import Entity, Expression, Join
 from kbqa.logical_forms.algebra import Literal as FormLiteral
@@ -254,6 +255,17 @@ class KbqaR1Dialogue:
             answers += list(map(_answer, self._seen.get(name, ()))) or [Answer(name)]
             start = end
         return dict.fromkeys(answers)
+
+
+def write_actions(thought: str, actions: Sequence[FormAction]) -> str:
+    """A turn that acts, as the parser reads it back."""
+    lines = "\n".join(map(print_action, actions))
+    return f"<think>{thought}</think><action>{lines}</action>"
+
+
+def write_answer(thought: str, answers: Sequence[str]) -> str:
+    """A turn that answers, as the parser reads it back; a single expression answers by reference."""
+    return f"<think>{thought}</think><answer>{' '.join(answers)}</answer>"
 
 
 def _source(source: Entity | FormLiteral | Expression) -> dict[str, str]:

@@ -27,7 +27,13 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import entity_term, is_plain_name, topics_text
+from kbqa.protocols.sparql_terms import (
+    VARIABLE,
+    answers_by_reference,
+    entity_term,
+    is_plain_name,
+    topics_text,
+)
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
 
@@ -89,7 +95,7 @@ Each turn reasons inside <think>...</think> and then either calls one tool,
 </tool_call>
 whose result you read inside <tool_response>...</tool_response>, or ends with
 <answer> the answer is \boxed{["...", "..."]} </answer>
-a Python list of all answers.
+a Python list of all answers, or \boxed{?x} for all that your last query with ?x found.
 
 """
 )
@@ -135,11 +141,12 @@ class KnowCoderA1:
 
 
 class KnowCoderA1Dialogue:
-    """An episode; it remembers the entities that its results showed."""
+    """An episode; it remembers what its queries found, and the entities that this showed."""
 
     def __init__(self, question: Question, instruction: str, max_results: int) -> None:
         self._question, self._instruction, self._max_results = question, instruction, max_results
         self._seen = SeenEntities()
+        self._found: list[Success[Any]] = []
         self._action = Action("")
         self._result: ActionResult | None = None
 
@@ -158,8 +165,7 @@ class KnowCoderA1Dialogue:
             return Reply(turn.thought, problem="no <tool_call> or <answer> was found")
         if turn.kind == "answer":
             box = _BOX.search(turn.body)
-            names = _listed(box.group(1)) if box else []
-            answers = tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
+            answers = self._answers(box[1].strip()) if box else ()
             return Reply(turn.thought, well_formed=turn.tidy and box is not None, answers=answers)
         try:
             self._action = _parse_call(turn.body)
@@ -171,6 +177,7 @@ class KnowCoderA1Dialogue:
         (self._result,) = results
         if isinstance(self._result, Success) and self._action.name == EXECUTE_SPARQL:
             self._seen.add(named(self._result.items))
+            self._found.append(self._result)
         return ()
 
     def observation(self, turns_left: int) -> list[Segment]:
@@ -192,6 +199,12 @@ class KnowCoderA1Dialogue:
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
         return _response(problem if problem.startswith("Error") else f"Error! {problem}")
 
+    def _answers(self, boxed: str) -> tuple[Answer, ...]:
+        """What a box lists, or what its variable stands for."""
+        if VARIABLE.fullmatch(boxed):
+            return answers_by_reference(self._found, boxed)
+        return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(_listed(boxed)))
+
 
 def write_call(thought: str, tool: str, arguments: Mapping[str, str]) -> str:
     """A turn that calls a tool, as the parser reads it back."""
@@ -200,8 +213,9 @@ def write_call(thought: str, tool: str, arguments: Mapping[str, str]) -> str:
 
 
 def write_answer(thought: str, answers: Sequence[str]) -> str:
-    """A turn that answers, as the parser reads it back."""
-    boxed = json.dumps(list(answers), ensure_ascii=False)
+    """A turn that answers, as the parser reads it back; a single variable answers by reference."""
+    by_reference = len(answers) == 1 and VARIABLE.fullmatch(answers[0])
+    boxed = answers[0] if by_reference else json.dumps(list(answers), ensure_ascii=False)
     return f"<think>{thought}</think><answer> the answer is \\boxed{{{boxed}}} </answer>"
 
 

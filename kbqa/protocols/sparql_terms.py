@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kbqa.kg.actions import Success
+from kbqa.kg.actions import Success, named
 from kbqa.kg.naming import ENTITY_NAMESPACE, entity_iri, name_of
+from kbqa.protocols.base import Answer
 
+VARIABLE = re.compile(r"[?$]\w+")
 _FREEBASE_ID = re.compile(r"[mg]\.[0-9a-z_]+")
 _WIKIDATA_ID = re.compile(r"Q[1-9]\d*")
 
@@ -55,6 +57,24 @@ def rows_text(result: Success[Any], *, max_rows: int) -> str:
     lines = [" | ".join(_value(term) for term in row.values()) for row in shown]
     total = f"{result.total}{' or more' if result.truncated else ''}"
     return "\n".join([*lines, f"... ({total} rows in all)"] if len(shown) < result.total else lines)
+
+
+def answers_by_reference(results: Sequence[Success[Any]], variable: str) -> tuple[Answer, ...]:
+    """What a variable stands for: its values in the latest of `results` that binds it."""
+    values = next(filter(None, (_column(result, variable[1:]) for result in reversed(results))), {})
+    return tuple(Answer(label, tuple(ids)) for label, ids in values.items())
+
+
+def _column(result: Success[Any], variable: str) -> Mapping[str, list[str]]:
+    """Label → ids of a variable's values, in their order; an entity's ids alone."""
+    values: dict[str, list[str]] = {}
+    for row in result.items:
+        if variable in row:
+            (item,) = named([{variable: row[variable]}])
+            ids = values.setdefault(item.label, [])
+            if item.id not in ids:
+                ids.append(item.id)
+    return values
 
 
 def _value(term: Mapping[str, str]) -> str:

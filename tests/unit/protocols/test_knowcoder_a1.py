@@ -149,6 +149,35 @@ def test_an_answer_stands_for_the_entities_that_a_query_found():
     )
 
 
+def row(name, id_):
+    return {name: {"type": "uri", "value": f"http://rdf.freebase.com/ns/{id_}", "id": id_, "label": id_}}
+
+
+def after(*results):
+    """An episode whose queries found these."""
+    dialogue = begin()
+    for items in results:
+        dialogue.reply(write_call("t", "ExecuteSPARQL", {"sparql": QUERY}))
+        dialogue.take([Success(tuple(items), len(items))])
+    return dialogue
+
+
+def test_a_variable_in_the_box_stands_for_all_that_the_last_query_with_it_found():
+    found = [[row("x", "m.01"), row("x", "m.02")], [row("y", "m.03")], []]
+    by_reference = after(*found).reply(write_answer("t", ["?x"]))
+    assert by_reference.answers == (Answer("m.01", ("m.01",)), Answer("m.02", ("m.02",)))
+    assert by_reference.well_formed
+    assert after(*found).reply(write_answer("t", ["?z"])).answers == ()
+    assert after(*found, [row("x", "m.04")]).reply(write_answer("t", ["$x"])).answers == (
+        Answer("m.04", ("m.04",)),
+    )
+
+
+def test_two_entities_of_one_name_are_one_answer_by_reference():
+    twins = [{"x": {**row("x", id_)["x"], "label": "Twin"}} for id_ in ("m.01", "m.02")]
+    assert after(twins).reply(write_answer("t", ["?x"])).answers == (Answer("Twin", ("m.01", "m.02")),)
+
+
 def test_the_full_prompt_holds_signatures_and_placeholders():
     text = "".join(segment.text for segment in begin("full").prompt())
     between = text[text.index("<tools>") + 7 : text.index("</tools>")]
