@@ -16,6 +16,26 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Truncation:
+    """Which tokens may be drawn at all: the k likeliest, and of those the nucleus that holds p of their mass.
+
+    The temperature comes first. What is not kept has no probability, the rest is renormalised.
+
+    Attributes:
+        top_p: 1 keeps all.
+        top_k: None keeps all.
+    """
+
+    top_p: float = 1.0
+    top_k: int | None = None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it leaves anything out."""
+        return self.top_p < 1 or self.top_k is not None
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How to sample.
 
@@ -25,6 +45,7 @@ class SamplingParams:
         temperature: 0 takes the most probable token.
         stop: a completion ends with the first of these that it contains.
         seed: makes a call repeatable, whatever else the engine does meanwhile.
+        truncation: at temperature 0 it means nothing.
     """
 
     max_tokens: int
@@ -32,6 +53,7 @@ class SamplingParams:
     temperature: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    truncation: Truncation = Truncation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +62,8 @@ class Completion:
 
     Attributes:
         token_ids: the sampled tokens, the stop string's included.
-        logprobs: of each token under the distribution that it was drawn from
-            (that is, after temperature); at temperature 0 under temperature 1.
+        logprobs: of each token under the distribution that it was drawn from (that is, after
+            temperature and truncation, renormalised); at temperature 0 under temperature 1.
         policy_version: full id of the one version that wrote all of it.
     """
 

@@ -27,8 +27,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
+from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams, Truncation
 from kbqa.policies.prefix_cache import PrefixCache
+from kbqa.policies.truncation import truncated
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +253,11 @@ class TransformersPolicy:
         """Draw a token for each row from its own stream; logits are [B, V]."""
         temperatures = torch.tensor([row.request.params.temperature for row in rows])[:, None]
         greedy = temperatures == 0
-        logprobs = (logits / torch.where(greedy, 1.0, temperatures)).log_softmax(-1)
+        scaled = logits / torch.where(greedy, 1.0, temperatures)
+        for truncation in {row.truncation for row in rows if row.truncation is not None}:
+            cut = [index for index, row in enumerate(rows) if row.truncation == truncation]
+            scaled[cut] = truncated(scaled[cut], truncation)
+        logprobs = scaled.log_softmax(-1)
         draws = torch.tensor([[row.request.rng.random()] for row in rows])
         cumulative = logprobs.exp().cumsum(-1)
         sampled = torch.searchsorted(cumulative, draws * cumulative[:, -1:])
@@ -309,6 +314,12 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     logits: Tensor | None = None
+
+    @property
+    def truncation(self) -> Truncation | None:
+        """None where nothing is left out."""
+        params = self.request.params
+        return params.truncation if params.truncation.cuts and params.temperature > 0 else None
 
     def append(self, token: int, logprob: float, codec: Codec) -> None:
         self.token_ids.append(token)

@@ -16,13 +16,16 @@ from kbqa.advantages import Advantage, AdvantageKind, Baseline, Deviation
 from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
 from kbqa.parts import Parts
+from kbqa.policies.base import Truncation
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.rewards import REWARDS, Reward, TreeReward
 from kbqa.rollouts import Branching, Pruning
+from kbqa.trajectory import Question
 
 if TYPE_CHECKING:
     from kbqa.training.copying import WarmUpConfig
     from kbqa.training.grpo import GrpoConfig
+    from kbqa.training.learning_rate import LearningRate
     from kbqa.training.sft import SftConfig
     from kbqa.training.small_policy import SmallPolicyConfig
 
@@ -30,6 +33,7 @@ T = TypeVar("T")
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+Moment = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
@@ -63,10 +67,26 @@ class ProtocolSection(PartSection[AgentProtocol]):
     parts = PROTOCOLS
 
 
-class EpisodeSection(Section):
-    """What every kind of rollout says of its episodes."""
+class SamplingSection(Section):
+    """How tokens are drawn; see `kbqa.policies.base.Truncation`. At temperature 0 nothing is."""
 
     temperature: Annotated[float, Field(ge=0, le=2)]
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Positive | None = None
+
+    def truncation(self) -> Truncation:
+        return Truncation(self.top_p, self.top_k)
+
+
+class EvaluationSection(SamplingSection):
+    """How the one episode of a question is sampled when a policy is evaluated."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+
+
+class EpisodeSection(SamplingSection):
+    """What every kind of rollout says of its episodes."""
+
     max_turns: Positive
     max_tokens: Positive
     max_turn_tokens: Positive
@@ -138,10 +158,26 @@ class AdvantageSection(Section):
 
 
 class OptimisationSection(Section):
+    """The objective, its optimiser, and what is done with one batch of rollouts.
+
+    Attributes:
+        decay, warm_up_steps, warm_up_share: of the learning rate over the steps of the schedule;
+            see `kbqa.training.learning_rate`.
+        betas: of AdamW.
+        mini_batch_questions, mini_batch_samples, epochs: see `kbqa.training.grpo.GrpoConfig`.
+    """
+
     learning_rate: Rate
+    decay: Literal["constant", "cosine"] = "constant"
+    warm_up_steps: Annotated[int, Field(ge=0)] = 0
+    warm_up_share: Fraction = 0.0
     weight_decay: Annotated[float, Field(ge=0)]
+    betas: tuple[Moment, Moment] = (0.9, 0.999)
     clip_norm: Annotated[float, Field(gt=0)]
     token_budget: Positive
+    mini_batch_questions: Positive | None = None
+    mini_batch_samples: Positive | None = None
+    epochs: Positive = 1
     clip_low: Rate
     clip_high: Annotated[float, Field(gt=0)]
     kl_coefficient: Annotated[float, Field(ge=0)]
@@ -150,7 +186,26 @@ class OptimisationSection(Section):
     aggregation: Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
     horizon: Positive = 4096
 
-    def build(self) -> GrpoConfig:
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        for one, other in (
+            ("warm_up_steps", "warm_up_share"),
+            ("mini_batch_questions", "mini_batch_samples"),
+        ):
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"{one} and {other} say the same in two ways: set one of them")
+        return self
+
+    def rate(self) -> LearningRate:
+        """The learning rate of each step."""
+        from kbqa.training.learning_rate import LearningRate
+
+        return LearningRate(self.learning_rate, self.decay, self.warm_up_steps, self.warm_up_share)
+
+    def build(self, sampling: SamplingSection | None = None) -> GrpoConfig:
+        """Args:
+        sampling: how the rollouts are drawn; by default from the whole distribution.
+        """
         from kbqa.objectives import SurrogateConfig
         from kbqa.training.grpo import GrpoConfig
 
@@ -168,6 +223,13 @@ class OptimisationSection(Section):
                 self.entropy_coefficient,
                 self.horizon,
             ),
+            betas=self.betas,
+            # What was drawn greedily is scored under temperature 1.
+            temperature=(sampling and sampling.temperature) or 1.0,
+            truncation=Truncation() if sampling is None else sampling.truncation(),
+            mini_batch_questions=self.mini_batch_questions,
+            mini_batch_samples=self.mini_batch_samples,
+            epochs=self.epochs,
         )
 
 
@@ -226,6 +288,20 @@ class SmallPolicySection(Section):
         return SmallPolicyConfig(**self.model_dump(exclude={"warm_up"}))
 
 
+class QuestionsSection(Section):
+    """Which questions of a data set suit a recipe.
+
+    Attributes:
+        max_answers: those with more gold answers are left out, of every split; a dialect whose
+            answers are scalars has no use for them.
+    """
+
+    max_answers: Positive | None = None
+
+    def suit(self, question: Question) -> bool:
+        return self.max_answers is None or len(question.answers) <= self.max_answers
+
+
 class ColdStartSection(Section):
     """SFT on demonstrations of gold programs.
 
@@ -264,8 +340,10 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     base_model: str | None = None
+    questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection
     rollout: Annotated[LinearSection | TreeSection, Field(discriminator="kind")]
+    evaluation: EvaluationSection = EvaluationSection()
     reward: RewardSection
     judge: JudgeSection = JudgeSection()
     advantage: AdvantageSection

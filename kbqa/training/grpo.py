@@ -1,15 +1,17 @@
-"""One optimiser step of group relative policy optimisation."""
+"""One optimiser step of group relative policy optimisation; `kbqa.training.update` makes several."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from kbqa.objectives import SurrogateConfig, surrogate_loss, token_weights
+from kbqa.policies.base import Truncation
 from kbqa.training.batching import micro_batches, pad
 from kbqa.training.likelihood import token_logprobs
 from kbqa.trajectory import TrainingSample
@@ -19,6 +21,10 @@ from kbqa.trajectory import TrainingSample
 class GrpoConfig:
     """Attributes:
     token_budget: most padded tokens of a micro-batch; bounds memory, not the result.
+    temperature, truncation: with which the samples were drawn.
+    mini_batch_questions: most questions that an optimiser step learns from; None for all of a batch.
+    mini_batch_samples: likewise, most samples; where trees give a question any number of them.
+    epochs: how often a batch is gone through.
     """
 
     learning_rate: float = 1e-6
@@ -26,6 +32,12 @@ class GrpoConfig:
     clip_norm: float = 1.0
     token_budget: int = 16384
     surrogate: SurrogateConfig = field(default_factory=SurrogateConfig)
+    betas: tuple[float, float] = (0.9, 0.999)
+    temperature: float = 1.0
+    truncation: Truncation = Truncation()
+    mini_batch_questions: int | None = None
+    mini_batch_samples: int | None = None
+    epochs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ def make_optimiser(model: Any, config: GrpoConfig) -> torch.optim.AdamW:
             {"params": vectors, "weight_decay": 0.0},
         ],
         lr=config.learning_rate,
+        betas=config.betas,
     )
 
 
@@ -72,6 +85,7 @@ def grpo_step(
     surrogate = config.surrogate
     weights = token_weights([sum(s.mask) for s in samples], surrogate.aggregation, surrogate.horizon)
     total = sum(sum(sample.mask) for sample in samples)
+    likelihood = partial(token_logprobs, temperature=config.temperature, truncation=config.truncation)
     sums: dict[str, float] = {}
     loss_sum = 0.0
     optimiser.zero_grad()
@@ -81,13 +95,11 @@ def grpo_step(
         behaviour = pad([samples[i].logprobs for i in batch], torch.float32)[mask]
         advantages = pad([samples[i].advantages for i in batch], torch.float32)[mask]
         row_weights = torch.tensor([weights[i] for i in batch])[:, None].expand(mask.shape)[mask]
-        logprobs, entropy = token_logprobs(
-            model, ids, mask, entropy_gradient=config.surrogate.entropy_coefficient != 0
-        )
+        logprobs, entropy = likelihood(model, ids, mask, entropy_gradient=surrogate.entropy_coefficient != 0)
         reference_logprobs = None
         if reference is not None and config.surrogate.kl_coefficient:
             with torch.inference_mode():
-                reference_logprobs, _ = token_logprobs(reference, ids, mask)
+                reference_logprobs, _ = likelihood(reference, ids, mask)
             reference_logprobs = reference_logprobs.clone()  # leaves inference mode
         loss, metrics = surrogate_loss(
             logprobs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,10 @@ from typing import Any
 import torch
 
 from kbqa.training.batching import micro_batches, pad
+from kbqa.training.learning_rate import LearningRate
 from kbqa.training.likelihood import token_logprobs
+
+_COSINE_FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,10 @@ class SftConfig:
 
 def cosine(step: int, config: SftConfig) -> float:
     """Learning rate of a step: linear warm-up, then a half cosine to a tenth."""
-    if step < config.warm_up_steps:
-        return config.learning_rate * (step + 1) / config.warm_up_steps
-    progress = (step - config.warm_up_steps) / max(1, config.steps - config.warm_up_steps)
-    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+    rate = LearningRate(
+        config.learning_rate, "cosine", warm_up_steps=config.warm_up_steps, floor=_COSINE_FLOOR
+    )
+    return rate.at(step, config.steps)
 
 
 def fine_tune(

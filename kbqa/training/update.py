@@ -1,0 +1,90 @@
+"""Everything that is learned from one batch of rollouts: mini-batches, and epochs over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, TypeVar
+
+import torch
+
+from kbqa.training.grpo import GrpoConfig, grpo_step
+from kbqa.trajectory import TrainingSample
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """What an update did.
+
+    Attributes:
+        trained: for each question, whether an optimiser step learned from it.
+        metrics: means over the optimiser steps, less those that were skipped; see `StepResult`.
+    """
+
+    trained: tuple[bool, ...]
+    metrics: dict[str, float]
+
+
+def grpo_update(
+    model: Any,
+    optimiser: torch.optim.Optimizer,
+    questions: Sequence[Sequence[TrainingSample]],
+    config: GrpoConfig,
+    reference: Any | None = None,
+) -> UpdateResult:
+    """Update `model` in place, as often as the mini-batches and epochs of `config` say.
+
+    Behaviour log-probabilities stay those of the rollout, so that from the second optimiser
+    step on ratios leave 1 and the clip has something to do.
+
+    Args:
+        questions: the samples of each, none where its groups have no spread.
+        reference: as that of `grpo_step`.
+    """
+    trained = [False] * len(questions)
+    metrics: list[dict[str, float]] = []
+    for _ in range(config.epochs):
+        for batch in mini_batches([len(samples) for samples in questions], config):
+            samples = [questions[question][sample] for question, sample in batch]
+            result = grpo_step(model, optimiser, samples, config, reference)
+            if result.skipped:
+                continue
+            metrics.append(result.metrics)
+            for question, _ in batch:
+                trained[question] = True
+    means = {name: fmean(values[name] for values in metrics) for name in (metrics[0] if metrics else ())}
+    return UpdateResult(tuple(trained), means)
+
+
+def mini_batches(sizes: Sequence[int], config: GrpoConfig) -> Iterator[list[tuple[int, int]]]:
+    """Positions (question, sample) of each optimiser step, in order and of like number; none is empty.
+
+    Questions without samples count where questions are counted, so that a batch makes as many
+    steps however many groups were dropped.
+
+    Args:
+        sizes: samples of each question.
+    """
+    if config.mini_batch_samples is not None:
+        flat = list(_positions(range(len(sizes)), sizes))
+        yield from _evenly(flat, config.mini_batch_samples)
+        return
+    for part in _evenly(range(len(sizes)), config.mini_batch_questions or len(sizes)):
+        batch = list(_positions(part, sizes))
+        if batch:
+            yield batch
+
+
+def _positions(questions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((question, sample) for question in questions for sample in range(sizes[question]))
+
+
+def _evenly(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """As few parts as hold at most that many items each, no two of them differing by more than one."""
+    parts = math.ceil(len(items) / most) if items else 0
+    for part in range(parts):
+        yield items[part * len(items) // parts : (part + 1) * len(items) // parts]
