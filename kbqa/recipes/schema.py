@@ -233,6 +233,20 @@ class OptimisationSection(Section):
         )
 
 
+class BestBySection(Section):
+    """By what the best weights of a run are told; it ends with those, not with the last.
+
+    Attributes:
+        metric: a field of the records looked at, such as f1, em or reward.
+        split: `validation` looks at each evaluation; `train` at the mean over the steps since the
+            last checkpoint, whenever one is written.
+    """
+
+    metric: str = "f1"
+    split: Literal["train", "validation"] = "validation"
+    direction: Literal["max", "min"] = "max"
+
+
 class ScheduleSection(Section):
     """How a run is paced.
 
@@ -244,6 +258,8 @@ class ScheduleSection(Section):
         request_deadline_s: an unanswered request is sent again after that, under its id.
         max_seconds: reinforcement learning ends after that; None leaves only `steps`.
         max_run_seconds: it ends when the whole run, cold start and all, has worked that long.
+        keep_checkpoints: newest ones that are kept, beside that of the best weights.
+        best_by: None ends with the last weights.
     """
 
     steps: Positive
@@ -255,6 +271,60 @@ class ScheduleSection(Section):
     validate_every: Positive
     max_seconds: float | None = None
     max_run_seconds: float | None = None
+    keep_checkpoints: Positive = 2
+    best_by: BestBySection | None = None
+
+    @model_validator(mode="after")
+    def _enough_in_flight(self) -> Self:
+        if self.max_in_flight < self.questions_per_step:
+            raise ValueError(
+                f"max_in_flight: a step needs {self.questions_per_step} groups, so no step would ever be made"
+            )
+        return self
+
+
+AlarmName = Literal["entropy", "no_spread", "logprob_gap", "kl"]
+
+
+class GuardsSection(Section):
+    """What a run is watched for; see `services.trainer.guards`. A bound that is None is not watched.
+
+    Attributes:
+        steps: an alarm is raised when its bound is broken in so many steps in a row.
+        min_entropy: mean entropy of the policy's tokens, nats.
+        max_no_spread: share of a step's questions that teach nothing, since all their returns are equal.
+        max_logprob_gap: mean absolute difference between a token's log-probability in the engine
+            that wrote it and in the trainer, nats.
+        max_kl: mean estimate of the divergence from the reference, nats.
+        max_not_finite: the run fails when loss or gradient were not finite in so many steps in a row.
+        stop_on: alarms that end reinforcement learning, as its last step would.
+        patience: evaluations without a new best after which it ends; needs `schedule.best_by`.
+    """
+
+    steps: Positive = 3
+    min_entropy: Annotated[float, Field(ge=0)] | None = None
+    max_no_spread: Fraction | None = None
+    max_logprob_gap: Annotated[float, Field(ge=0)] | None = None
+    max_kl: Annotated[float, Field(ge=0)] | None = None
+    max_not_finite: Positive = 20
+    stop_on: tuple[AlarmName, ...] = ()
+    patience: Positive | None = None
+
+    def bound(self, alarm: AlarmName) -> float | None:
+        """Of the alarm; entropy has a lower one, the others an upper one."""
+        return {
+            "entropy": self.min_entropy,
+            "no_spread": self.max_no_spread,
+            "logprob_gap": self.max_logprob_gap,
+            "kl": self.max_kl,
+        }[alarm]
+
+    @model_validator(mode="after")
+    def _alarms_have_bounds(self) -> Self:
+        for alarm in self.stop_on:
+            if self.bound(alarm) is None:
+                raise ValueError(f"stop_on: the alarm {alarm!r} has no bound, so it is never raised")
+        return self
 
 
 class WarmUpSection(Section):
@@ -336,6 +406,8 @@ class Recipe(Section):
 
     Attributes:
         base_model: the pretrained model to start from; None makes a small policy from nothing.
+        deterministic: the same seed gives the same numbers on the same machine, however a run was
+            interrupted; completions are then computed one at a time, which is slow.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -349,6 +421,8 @@ class Recipe(Section):
     advantage: AdvantageSection
     optimisation: OptimisationSection
     schedule: ScheduleSection
+    guards: GuardsSection = GuardsSection()
+    deterministic: bool = False
     small_policy: SmallPolicySection | None = None
     cold_start: ColdStartSection | None = None
 
@@ -362,6 +436,15 @@ class Recipe(Section):
             )
         if is_tree and not isinstance(self.reward.build(), TreeReward):
             raise ValueError(f"reward.name: {self.reward.name!r} does not score the steps of a tree")
+        if self.guards.patience is not None and self.schedule.best_by is None:
+            raise ValueError("guards.patience: waits for a new best, and schedule.best_by says of what: set it")
+        schedule = self.schedule
+        in_step = schedule.max_staleness == 0 and schedule.max_in_flight == schedule.questions_per_step
+        if self.deterministic and not in_step:
+            raise ValueError(
+                "deterministic: what a step learns from must not hang on which worker was faster; set "
+                f"schedule.max_staleness=0 and schedule.max_in_flight={schedule.questions_per_step}"
+            )
         return self
 
     def digest(self) -> str:

@@ -1,0 +1,57 @@
+"""The state of every random generator that training may draw from, as JSON.
+
+Generators that are made from a seed where they are used (the order of questions, the seeds
+of requests, demonstrations) have no state to keep.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def generator_states() -> dict[str, Any]:
+    """The states of Python's, NumPy's and torch's global generators, one of each GPU included."""
+    version, words, gauss = random.getstate()
+    numpy_state: Any = np.random.get_state(legacy=False)
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": {**numpy_state, "state": _plain(numpy_state["state"])},
+        "torch": _encode(torch.get_rng_state()),
+        "cuda": [_encode(state) for state in torch.cuda.get_rng_state_all()],
+    }
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """Set every generator to a state of `generator_states`.
+
+    GPUs that have gone or were added since keep theirs.
+
+    Raises:
+        KeyError, TypeError, ValueError, RuntimeError: these are no states.
+    """
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    numpy_state = dict(states["numpy"])
+    numpy_state["state"] = {**numpy_state["state"], "key": np.array(numpy_state["state"]["key"], np.uint32)}
+    np.random.set_state(numpy_state)
+    torch.set_rng_state(_decode(states["torch"]))
+    for device, state in zip(range(torch.cuda.device_count()), states["cuda"], strict=False):
+        torch.cuda.set_rng_state(_decode(state), device)
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {"key": state["key"].tolist(), "pos": int(state["pos"])}
+
+
+def _encode(state: torch.Tensor) -> str:
+    return base64.b64encode(state.numpy().tobytes()).decode()
+
+
+def _decode(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
