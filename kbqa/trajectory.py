@@ -84,6 +84,21 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GatedRelation:
+    """What RRCG made of a relation that the policy wrote (KBQA-R1, section IV-A3).
+
+    Attributes:
+        relation: id of the most similar one.
+        score: how similar it is, 1 for the same.
+        tier: `high` and `medium` were executed, `low` was rejected.
+    """
+
+    relation: str
+    score: float
+    tier: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutedAction:
     """A retrieval action of a turn and what came of it.
 
@@ -94,6 +109,7 @@ class ExecutedAction:
         kind: kind of the error, likewise; finer than its code.
         items: ids retrieved, in the order shown.
         labels: their labels, in the same order.
+        gated: the relations in it that the graph gated.
     """
 
     name: str
@@ -102,6 +118,7 @@ class ExecutedAction:
     items: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     kind: str | None = None
+    gated: tuple[GatedRelation, ...] = ()
 
     @property
     def succeeded(self) -> bool:

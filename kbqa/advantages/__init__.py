@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kbqa.advantages.group import Baseline, Deviation, has_spread
 from kbqa.advantages.state import sibling_advantages
 from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
-from kbqa.trajectory import Group, RewardedTree, ScoredRollout, TrainingSample, step_sample, training_sample
+from kbqa.trajectory import (
+    Group,
+    RewardedTrajectory,
+    RewardedTree,
+    ScoredRollout,
+    TrainingSample,
+    step_sample,
+    training_sample,
+)
 
 __all__ = [
     "Advantage",
@@ -56,16 +65,28 @@ class Advantage:
         if isinstance(group, RewardedTree):
             return [
                 step_sample(group.tree, index, advantage)
-                for siblings, advantages in sibling_advantages(group, self.baseline)
-                for index, advantage in zip(siblings.steps, advantages, strict=True)
+                for index, advantage in self.of_steps(group).items()
                 if group.tree.steps[index].turn.logprobs  # a turn without a token has nothing to learn
             ]
-        return self._trajectory_samples(group)
+        rows = self.of_turns(group)
+        return [training_sample(m.trajectory, row) for m, row in zip(group.members, rows, strict=True) if row]
 
-    def _trajectory_samples(self, group: Group) -> list[TrainingSample]:
+    def of_steps(self, tree: RewardedTree) -> dict[int, float]:
+        """Advantage of each step of a tree, by its index; none of those whose siblings have no spread."""
+        return {
+            index: advantage
+            for siblings, advantages in sibling_advantages(tree, self.baseline)
+            for index, advantage in zip(siblings.steps, advantages, strict=True)
+        }
+
+    def of_turns(self, group: Group) -> list[list[float]]:
+        """Advantage of each turn of each trajectory; all rows are empty where the group has no spread."""
         members = [member for member in group.members if member.trajectory.turns]
-        if not members:
-            return []
+        rows = iter(self._rows(members) if members else ())
+        return [next(rows, []) if member.trajectory.turns else [] for member in group.members]
+
+    def _rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
+        """One row for each trajectory; none where there is no spread."""
         turn_rewards = [member.turn_rewards for member in members]
         outcomes = [member.outcome for member in members]
         if self.kind == "group":
@@ -81,6 +102,4 @@ class Advantage:
             spread = has_spread(outcomes) or has_spread([reward for row in turn_rewards for reward in row])
             weights = {"turn_weight": self.turn_weight, "outcome_weight": self.outcome_weight}
             rows = turn_and_outcome(turn_rewards, outcomes, self.baseline, **weights)
-        if not spread:
-            return []
-        return [training_sample(member.trajectory, row) for member, row in zip(members, rows, strict=True)]
+        return rows if spread else []

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kbqa.kg.actions import Action, ActionResult, Failure, named
 from kbqa.policies.base import Codec, Completion, FinishReason
 from kbqa.protocols import AgentProtocol, Answer
-from kbqa.trajectory import ExecutedAction, Question, Segment, Status, Trajectory, Turn
+from kbqa.trajectory import (
+    ExecutedAction,
+    GatedRelation,
+    Question,
+    Segment,
+    Status,
+    Trajectory,
+    Turn,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +183,20 @@ class Episode:
 
 def _executed(action: Action, result: ActionResult) -> ExecutedAction:
     arguments = {key: str(value) for key, value in action.arguments.items()}
+    gated = tuple(_gated(result.details))
     if isinstance(result, Failure):
-        return ExecutedAction(action.name, arguments, code=result.code.value, kind=result.kind.value)
+        return ExecutedAction(
+            action.name, arguments, code=result.code.value, kind=result.kind.value, gated=gated
+        )
     items = list(named(result.items))
     ids, labels = tuple(item.id for item in items), tuple(item.label for item in items)
-    return ExecutedAction(action.name, arguments, items=ids, labels=labels)
+    return ExecutedAction(action.name, arguments, items=ids, labels=labels, gated=gated)
+
+
+def _gated(details: Mapping[str, Any]) -> Iterator[GatedRelation]:
+    """The gate's verdicts in what an action says; see `kbqa.kg.ranking.gating.Verdict`."""
+    for verdict in (details, *details.get("relations", ())):
+        if "tier" in verdict:
+            # A rejected relation comes with its neighbours, best first.
+            best = verdict["relation"] if "relation" in verdict else verdict["candidates"][0]
+            yield GatedRelation(best["id"], float(best["score"]), str(verdict["tier"]))

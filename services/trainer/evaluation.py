@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kbqa.curves import episode_means, f1_by_hops
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.trajectory import Group, Question
 from kbqa.wire import RolloutReply, RolloutRequest
 from services.trainer.courier import Courier, Send
 from services.trainer.inbox import Inbox
-from services.trainer.statistics import episode_means, f1_by_hops
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class Evaluator:
             self._courier.release()
             time.sleep(_POLL_S)
         hops = {question.id: question.hops for question in questions}
-        return Evaluation(version.id, split, len(groups), episode_means(groups), f1_by_hops(groups, hops))
+        means = episode_means([member for group in groups for member in group.members])
+        return Evaluation(version.id, split, len(groups), means, f1_by_hops(groups, hops))
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:

@@ -1,79 +1,53 @@
-"""Means over groups, for metrics records and evaluations."""
+"""What a step's record says of the rollouts that it trained on."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
-from kbqa.trajectory import Group, RewardedTrajectory, RewardedTree, ScoredRollout, Status
+from kbqa.curves import (
+    episode_means,
+    error_reward_points,
+    gate_means,
+    histogram,
+    question_means,
+    relation_similarities,
+    tree_means,
+)
+from kbqa.kg.ranking.encoders import Encoder, NgramEncoder
+from kbqa.trajectory import Question, ScoredRollout
 
-_INVALID = frozenset({Status.UNPARSABLE, Status.ACTION_ERROR, Status.OUT_OF_TOKENS})
-
-
-def episode_means(groups: Iterable[ScoredRollout]) -> dict[str, float]:
-    """Means over all episodes.
-
-    Returns:
-        `reward` (turn rewards and outcome), every component of the reward (f1, em, hit, …),
-        `turns` and `generated_tokens` an episode, `answered` (share of episodes), and
-        `invalid_actions` (share of turns that could not be understood or whose action failed).
-        Empty if there is no episode.
-    """
-    members = [member for group in groups for member in group.members]
-    if not members:
-        return {}
-    turns = [turn for member in members for turn in member.trajectory.turns]
-    means = {
-        "reward": fmean(sum(member.turn_rewards) + member.outcome for member in members),
-        "turns": len(turns) / len(members),
-        "generated_tokens": fmean(member.trajectory.generated_tokens for member in members),
-        "answered": fmean(member.trajectory.status is Status.ANSWERED for member in members),
-        "invalid_actions": fmean(turn.status in _INVALID for turn in turns) if turns else 0.0,
-    }
-    return means | component_means(members)
+_MOST_POINTS = 256  # questions of a step that are plotted one by one
 
 
-def tree_means(groups: Iterable[ScoredRollout]) -> dict[str, float]:
-    """Means over all trees among `groups`; empty if there is none.
-
-    Returns:
-        `branches` kept at a state (the effective branching factor), `pruned` (share of branches),
-        `unexplored` (states of a tree that a cap or deadline left), and `success` (share of trees with an
-        episode that is all right).
-    """
-    trees = [group for group in groups if isinstance(group, RewardedTree) and group.tree.steps]
-    if not trees:
-        return {}
-    kept = sum(len(group.tree.steps) for group in trees)
-    return {
-        "branches": kept / sum(len(group.tree.states) for group in trees),
-        "pruned": 1 - kept / sum(group.tree.sampled for group in trees),
-        "unexplored": fmean(len(group.tree.leaves) - len(group.tree.ends) for group in trees),
-        "success": fmean(
-            any(group.components[end]["f1"] == 1.0 for end in group.tree.ends) for group in trees
-        ),
-    }
-
-
-def component_means(members: Iterable[RewardedTrajectory]) -> dict[str, float]:
-    """Mean of each component of the reward."""
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for member in members:
-        for name, value in member.components.items():
-            values[name].append(value)
-    return {name: fmean(column) for name, column in values.items()}
-
-
-def f1_by_hops(groups: Iterable[Group], hops: Mapping[str, int]) -> dict[str, float]:
-    """Mean F1 by the length of the gold path.
+class Curves:
+    """The curves of a run, a step at a time.
 
     Args:
-        hops: by question id; questions without a known path are left out.
+        questions: those that it trains on; their gold paths are the reference actions of KBQA-R1's
+            relation similarity.
+        encoder: by which relations are similar.
     """
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for group in groups:
-        count = hops.get(group.question.id, 0)
-        if count:
-            values[str(count)].extend(member.components["f1"] for member in group.members)
-    return {count: fmean(column) for count, column in sorted(values.items())}
+
+    def __init__(self, questions: Iterable[Question], encoder: Encoder | None = None) -> None:
+        self._references: Mapping[str, Sequence[str]] = {
+            question.id: [hop.relation for hop in question.path] for question in questions if question.path
+        }
+        self._encoder = encoder or NgramEncoder()
+
+    def of(self, rollouts: Sequence[ScoredRollout]) -> dict[str, Any]:
+        """Fields of a step record, those that its rollouts have something to say of: see `kbqa.curves`."""
+        questions = [rollout.members for rollout in rollouts]
+        values: dict[str, Any] = {
+            **episode_means([episode for episodes in questions for episode in episodes]),
+            **question_means(questions),
+            **tree_means(rollouts),
+            **gate_means(rollouts),
+        }
+        if points := error_reward_points(questions):
+            values["error_reward"] = points[:_MOST_POINTS]
+        if similarities := relation_similarities(rollouts, self._references, self._encoder):
+            values["relation_similarity"] = fmean(similarities)
+            values["relation_similarity_bins"] = histogram(similarities)
+        return values

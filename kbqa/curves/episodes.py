@@ -1,0 +1,109 @@
+"""What episodes were like, whatever question they belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from kbqa.kg.actions import EXECUTE_SPARQL, ErrorCode, ErrorKind
+from kbqa.trajectory import ExecutedAction, Group, RewardedTrajectory, Status, Trajectory
+
+# A turn that nothing could be executed of.
+_NOT_UNDERSTOOD = frozenset({Status.UNPARSABLE, Status.OUT_OF_TOKENS})
+_INVALID = _NOT_UNDERSTOOD | {Status.ACTION_ERROR}
+# Not the agent's fault.
+_UNANSWERED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
+
+
+def episode_means(episodes: Sequence[RewardedTrajectory]) -> dict[str, float]:
+    """Means over episodes.
+
+    Returns:
+        Every component of the reward (f1, em, hit, …), and
+        `reward`: turn rewards and outcome;
+        `turns`, `generated_tokens`: of an episode;
+        `answered`: share of episodes;
+        `invalid_actions`: share of turns that could not be understood or whose action failed;
+        `invalid_calls`: of an episode (KnowCoder-A1, Figure 3d), see `invalid_calls`;
+        `direct`, `recovered`, `incorrect`: shares of episodes (KnowCoder-A1, Figure 4a): those that
+        hit a gold answer without or after an error or empty result, and those that do not;
+        `executability`: share of all queries that were executed (Learning-to-Refine, section 4.5),
+        where there are queries. Empty if there is no episode.
+    """
+    if not episodes:
+        return {}
+    turns = [turn for episode in episodes for turn in episode.trajectory.turns]
+    hits = [_hits(episode) for episode in episodes]
+    stumbled = [setbacks(episode.trajectory) > 0 for episode in episodes]
+    return {
+        **component_means(episodes),
+        "reward": fmean(total_reward(episode) for episode in episodes),
+        "turns": len(turns) / len(episodes),
+        "generated_tokens": fmean(episode.trajectory.generated_tokens for episode in episodes),
+        "answered": fmean(episode.trajectory.status is Status.ANSWERED for episode in episodes),
+        "invalid_actions": fmean(turn.status in _INVALID for turn in turns) if turns else 0.0,
+        "invalid_calls": fmean(invalid_calls(episode.trajectory) for episode in episodes),
+        "direct": fmean(hit and not bad for hit, bad in zip(hits, stumbled, strict=True)),
+        "recovered": fmean(hit and bad for hit, bad in zip(hits, stumbled, strict=True)),
+        "incorrect": fmean(not hit for hit in hits),
+        **_executability(episodes),
+    }
+
+
+def component_means(episodes: Iterable[RewardedTrajectory]) -> dict[str, float]:
+    """Mean of each component of the reward."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        for name, value in episode.components.items():
+            values[name].append(value)
+    return {name: fmean(column) for name, column in values.items()}
+
+
+def f1_by_hops(groups: Iterable[Group], hops: Mapping[str, int]) -> dict[str, float]:
+    """Mean F1 by the length of the gold path.
+
+    Args:
+        hops: by question id; questions without a known path are left out.
+    """
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for group in groups:
+        count = hops.get(group.question.id, 0)
+        if count:
+            values[str(count)].extend(member.components["f1"] for member in group.members)
+    return {count: fmean(column) for count, column in sorted(values.items())}
+
+
+def total_reward(episode: RewardedTrajectory) -> float:
+    return sum(episode.turn_rewards) + episode.outcome
+
+
+def invalid_calls(trajectory: Trajectory) -> int:
+    """Turns that could not be understood, and actions that failed otherwise than by finding nothing."""
+    misread = sum(turn.status in _NOT_UNDERSTOOD for turn in trajectory.turns)
+    return misread + sum(_is_invalid(action) for action in trajectory.actions)
+
+
+def setbacks(trajectory: Trajectory) -> int:
+    """Errors and empty results: turns that were not understood, and actions that found nothing."""
+    misread = sum(turn.status in _NOT_UNDERSTOOD for turn in trajectory.turns)
+    return misread + sum(not action.succeeded for action in trajectory.actions)
+
+
+def _is_invalid(action: ExecutedAction) -> bool:
+    return action.code not in (None, ErrorCode.NO_RESULTS) and action.kind not in _UNANSWERED
+
+
+def _hits(episode: RewardedTrajectory) -> bool:
+    return episode.components.get("hit", episode.components["f1"]) > 0
+
+
+def _executability(episodes: Iterable[RewardedTrajectory]) -> dict[str, float]:
+    """Of all queries together, as the paper counts; a reward's component is a mean over episodes."""
+    executed = [
+        action.code is None
+        for episode in episodes
+        for action in episode.trajectory.actions
+        if action.name == EXECUTE_SPARQL
+    ]
+    return {"executability": fmean(executed)} if executed else {}

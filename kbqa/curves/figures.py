@@ -1,0 +1,99 @@
+"""Which curves a paper shows of its training, so that a run can be laid beside it.
+
+A figure names fields of a run's step records; what they mean is said where they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+FigureKind = Literal["line", "share", "points", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot over the steps of a run.
+
+    Attributes:
+        title: what is plotted, in words.
+        fields: of step records, or `validation.<field>` of evaluations, each a line (`line`), a part of
+            a whole (`share`), a list of points (`points`) or of counts (`histogram`).
+        source: figure, table or section that it belongs to.
+        unit: of the values; empty for plain numbers.
+        about: what to see in it.
+    """
+
+    title: str
+    fields: tuple[str, ...]
+    source: str
+    kind: FigureKind = "line"
+    unit: str = ""
+    about: str = ""
+
+
+# By the name of the recipe's reward.
+FIGURES: Mapping[str, tuple[Figure, ...]] = {
+    "knowcoder_a1": (
+        Figure("Training reward", ("reward",), "Figure 3a"),
+        Figure("Response length", ("generated_tokens",), "Figure 3b", unit="tokens"),
+        Figure("Turns of interaction", ("turns",), "Figure 3c"),
+        Figure("Invalid tool calls", ("invalid_calls",), "Figure 3d", about="an episode"),
+        Figure(
+            "Composition of rollouts",
+            ("direct", "recovered", "incorrect"),
+            "Figure 4a",
+            "share",
+            about="directly hit, recovered after an error or empty result, incorrect",
+        ),
+        Figure("Unique final queries", ("unique_queries",), "Figure 4b", about="a question"),
+        Figure(
+            "Errors against reward",
+            ("error_reward",),
+            "Figure 5",
+            "points",
+            about="errors and empty results an episode (across) and reward (up), each dot a question",
+        ),
+    ),
+    "kbqa_r1": (
+        Figure(
+            "Relation similarity", ("relation_similarity",), "Figure 4a", about="to the reference actions"
+        ),
+        Figure(
+            "Distribution of similarities",
+            ("relation_similarity_bins",),
+            "Figure 4b",
+            "histogram",
+            about="first steps and last steps",
+        ),
+        Figure("Training reward", ("reward",), "Figure 5"),
+        Figure("RRCG's top-1", ("rrcg_top1",), "Section IV-A3", about="score of the relation meant"),
+        Figure("Confidence tiers", ("rrcg_high", "rrcg_medium", "rrcg_low"), "Section IV-A3", "share"),
+        Figure("Turns", ("turns",), "Average LLM calls a sample"),
+    ),
+    "kg_r1": (
+        Figure("F1, training and validation", ("f1", "validation.f1"), "Figure 4"),
+        Figure("Retrieval rate", ("retrieval",), "Table 3", about="episodes that saw a gold entity"),
+        Figure("Generated tokens", ("generated_tokens",), "Section 4.1.2", unit="tokens"),
+        Figure("Turns", ("turns",), "Section 4.1", about="at most H"),
+    ),
+    "isp_kgr": (
+        Figure("Mean reward", ("reward",), "Figure 4a", about="of trajectories"),
+        Figure("Success rate", ("success",), "Figure 4b", about="questions with a correct trajectory"),
+        Figure("Branch factor", ("branches",), "Figure 4c", about="children of a state after pruning"),
+        Figure("Pruning rate", ("pruned",), "Table 7"),
+        Figure("Average F1 of trajectories", ("f1", "validation.f1"), "Figure 7"),
+    ),
+    "learning_to_refine": (
+        Figure("Average reward", ("reward",), "Training curves, panel a"),
+        Figure("In-batch accuracy", ("accuracy",), "Training curves, panel b"),
+        Figure("In-batch executability", ("executability",), "Training curves, panel c"),
+        Figure("Average turns", ("turns",), "Training curves, panel d"),
+    ),
+}
+
+
+def figures_of(reward: str) -> tuple[Figure, ...]:
+    """The figures of the paper whose reward a recipe names; none of a reward that is no paper's."""
+    return FIGURES.get(reward, ())

@@ -1,0 +1,22 @@
+"""The figures of each paper name fields that its recipes' records have."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.curves import FIGURES, figures_of
+from kbqa.rewards.base import REWARDS
+
+
+def test_every_paper_has_its_figures():
+    assert set(FIGURES) == {"kg_r1", "kbqa_r1", "knowcoder_a1", "isp_kgr", "learning_to_refine"}
+    for reward in FIGURES:
+        REWARDS.resolve(reward, {})  # raises for one that is not there
+    assert figures_of("somebody's own") == ()
+
+
+@pytest.mark.parametrize("reward", FIGURES)
+def test_figures_are_told_apart(reward):
+    figures = figures_of(reward)
+    assert len({figure.title for figure in figures}) == len(figures)
+    assert all(figure.fields and figure.source for figure in figures)
