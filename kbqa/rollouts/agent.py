@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kbqa.environment import Budget, Episode
 from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import Codec, Policy, SamplingParams
+from kbqa.policies.base import Codec, Policy, SamplingParams, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.trajectory import Question
 
@@ -16,13 +16,18 @@ _TURN_STRIDE = 7919  # keeps the streams of neighbouring turns and samples apart
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Everything that plays an episode but the question."""
+    """Everything that plays an episode but the question.
+
+    Attributes:
+        truncation: of the distributions that the policy draws from.
+    """
 
     policy: Policy
     codec: Codec
     protocol: AgentProtocol
     tools: GraphTools
     budget: Budget
+    truncation: Truncation = Truncation()
 
 
 def take_turn(
@@ -47,6 +52,7 @@ def take_turn(
             temperature=temperature,
             stop=agent.protocol.stop,
             seed=None if seed is None else seed + _TURN_STRIDE * turn,
+            truncation=agent.truncation,
         ),
     )
     for episode, completion in zip(episodes, completions, strict=True):

@@ -105,7 +105,15 @@ class Rollouts:
             )
         self._require_graph_version(request)
         recipe = held.recipe
-        agent = Agent(held.policy, held.codec, recipe.protocol.build(), self._graphs, recipe.rollout.budget())
+        sampling = recipe.rollout if request.purpose is Purpose.TRAIN else recipe.evaluation
+        agent = Agent(
+            held.policy,
+            held.codec,
+            recipe.protocol.build(),
+            self._graphs,
+            recipe.rollout.budget(),
+            sampling.truncation(),
+        )
         deadline = time.monotonic() + self._patience.rollout_s
         try:
             # Inference, and with it every evaluation, is linear.

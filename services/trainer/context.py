@@ -148,7 +148,7 @@ class Context:
             recipe_digest=self.recipe.digest(),
             min_policy_version=number,
             n=rollout.width if training else 1,
-            temperature=rollout.temperature if training else 0.0,
+            temperature=rollout.temperature if training else self.recipe.evaluation.temperature,
             seed=random.Random(f"{self.record.seed}/{request_id}").getrandbits(31),
             sent_at=0.0,  # the courier's business, as is the deadline
             deadline_s=self.recipe.schedule.request_deadline_s,

@@ -13,7 +13,8 @@ import torch
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
 from kbqa.training.checkpoints import Checkpoints
-from kbqa.training.grpo import StepResult, grpo_step, make_optimiser
+from kbqa.training.grpo import make_optimiser
+from kbqa.training.update import UpdateResult, grpo_update
 from kbqa.trajectory import TrainingSample
 from kbqa.wire import Purpose
 from services.trainer.context import Context, Stopped
@@ -37,7 +38,8 @@ class Reinforcement:
         context.journal.enter("rl", of=self._schedule.steps)
         context.use_threads(alone=False)
         self._student = Student.load(start.path)
-        self._grpo = context.recipe.optimisation.build()
+        self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
+        self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
         needs_reference = self._grpo.surrogate.kl_coefficient > 0
         self._reference = Student.load(start.path).model if needs_reference else None
@@ -91,9 +93,12 @@ class Reinforcement:
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
-        result = self._train([sample for group in samples.values() for sample in group])
-        trained = result is not None and not result.skipped
-        outcomes = {request_id: _outcome(bool(group), result) for request_id, group in samples.items()}
+        result = self._train(list(samples.values()))
+        trained = any(result.trained)
+        outcomes = {
+            request_id: _outcome(bool(group), learned)
+            for (request_id, group), learned in zip(samples.items(), result.trained, strict=True)
+        }
         self._pacing.close_step(outcomes)
         step = self._pacing.step
         if trained:
@@ -109,26 +114,26 @@ class Reinforcement:
         if step % self._schedule.validate_every == 0 and step < self._schedule.steps:
             self._context.evaluate(self._version, self._material.questions.validation, "validation")
 
-    def _train(self, samples: Sequence[TrainingSample]) -> StepResult | None:
-        """One optimiser step; None if there is nothing to train on."""
-        if not samples:
-            return None
-        return grpo_step(self._student.model, self._optimiser, samples, self._grpo, self._reference)
+    def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
+        """Learn from the samples of each question, at the learning rate of this step."""
+        rate = self._rate.at(self._pacing.step, self._schedule.steps)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        return grpo_update(self._student.model, self._optimiser, questions, self._grpo, self._reference)
 
-    def _record(self, received: Sequence[Received], result: StepResult | None, waited_s: float) -> None:
+    def _record(self, received: Sequence[Received], result: UpdateResult, waited_s: float) -> None:
         pacing = self._pacing
         values: dict[str, Any] = {
             **episode_means(r.group for r in received),
             **tree_means(r.group for r in received),
             "staleness": fmean(r.staleness for r in received),
             "waited_s": round(waited_s, 3),
-            "skipped": result is None or result.skipped,
+            "skipped": not any(result.trained),
             "version": self._version.id,
             "groups": pacing.ledger.counts(),
             **pacing.counters,
         }
-        if result is not None and not result.skipped:  # else loss and norm may be no numbers
-            values |= result.metrics
+        values |= result.metrics
         self._context.journal.record("step", values, pacing.step)
 
     def _checkpoint(self) -> None:
@@ -161,7 +166,7 @@ class Reinforcement:
         self._context.store.retain(self._context.run, keep, protect=results.values())
 
 
-def _outcome(has_samples: bool, result: StepResult | None) -> Outcome:
+def _outcome(has_samples: bool, learned: bool) -> Outcome:
     if not has_samples:
         return Outcome.NO_SPREAD
-    return Outcome.NON_FINITE if result is None or result.skipped else Outcome.TRAINED
+    return Outcome.TRAINED if learned else Outcome.NON_FINITE

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import FinishReason, SamplingParams
+from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import TransformersPolicy, load_model
 from kbqa.training.likelihood import token_logprobs
@@ -165,3 +165,38 @@ def test_a_directory_without_a_model_is_an_integrity_error(tmp_path):
         load_model(tmp_path)
     with pytest.raises(PolicyIntegrityError):
         TokenizerCodec.load(tmp_path)
+
+
+@pytest.mark.parametrize("truncation", [Truncation(top_p=0.8), Truncation(top_k=7), Truncation(0.9, 40)])
+def test_logprobs_are_those_of_the_distribution_that_was_drawn_from(policy, truncation):
+    """As the trainer computes them for the same weights, whatever else is in the batch."""
+    ids = prompt("who is the parent of Ada ?")
+    whole = threading.Thread(target=policy.generate, args=([prompt("noise " * 9)] * 2, params(60)))
+    whole.start()
+    completions = policy.generate([ids] * 6, params(40, temperature=0.7, truncation=truncation, seed=3))
+    whole.join()
+    for completion in completions:
+        token_ids = torch.tensor([[*ids, *completion.token_ids]])
+        mask = torch.arange(token_ids.shape[1])[None] >= len(ids)
+        with torch.inference_mode():
+            expected, _ = token_logprobs(
+                make_model(), token_ids, mask, temperature=0.7, truncation=truncation
+            )
+        # A token at the edge of the nucleus may fall on either side of it by rounding alone.
+        assert torch.tensor(completion.logprobs) == pytest.approx(expected, abs=2e-3)
+
+
+def test_nothing_is_drawn_that_a_truncation_leaves_out():
+    engine = TransformersPolicy(make_model(), CODEC, "v", max_rows=128)
+    ids = prompt("who")
+    draws = engine.generate([ids] * 500, params(1, truncation=Truncation(top_k=5), seed=2))
+    engine.close()
+    with torch.inference_mode():
+        likeliest = make_model()(torch.tensor([ids])).logits[0, -1].topk(5).indices
+    assert {draw.token_ids[0] for draw in draws} == set(likeliest.tolist())
+
+
+def test_a_truncation_means_nothing_to_a_greedy_completion(policy):
+    ids = prompt("who is Ada ?")
+    plain = policy.generate([ids], params(temperature=0.0))[0]
+    assert policy.generate([ids], params(temperature=0.0, truncation=Truncation(top_p=0.1)))[0] == plain

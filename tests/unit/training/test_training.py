@@ -10,19 +10,9 @@ from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.sft import Example, SftConfig, cosine, fine_tune
 from kbqa.training.small_policy import PAD
-from kbqa.trajectory import Segment, TrainingSample
+from kbqa.trajectory import Segment
 from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
-
-
-def sample(length, start, advantage, seed=0):
-    rng = random.Random(seed)
-    ids = tuple(rng.randrange(20, 300) for _ in range(length))
-    mask = tuple(i >= start for i in range(length))
-    model = make_model()
-    with torch.no_grad():
-        logprobs = iter(token_logprobs(model, torch.tensor([ids]), torch.tensor([mask]))[0].tolist())
-    behaviour = tuple(next(logprobs) if m else 0.0 for m in mask)
-    return TrainingSample(ids, mask, behaviour, tuple(advantage if m else 0.0 for m in mask))
+from tests.unit.training.samples import sample
 
 
 def test_micro_batches_hold_every_index_once_within_the_budget():

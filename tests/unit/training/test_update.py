@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kbqa.policies.base import Truncation
+from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
+from kbqa.training.likelihood import token_logprobs
+from kbqa.training.update import grpo_update, mini_batches
+from tests.unit.policies_fixtures import make_model
+from tests.unit.training.samples import sample
+
+QUESTIONS = [[sample(12, 6, 1.0, seed=1), sample(12, 6, -1.0, seed=2)], [], [sample(9, 4, 0.5, seed=3)]]
+
+
+def weights(model):
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "expected"),
+    [
+        ([2, 1], {}, [[(0, 0), (0, 1), (1, 0)]]),
+        ([2, 0, 1, 1], {"mini_batch_questions": 2}, [[(0, 0), (0, 1)], [(2, 0), (3, 0)]]),
+        # Three of two: no mini-batch is left with a single question.
+        ([1, 1, 1, 1], {"mini_batch_questions": 3}, [[(0, 0), (1, 0)], [(2, 0), (3, 0)]]),
+        ([0, 0, 1, 1], {"mini_batch_questions": 2}, [[(2, 0), (3, 0)]]),  # nothing to learn in the first
+        ([3, 0, 2], {"mini_batch_samples": 3}, [[(0, 0), (0, 1)], [(0, 2), (2, 0), (2, 1)]]),
+        ([0, 0], {"mini_batch_samples": 3}, []),
+        ([0, 0], {}, []),
+        ([], {}, []),
+    ],
+)
+def test_mini_batches_hold_every_sample_once(sizes, options, expected):
+    assert list(mini_batches(sizes, GrpoConfig(**options))) == expected
+
+
+def test_without_mini_batches_an_update_is_one_step():
+    config = GrpoConfig(learning_rate=1e-3)
+    updated, stepped = make_model(), make_model()
+    result = grpo_update(updated, make_optimiser(updated, config), QUESTIONS, config)
+    flat = [sample for samples in QUESTIONS for sample in samples]
+    step = grpo_step(stepped, make_optimiser(stepped, config), flat, config)
+    assert torch.equal(weights(updated), weights(stepped))
+    assert result.metrics == step.metrics
+    assert result.trained == (True, False, True)
+
+
+def test_mini_batches_and_epochs_are_steps_whose_ratios_leave_one():
+    config = GrpoConfig(learning_rate=1e-2, mini_batch_questions=1, epochs=2)
+    model = make_model()
+    optimiser = make_optimiser(model, config)
+    result = grpo_update(model, optimiser, QUESTIONS, config)
+    steps = {int(state["step"]) for state in optimiser.state.values()}
+    assert steps == {4}  # two questions with samples, twice
+    assert result.metrics["clip_fraction"] > 0
+
+
+def test_what_is_not_finite_is_skipped_and_the_rest_is_learned():
+    broken = replace(QUESTIONS[0][0], advantages=(float("nan"),) * 12)
+    config = GrpoConfig(mini_batch_questions=1)
+    model = make_model()
+    result = grpo_update(model, make_optimiser(model, config), [[broken], QUESTIONS[2]], config)
+    assert result.trained == (False, True)
+    assert torch.isfinite(weights(model)).all()
+    assert all(value == value for value in result.metrics.values())
+
+
+def test_an_update_without_samples_changes_nothing():
+    model = make_model()
+    before = weights(model)
+    result = grpo_update(model, make_optimiser(model, GrpoConfig()), [[], []], GrpoConfig())
+    assert (result.trained, result.metrics) == ((False, False), {})
+    assert torch.equal(weights(model), before)
+
+
+@pytest.mark.parametrize("truncation", [Truncation(), Truncation(top_p=0.9), Truncation(top_k=20)])
+def test_the_trainer_asks_of_the_distribution_that_was_drawn_from(truncation):
+    """A policy that has not changed has ratios of 1 to what it drew at this temperature and truncation."""
+    first, model = QUESTIONS[0][0], make_model()
+    ids, mask = torch.tensor([first.token_ids]), torch.tensor([first.mask])
+    with torch.no_grad():
+        drawn, entropy = token_logprobs(model, ids, mask, temperature=0.8, truncation=truncation)
+    assert torch.isfinite(entropy).all()
+    behaviour = iter(drawn.tolist())
+    rewritten = replace(first, logprobs=tuple(next(behaviour) if m else 0.0 for m in first.mask))
+    config = GrpoConfig(temperature=0.8, truncation=truncation)
+    result = grpo_update(model, make_optimiser(model, config), [[rewritten]], config)
+    assert result.metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
+    assert result.metrics["logprob_gap"] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_the_gradient_of_a_truncated_step_is_finite_with_an_entropy_bonus():
+    surrogate = replace(GrpoConfig().surrogate, entropy_coefficient=0.01)
+    config = GrpoConfig(truncation=Truncation(top_p=0.5), surrogate=surrogate)
+    model = make_model()
+    result = grpo_update(model, make_optimiser(model, config), QUESTIONS, config)
+    assert result.trained == (True, False, True)
+
+
+def test_the_moments_of_adam_are_the_recipes():
+    config = GrpoConfig(betas=(0.8, 0.95))
+    assert {group["betas"] for group in make_optimiser(make_model(), config).param_groups} == {(0.8, 0.95)}
