@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 DATASET ?= world
+SECONDS ?= 3600
 
-.PHONY: help setup demo up down fmt check test test-integration test-gpu bench bench-large clean
+.PHONY: help setup demo up down fmt check test test-integration test-gpu fuzz bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -45,6 +46,10 @@ test-integration: setup ## tests that start heavy real parts; as root, installs 
 
 test-gpu: setup ## tests that need a GPU
 	@$(BIN)/pytest -m gpu || { code=$$?; [ $$code -eq 5 ] && echo "no GPU test yet"; }
+
+fuzz: setup ## look for texts that break a parser (SECONDS=3600, shared by all targets)
+	@$(BIN)/pip install --quiet --constraint constraints.txt atheris
+	@$(BIN)/python -m tests.fuzz $(SECONDS)
 
 bench: setup ## measure; figures belong in docs/benchmarks.md
 	@$(BIN)/python -m benchmarks

@@ -174,7 +174,11 @@ class KbqaR1Dialogue:
         if isinstance(result, Failure):
             self._told.append(_rejected(result))
         else:
-            self._keep(result)
+            try:
+                self._keep(result)
+            except LogicalFormError as error:
+                # With the graph's longer names in place of those written it may have grown too long.
+                self._told.append(f"the expression cannot be kept: {error}")
         return self._next()
 
     def observation(self, turns_left: int) -> list[Segment]:
@@ -228,10 +232,15 @@ class KbqaR1Dialogue:
         return Action(EXECUTE_LOGICAL_FORM, arguments)
 
     def _keep(self, result: Success[Item]) -> None:
+        """Number the expression of a result, and tell of its members.
+
+        Raises:
+            LogicalFormError: it is larger than expressions may be.
+        """
+        expression = parse_s_expression(result.details["expression"])
         for item in result.items:
             for name in {item.id, item.label}:
                 self._seen.setdefault(name, {})[item] = None
-        expression = parse_s_expression(result.details["expression"])
         self._made.append(_Made(expression, result.items))
         lines = [f"expression{len(self._made)} = {result.details['expression']}"]
         lines += [_similar(verdict) for verdict in _verdicts(result)]

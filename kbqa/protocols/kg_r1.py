@@ -7,7 +7,6 @@ prompt is in our own words around the paper's tags and placeholders.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from kbqa.kg.actions import (
 from kbqa.protocols.base import Answer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.turn_text import read_turn
+from kbqa.protocols.turn_text import read_json, read_turn
 from kbqa.trajectory import Question, Segment
 
 _ARGUMENTS = {
@@ -186,10 +185,10 @@ def _parse_arguments(inside: str, wanted: int) -> list[str]:
     if not inside:
         return []
     try:
-        values = json.loads(f"[{inside}]")
+        values = read_json(f"[{inside}]")
         if all(isinstance(value, str) for value in values):
             return list(values)
-    except json.JSONDecodeError:
+    except ValueError:
         pass
     if len(inside) >= 2 and inside[0] in "\"'" and inside[-1] == inside[0]:
         return _BETWEEN_QUOTED.split(inside[1:-1])

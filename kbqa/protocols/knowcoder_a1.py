@@ -34,7 +34,7 @@ from kbqa.protocols.sparql_terms import (
     is_plain_name,
     topics_text,
 )
-from kbqa.protocols.turn_text import read_turn
+from kbqa.protocols.turn_text import read_json, read_turn
 from kbqa.trajectory import Question, Segment
 
 # Name of a tool → the action behind it, and the action's name for each of the tool's arguments.
@@ -225,8 +225,8 @@ class _CallError(ValueError):
 
 def _parse_call(body: str) -> Action:
     try:
-        call = json.loads(body, strict=False)
-    except (json.JSONDecodeError, RecursionError):
+        call = read_json(body)
+    except ValueError:
         raise _CallError('a tool call is one JSON object {"name": ..., "arguments": {...}}') from None
     name = call.get("name") if isinstance(call, dict) else None
     if not isinstance(name, str) or name not in _TOOLS:
@@ -285,8 +285,8 @@ def _row(row: Mapping[str, Mapping[str, str]]) -> str:
 def _listed(text: str) -> list[str]:
     """The items of a Python list, quoted either way or not at all."""
     try:
-        values = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        values = read_json(text)
+    except ValueError:
         values = [
             _unquoted(item) for item in _ITEM.finditer(text.strip().removeprefix("[").removesuffix("]"))
         ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
@@ -39,3 +41,18 @@ def read_turn(text: str, command: re.Pattern[str]) -> TurnText:
         return TurnText(reasoning)
     tidy = thought is not None and not rest.replace(found[0], "", 1).strip()
     return TurnText(reasoning, found[1], found[2], tidy)
+
+
+def read_json(text: str) -> Any:
+    """The value of some JSON that a model wrote; line ends may stand in its strings.
+
+    Raises:
+        ValueError: it is none, or nests too deep, or holds a number of thousands of digits or half
+            a character, which nobody could send on.
+    """
+    try:
+        value = json.loads(text, strict=False)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("the JSON nests too deep") from error
+    return value

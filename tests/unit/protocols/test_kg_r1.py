@@ -241,3 +241,9 @@ def test_what_is_written_is_read_back(name):
     action = Action("get_tail_entities", {"entity": name, "relation": "r"})
     assert parse(write_query("t", action)).actions == (action,)
     assert texts(parse(write_answer("t", ["x"]))) == ["x"]
+
+
+@pytest.mark.parametrize("inside", [r'"\ud800"', "[" * 100_000, "9" * 5000])
+def test_json_that_nobody_could_send_on_is_read_as_plain_text(inside):
+    (action,) = parse(f"<kg-query>get_tail_relations({inside})</kg-query>").actions
+    action.arguments["entity"].encode()
