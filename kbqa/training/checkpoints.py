@@ -1,9 +1,9 @@
 """Checkpoints of a training run: whole and verified, or not there.
 
-    checkpoints/step-000005/    model.safetensors, optimiser.pt, state.json, manifest.json
+    checkpoints/step-000005/    model.safetensors, optimiser.safetensors, state.json, manifest.json
 
-Weights are safetensors; the optimiser's tensors and the random generator's state
-are read with `weights_only=True`; all else is JSON. Nothing is unpickled freely.
+Tensors are safetensors and all else is JSON, so that reading one executes nothing. What is
+not trained (the base of a LoRA adapter) is not in it; it comes from where the run began.
 """
 
 from __future__ import annotations
@@ -12,22 +12,27 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors.torch import load_model, save_model
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from kbqa.errors import CheckpointError
 from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep
+from kbqa.training.generators import generator_states, restore_generators
 
 logger = logging.getLogger(__name__)
 
+_FORMAT = 2
 _NAME = re.compile(r"^step-(\d{6,})$")
-_MODEL, _OPTIMISER, _STATE, _MANIFEST = "model.safetensors", "optimiser.pt", "state.json", "manifest.json"
+_MODEL, _OPTIMISER, _STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+_MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +60,50 @@ class Checkpoints:
     def __init__(self, root: Path, run: str, keep: int = 2) -> None:
         self._root, self._run, self._keep = root, run, keep
 
-    def save(self, step: int, model: Any, optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint; when this returns it is on the disk. An older one of this step gives way."""
-        self._root.mkdir(parents=True, exist_ok=True)
-        sweep(self._root)
-        with new_directory(self._root) as directory:
-            save_model(model, str(directory / _MODEL))
-            tensors = {"optimiser": optimiser.state_dict(), "generator": torch.get_rng_state()}
-            torch.save(tensors, directory / _OPTIMISER)
-            (directory / _STATE).write_text(json.dumps(state), encoding="utf-8")
-            files = {name: _checksum(directory / name) for name in (_MODEL, _OPTIMISER, _STATE)}
-            manifest = {"run": self._run, "step": step, "files": files}
-            (directory / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-            final = self._root / f"step-{step:06d}"
-            remove_directory(final)
-            put_in_place(directory, final)
-        for old in self.steps()[: -self._keep]:
-            remove_directory(self._root / f"step-{old:06d}")
+    def save(
+        self,
+        step: int,
+        model: Any,
+        optimiser: torch.optim.Optimizer,
+        state: Mapping[str, Any],
+        *,
+        needs: Collection[int] = (),
+    ) -> None:
+        """Write a checkpoint; when this returns it is on the disk. An older one of this step gives way.
+
+        Args:
+            state: JSON values.
+            needs: steps whose checkpoints are kept as long as this one is, such as the best so far.
+
+        Raises:
+            CheckpointError: it cannot be written; those before it are as they were.
+        """
+        final = self._directory(step)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            sweep(self._root)
+            with new_directory(self._root) as directory:
+                moments, rest = _optimiser_state(model, optimiser)
+                save_file(_weights(model), directory / _MODEL)
+                save_file(moments, directory / _OPTIMISER)
+                values = {"state": state, "optimiser": rest, "generators": generator_states()}
+                (directory / _STATE).write_text(json.dumps(values), encoding="utf-8")
+                manifest = {
+                    "format": _FORMAT,
+                    "run": self._run,
+                    "step": step,
+                    "needs": sorted(needs),
+                    "files": {name: _checksum(directory / name) for name in (_MODEL, _OPTIMISER, _STATE)},
+                }
+                (directory / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+                remove_directory(final)
+                put_in_place(directory, final)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{final}: cannot be written ({error}): see that there is room on the disk, then resume the "
+                "run; it goes on from the checkpoint before"
+            ) from error
+        self._rotate()
 
     def steps(self) -> list[int]:
         """Steps of which there are checkpoints, oldest first."""
@@ -79,8 +111,16 @@ class Checkpoints:
             return []
         return sorted(int(match[1]) for path in self._root.iterdir() if (match := _NAME.match(path.name)))
 
-    def restore(self, model: Any, optimiser: torch.optim.Optimizer) -> Checkpoint | None:
-        """Load the newest whole checkpoint into `model`, `optimiser` and torch's random generator.
+    def restore(
+        self,
+        model: Any,
+        optimiser: torch.optim.Optimizer,
+        on_fault: Callable[[CheckpointError], None] = lambda error: None,
+    ) -> Checkpoint | None:
+        """Load the newest whole checkpoint into `model`, `optimiser` and all random generators.
+
+        Args:
+            on_fault: called for each newer one that cannot be used.
 
         Returns:
             What it says, or None if there is no checkpoint at all.
@@ -95,27 +135,148 @@ class Checkpoints:
                 return self._load(step, model, optimiser)
             except CheckpointError as error:
                 logger.warning("checkpoint passed over", extra={"step": step, "reason": str(error)})
+                on_fault(error)
                 faults.append(str(error))
         if steps:
-            raise CheckpointError("; ".join(faults))
+            raise CheckpointError(
+                f"no checkpoint of run {self._run} can be used ({'; '.join(faults)}): put the files back "
+                f"from a copy, or remove {self._root}, and the phase begins anew"
+            )
         return None
 
+    def load_weights(self, step: int, model: Any) -> None:
+        """Load the weights of one checkpoint into `model`.
+
+        Raises:
+            CheckpointError: there is none of that step, or it cannot be used.
+        """
+        if step not in self.steps():
+            have = ", ".join(map(str, self.steps())) or "none"
+            raise CheckpointError(f"run {self._run} has no checkpoint of step {step} (there are: {have})")
+        with _reading(self._directory(step)):
+            self._verify(step)
+            _set_weights(model, load_file(self._directory(step) / _MODEL))
+
     def _load(self, step: int, model: Any, optimiser: torch.optim.Optimizer) -> Checkpoint:
-        directory = self._root / f"step-{step:06d}"
-        try:
-            manifest = json.loads((directory / _MANIFEST).read_bytes())
-            if manifest["run"] != self._run:
-                raise CheckpointError(f"{directory}: of run {manifest['run']}, not {self._run}")
-            for name in (_MODEL, _OPTIMISER, _STATE):
-                if _checksum(directory / name) != manifest["files"][name]:
-                    raise CheckpointError(f"{directory}: {name} does not match its checksum")
-            tensors = torch.load(directory / _OPTIMISER, weights_only=True)
-            load_model(model, str(directory / _MODEL))
-            optimiser.load_state_dict(tensors["optimiser"])
-            torch.set_rng_state(tensors["generator"])
-            return Checkpoint(step, json.loads((directory / _STATE).read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, UnpicklingError) as error:
-            raise CheckpointError(f"{directory}: cannot be read ({error})") from error
+        directory = self._directory(step)
+        with _reading(directory):
+            self._verify(step)
+            values = json.loads((directory / _STATE).read_bytes())
+            moments = load_file(directory / _OPTIMISER)
+            _set_weights(model, load_file(directory / _MODEL))
+            _set_optimiser_state(model, optimiser, moments, values["optimiser"])
+            restore_generators(values["generators"])
+            return Checkpoint(step, dict(values["state"]))
+
+    def _verify(self, step: int) -> None:
+        directory = self._directory(step)
+        manifest = json.loads((directory / _MANIFEST).read_bytes())
+        if manifest.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{directory}: was written by another version of kbqa; end the run with that one, "
+                "or begin another run"
+            )
+        if manifest["run"] != self._run:
+            raise CheckpointError(f"{directory}: of run {manifest['run']}, not {self._run}")
+        for name in (_MODEL, _OPTIMISER, _STATE):
+            if _checksum(directory / name) != manifest["files"][name]:
+                raise CheckpointError(f"{directory / name}: does not match its checksum")
+
+    def _rotate(self) -> None:
+        """Remove all but the newest and what they need."""
+        steps = self.steps()
+        kept = set(steps[-self._keep :])
+        for step in tuple(kept):
+            try:
+                kept.update(json.loads((self._directory(step) / _MANIFEST).read_bytes())["needs"])
+            except (OSError, ValueError, KeyError):
+                continue  # damaged, and passed over when it comes to that
+        for step in steps:
+            if step not in kept:
+                remove_directory(self._directory(step))
+
+    def _directory(self, step: int) -> Path:
+        return self._root / f"step-{step:06d}"
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[None]:
+    """Whatever is wrong with a directory becomes an error that names it."""
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{directory}: cannot be read ({error})") from error
+
+
+def _trained(model: Any) -> dict[str, Tensor]:
+    """The parameters that training changes, by name; tied ones once."""
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def _weights(model: Any) -> dict[str, Tensor]:
+    return {name: value.detach().contiguous() for name, value in _trained(model).items()}
+
+
+def _set_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model.
+
+    Raises:
+        ValueError: they are not this model's.
+    """
+    own = _trained(model)
+    if surplus := sorted(own.keys() ^ weights.keys()):
+        raise ValueError(f"{surplus[0]} is in one of model and checkpoint only")
+    for name, value in own.items():
+        if value.shape != weights[name].shape:
+            raise ValueError(
+                f"{name} has the shape {tuple(weights[name].shape)}, the model wants {tuple(value.shape)}"
+            )
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(weights[name])
+
+
+def _optimiser_state(
+    model: Any, optimiser: torch.optim.Optimizer
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser's tensors as `<parameter>/<name>`, and all else as JSON values."""
+    names = {id(value): name for name, value in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for parameter, entries in optimiser.state.items():
+        for key, value in entries.items():
+            name = f"{names[id(parameter)]}/{key}"
+            if isinstance(value, Tensor):
+                tensors[name] = value.detach().contiguous()
+            else:
+                numbers[name] = value
+    groups = [
+        {**group, "params": [names[id(parameter)] for parameter in group["params"]]}
+        for group in optimiser.param_groups
+    ]
+    return tensors, {"numbers": numbers, "groups": groups}
+
+
+def _set_optimiser_state(
+    model: Any, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], rest: Mapping[str, Any]
+) -> None:
+    """The inverse of `_optimiser_state`, by the names of parameters and not by their order.
+
+    Raises:
+        ValueError: the optimiser's groups are others.
+    """
+    names = {id(value): name for name, value in model.named_parameters()}
+    own = [[names[id(parameter)] for parameter in group["params"]] for group in optimiser.param_groups]
+    if own != [group["params"] for group in rest["groups"]]:
+        raise ValueError("the optimiser's parameters are not the checkpoint's")
+    numbers = {name: index for index, name in enumerate(name for group in own for name in group)}
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in (*tensors.items(), *rest["numbers"].items()):
+        parameter, _, key = name.rpartition("/")
+        state.setdefault(numbers[parameter], {})[key] = value
+    places = iter(range(len(numbers)))
+    groups = [{**group, "params": [next(places) for _ in group["params"]]} for group in rest["groups"]]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _checksum(path: Path) -> str:

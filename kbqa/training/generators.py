@@ -1,4 +1,4 @@
-"""The state of every random generator that training may draw from, as JSON.
+"""What makes training repeatable: the state of every random generator it may draw from, as JSON.
 
 Generators that are made from a seed where they are used (the order of questions, the seeds
 of requests, demonstrations) have no state to keep.
@@ -7,12 +7,27 @@ of requests, demonstrations) have no state to keep.
 from __future__ import annotations
 
 import base64
+import os
 import random
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+
+
+def seed_generators(seed: int) -> None:
+    """Begin every global generator from a seed."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def make_deterministic() -> None:
+    """Let torch compute the same numbers each time, and fail where it cannot."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a GPU is first used
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
 
 
 def generator_states() -> dict[str, Any]:
