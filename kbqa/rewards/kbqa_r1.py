@@ -5,10 +5,14 @@ R = w_F1 F1 + w_format 1[F1 > 0] 1[format]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from kbqa.rewards.base import REWARDS, Instruments, measures
-from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory
+from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Turn
+
+_TAGS = ("think", "action", "information", "answer")
 
 
 @REWARDS.register("kbqa_r1")
@@ -17,8 +21,9 @@ class KbqaR1Reward:
     """Answers are compared as a set; the format holds if every turn is well formed and the last answers.
 
     Attributes:
-        partial_format: of w_format, what well-formed turns earn in a trajectory whose format
-            does not hold, times their share (the released code: 0.3; the paper: nothing).
+        partial_format: of w_format, what a trajectory earns whose format does not hold, times the
+            share of its tags that are there in pairs; beside an F1 above 0, as the format itself
+            (the released code: 0.3; the paper: nothing).
         timeouts_score_nothing: a trajectory that met a timeout earns 0 outright (released code).
     """
 
@@ -32,15 +37,24 @@ class KbqaR1Reward:
     ) -> RewardedTrajectory:
         measured = measures(question, trajectory)
         turns = trajectory.turns
-        tidy = sum(turn.well_formed for turn in turns) / len(turns) if turns else 0.0
-        formatted = tidy == 1.0 and trajectory.status is Status.ANSWERED
+        formatted = all(turn.well_formed for turn in turns) and trajectory.status is Status.ANSWERED
         reward = self.w_f1 * measured["f1"]
-        if formatted:
-            reward += self.w_format * (measured["f1"] > 0)
-        else:
-            reward += self.w_format * self.partial_format * tidy
+        if measured["f1"] > 0:
+            reward += self.w_format * (1.0 if formatted else self.partial_format * _paired_tags(turns))
         timed_out = any(action.kind == "query_timeout" for action in trajectory.actions)
         if self.timeouts_score_nothing and timed_out:
             reward = 0.0
         components = {**measured, "format": float(formatted)}
         return RewardedTrajectory(trajectory, (0.0,) * len(turns), reward, components)
+
+
+def _paired_tags(turns: Sequence[Turn]) -> float:
+    """Mean over the tags: 1 in equal pairs, 0.5 in unequal numbers, 0.2 if half is missing, else 0."""
+    text = "".join(turn.text + turn.observation for turn in turns)
+    return fmean(_pairing(text.count(f"<{tag}>"), text.count(f"</{tag}>")) for tag in _TAGS)
+
+
+def _pairing(opened: int, closed: int) -> float:
+    if opened and closed:
+        return 1.0 if opened == closed else 0.5
+    return 0.2 if opened or closed else 0.0
