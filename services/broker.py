@@ -1,47 +1,44 @@
 """Celery as both ends of the queues use it: JSON only, late acknowledgement, one consumer a process.
 
-app = create_celery("rollout_worker", broker_url)
+app = create_celery("trainer", broker_url)
 require_broker(app)
-app.task(name=ROLL_OUT_TASK)(roll_out)
-with on_termination(stop_consuming):
-    consume(app, ROLLOUTS, concurrency=16)
+send(app, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=256)
+
+What takes messages out again is in `services.consumer`.
 """
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import celery.worker.state
 from celery import Celery
-from celery.worker import WorkController
+from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from kbqa.errors import QueueUnavailableError
 
-logger = logging.getLogger(__name__)
-
 BROKER_WAIT_S = 5.0
 """How long a service that starts waits for the broker."""
 
+ATTEMPT_HEADER = "kbqa_attempt"
+"""Of a message that is taken once more: how often it is taken with that, from 2 on."""
+
 _CONNECT_TIMEOUT_S = 3.0
 _POLL_S = 0.2
-_BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a consumer that failed starts anew
-
-_stopping = threading.Event()
 
 
-def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 120.0) -> Celery:
+def create_celery(
+    name: str, broker_url: str, *, consumes: str = "", visibility_timeout_s: float = 120.0
+) -> Celery:
     """An application without tasks.
 
     Args:
+        consumes: the queue that it takes messages from, if any.
         visibility_timeout_s: after that, a message that a dead consumer had taken is given to
-            another one (Redis only; others notice at once).
+            another one; longer than any consumer works on one (Redis only; others notice at once).
     """
     app = Celery(name, broker=broker_url, set_as_current=False)
     app.conf.update(
@@ -61,7 +58,7 @@ def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 1
         broker_connection_max_retries=None,
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
     )
-    if urlsplit(broker_url).scheme in ("redis", "rediss"):
+    if urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss"):
         app.conf.update(
             # A message that waits in a busy process is lost with it until the visibility timeout;
             # in the queue, any other may take it.
@@ -73,9 +70,27 @@ def create_celery(name: str, broker_url: str, *, visibility_timeout_s: float = 1
                 "visibility_timeout": visibility_timeout_s,
                 "socket_connect_timeout": _CONNECT_TIMEOUT_S,
                 "socket_keepalive": True,
+                # JSON within JSON: base64 would make every message a third larger.
+                "body_encoding": "utf-8",
+                **_taken_messages(consumes),
             },
         )
     return app
+
+
+def _taken_messages(queue: str) -> dict[str, str]:
+    """Where Redis keeps what was taken and not acknowledged.
+
+    Apart for each queue: kombu lets any consumer give back whatever lies there by its own
+    visibility timeout, and that of replies is shorter than a rollout.
+    """
+    if not queue:
+        return {}
+    return {
+        "unacked_key": f"{queue}.unacked",
+        "unacked_index_key": f"{queue}.unacked_index",
+        "unacked_mutex_key": f"{queue}.unacked_mutex",
+    }
 
 
 def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
@@ -102,65 +117,54 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
         time.sleep(_POLL_S)
 
 
-def send(app: Celery, queue: str, task: str, message: str) -> None:
+def send(
+    app: Celery, queue: str, task: str, message: str, *, at_most: int | None = None, attempt: int = 1
+) -> None:
     """Put an encoded message into a queue, trying once.
 
+    Args:
+        at_most: messages that may wait in the queue, with this one.
+        attempt: how often the message is taken with that.
+
     Raises:
-        QueueUnavailableError: the broker did not take it.
+        QueueUnavailableError: the broker did not take it, or too many wait already.
     """
-    try:
-        app.send_task(task, args=[message], queue=queue, retry=False)
-    except (OperationalError, OSError) as error:
-        raise QueueUnavailableError(
-            f"{_without_password(app.conf.broker_url)} did not take a message ({error})"
-        ) from error
-
-
-def consume(app: Celery, queue: str, *, concurrency: int) -> None:
-    """Run the tasks of a queue in threads, in this thread until `stop_consuming` is called.
-
-    The broker may come and go meanwhile. Returns when the tasks that run have ended.
-    """
-    for chatty in ("celery.worker.strategy", "celery.app.trace"):  # two lines a task, its arguments included
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    pause_s, longest_s = _BACK_OFF_S
-    while not _stopping.is_set():
-        began = time.monotonic()
-        controller = WorkController(
-            app=app,
-            queues=[queue],
-            concurrency=concurrency,
-            pool_cls="threads",
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-        )
-        controller.start()
-        if _stopping.is_set():
-            return
-        # What it could not read is gone from the queue; go on with the rest.
-        pause_s = _BACK_OFF_S[0] if time.monotonic() - began > longest_s else min(2 * pause_s, longest_s)
-        logger.error("the consumer failed and starts anew", extra={"queue": queue, "pause_s": pause_s})
-        celery.worker.state.should_stop = None
-        _stopping.wait(pause_s)
-
-
-def stop_consuming() -> None:
-    """Let `consume` take no further message and return; safe in a signal handler."""
-    _stopping.set()
-    celery.worker.state.should_stop = 0
+    headers = {ATTEMPT_HEADER: attempt} if attempt > 1 else None
+    with connected(app) as connection:
+        if at_most is not None and (waiting := depth(app, connection, queue)) >= at_most:
+            raise QueueUnavailableError(
+                f"{waiting} messages wait in the queue {queue}, and nobody takes them: "
+                "is a consumer running? (kbqa queue list)"
+            )
+        app.send_task(task, args=[message], queue=queue, headers=headers, connection=connection, retry=False)
 
 
 @contextmanager
-def on_termination(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at SIGTERM and SIGINT while the block runs; for the main thread."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    previous = {number: signal.signal(number, lambda *_: stop()) for number in numbers}
+def connected(app: Celery, *, alone: bool = False) -> Iterator[Connection]:
+    """A connection to the broker.
+
+    Args:
+        alone: a new one, which is closed in the end, and with that gives back what was taken by it.
+
+    Raises:
+        QueueUnavailableError: the broker fails while the block runs; whatever it says is in the text.
+    """
     try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        with app.connection_for_read() if alone else app.connection_or_acquire() as connection:
+            try:
+                yield connection
+            except (*connection.connection_errors, *connection.channel_errors) as error:
+                raise OperationalError(str(error)) from error
+    except (OperationalError, OSError) as error:
+        raise QueueUnavailableError(
+            f"the broker at {_without_password(app.conf.broker_url)} refuses or does not answer ({error})"
+        ) from error
+
+
+def depth(app: Celery, connection: Connection, queue: str) -> int:
+    """Messages that wait in a queue."""
+    count = app.amqp.queues[queue](connection.default_channel).queue_declare().message_count
+    return int(count)
 
 
 def _without_password(url: str) -> str:

@@ -4,6 +4,7 @@ from kbqa.wire.encoding import MAX_MESSAGE_BYTES, decode, encode
 from kbqa.wire.messages import (
     RUN_PATTERN,
     SCHEMA_VERSION,
+    DeadLetter,
     Failure,
     FailureReason,
     Purpose,
@@ -11,22 +12,34 @@ from kbqa.wire.messages import (
     RolloutRequest,
     Timings,
 )
-from kbqa.wire.queues import DELIVER_TASK, ROLL_OUT_TASK, ROLLOUTS, TRAJECTORIES
+from kbqa.wire.queues import (
+    BURIED_TASK,
+    DELIVER_TASK,
+    QUEUES,
+    ROLL_OUT_TASK,
+    ROLLOUTS,
+    TRAJECTORIES,
+    dead_letters_of,
+)
 
 __all__ = [
+    "BURIED_TASK",
     "DELIVER_TASK",
     "MAX_MESSAGE_BYTES",
+    "QUEUES",
     "ROLLOUTS",
     "ROLL_OUT_TASK",
     "RUN_PATTERN",
     "SCHEMA_VERSION",
     "TRAJECTORIES",
+    "DeadLetter",
     "Failure",
     "FailureReason",
     "Purpose",
     "RolloutReply",
     "RolloutRequest",
     "Timings",
+    "dead_letters_of",
     "decode",
     "encode",
 ]

@@ -115,6 +115,7 @@ class Timings(BaseModel):
         queued_s: from `sent_at` until a worker took it.
         policy_s: until the engine held a version that is new enough.
         rollout_s: playing and scoring the episodes.
+        engine_s, graph_s: of that, waiting for the engine and for the graph.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -122,6 +123,8 @@ class Timings(BaseModel):
     queued_s: Seconds = 0.0
     policy_s: Seconds = 0.0
     rollout_s: Seconds = 0.0
+    engine_s: Seconds = 0.0
+    graph_s: Seconds = 0.0
 
 
 class RolloutReply(Message):
@@ -162,6 +165,34 @@ class RolloutReply(Message):
     def rollout(self) -> ScoredRollout | None:
         """The group or the tree."""
         return self.group if self.tree is None else self.tree
+
+
+class DeadLetter(Message):
+    """A message that nobody could do anything with, and why.
+
+    Attributes:
+        queue: where it was taken from.
+        task: what it was meant for; None if it did not say.
+        attempts: times that it was taken.
+        at: ISO 8601, UTC.
+        consumer: who put it aside, for people.
+        characters: of the message; `message` holds no more of them than are kept.
+    """
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    queue: str
+    task: str | None
+    reason: str
+    attempts: Count
+    at: str
+    consumer: str
+    characters: Count
+    message: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether it can be sent again."""
+        return self.task is not None and len(self.message) == self.characters
 
 
 def _fault(member: RewardedTrajectory) -> str | None:

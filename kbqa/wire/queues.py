@@ -8,5 +8,14 @@ ROLLOUTS = "rollouts"
 TRAJECTORIES = "trajectories"
 """Queue of replies: the trainer takes them all."""
 
+QUEUES = (ROLLOUTS, TRAJECTORIES)
+
 ROLL_OUT_TASK = "kbqa.rollouts.roll_out"
 DELIVER_TASK = "kbqa.trajectories.deliver"
+BURIED_TASK = "kbqa.dead_letters.buried"
+"""Of a dead letter; nobody consumes it."""
+
+
+def dead_letters_of(queue: str) -> str:
+    """Queue of the messages of `queue` that nobody could do anything with."""
+    return f"{queue}.dead"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, Field
+from typing import Literal, Self
+
+from pydantic import AliasChoices, Field, model_validator
 
 from services.settings import ServiceSettings
 
@@ -14,14 +16,20 @@ class RolloutWorkerSettings(ServiceSettings):
         broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
         kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
+        engine: what computes completions: "transformers" in this process, or "vllm"
+            (`KBQA_ROLLOUT_WORKER_ENGINE`, else `KBQA_ENGINE`).
+        vllm_url: the vLLM server whose weights this worker alone changes
+            (`KBQA_ROLLOUT_WORKER_VLLM_URL`, else `KBQA_VLLM_URL`).
+        vllm_timeout_s: most time that the completions of a turn may take there.
         concurrency: requests worked on at a time.
-        max_rows: completions computed at a time; more wait.
-        threads: threads that the engine computes with.
+        max_rows: completions computed at a time in this process; more wait.
+        threads: threads that the engine in this process computes with.
         policy_wait_s: how long a request waits for a version that is new enough.
         graph_wait_s: how long a request waits for kg_server to come back.
         rollout_timeout_s: after that, the episodes of a request that still run time out.
         deliver_wait_s: how long a reply waits for the broker to come back.
-        visibility_timeout_s: after that, Redis gives a dead worker's requests to another one.
+        visibility_timeout_s: after that, Redis gives a dead worker's requests to another one; it
+            would also give away one that is still worked on, so it exceeds all of the above.
     """
 
     service = "rollout_worker"
@@ -33,6 +41,14 @@ class RolloutWorkerSettings(ServiceSettings):
     )
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
+    engine: Literal["transformers", "vllm"] = Field(
+        "transformers", validation_alias=AliasChoices("KBQA_ROLLOUT_WORKER_ENGINE", "KBQA_ENGINE")
+    )
+    vllm_url: str = Field(
+        "http://127.0.0.1:8000",
+        validation_alias=AliasChoices("KBQA_ROLLOUT_WORKER_VLLM_URL", "KBQA_VLLM_URL"),
+    )
+    vllm_timeout_s: float = Field(120.0, gt=0)
     concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)
     threads: int = Field(1, ge=1)
@@ -40,4 +56,15 @@ class RolloutWorkerSettings(ServiceSettings):
     graph_wait_s: float = Field(30.0, ge=0)
     rollout_timeout_s: float = Field(300.0, gt=0)
     deliver_wait_s: float = Field(60.0, ge=0)
-    visibility_timeout_s: float = Field(120.0, gt=0)
+    visibility_timeout_s: float = Field(900.0, gt=0)
+
+    @model_validator(mode="after")
+    def _longer_than_any_request(self) -> Self:
+        # A rollout is begun once more when kg_server was away in the midst of it.
+        longest_s = self.policy_wait_s + self.graph_wait_s + 2 * self.rollout_timeout_s + self.deliver_wait_s
+        if self.visibility_timeout_s <= longest_s:
+            raise ValueError(
+                f"KBQA_ROLLOUT_WORKER_VISIBILITY_TIMEOUT_S: a request may be worked on for {longest_s:g} s "
+                f"by the other timeouts, so it must be more than that (it is {self.visibility_timeout_s:g})"
+            )
+        return self

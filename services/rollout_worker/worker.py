@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
+from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore
 from kbqa.telemetry import Metrics, log_context
 from kbqa.wire import (
@@ -28,12 +29,15 @@ from kbqa.wire import (
     FailureReason,
     RolloutReply,
     RolloutRequest,
+    Timings,
     decode,
     encode,
 )
-from services.broker import consume, create_celery, on_termination, require_broker, send, stop_consuming
+from services.broker import create_celery, require_broker, send
+from services.consumer import consume, on_termination, stop_consuming, work_on
 from services.http import background, install
 from services.rollout_worker.engine import Engine
+from services.rollout_worker.hosting import Host, InProcess, OnVllm
 from services.rollout_worker.rollouts import Patience, Rollouts
 from services.rollout_worker.settings import RolloutWorkerSettings
 
@@ -43,7 +47,7 @@ _BACK_OFF_S = (0.5, 5.0)  # first and longest pause before the broker is offered
 
 
 def run_worker(settings: RolloutWorkerSettings) -> None:
-    """Work on rollout requests until SIGTERM, then finish those that were begun.
+    """Work on rollout requests until SIGTERM, then finish those that were begun, or hand them back.
 
     Raises:
         PortInUseError: another process has the port.
@@ -51,26 +55,39 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     torch.set_num_threads(settings.threads)
     disable_progress_bar()
     celery = create_celery(
-        "rollout_worker", settings.broker_url, visibility_timeout_s=settings.visibility_timeout_s
+        "rollout_worker",
+        settings.broker_url,
+        consumes=ROLLOUTS,
+        visibility_timeout_s=settings.visibility_timeout_s,
     )
     metrics = Metrics(CollectorRegistry())
     graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
-    engine = Engine(PolicyStore(settings.home / "policies"), metrics, settings.max_rows)
+    engine = Engine(PolicyStore(settings.home / "policies"), metrics, _host(settings, metrics))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     rollouts = Rollouts(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
     desk = Desk(rollouts, celery, metrics, settings.deliver_wait_s)
-    celery.task(desk.take, name=ROLL_OUT_TASK)
-    web = create_app(celery, graphs, metrics)
+    work_on(celery, ROLLOUTS, ROLL_OUT_TASK, desk.take)
+    web = create_app(celery, graphs, engine, metrics)
     try:
         with background(web, settings.host, settings.port) as url, on_termination(stop_consuming):
             logger.info("waiting for rollout requests", extra={"url": url, "worker": desk.worker})
-            consume(celery, ROLLOUTS, concurrency=settings.concurrency)
+            drained = consume(celery, ROLLOUTS, concurrency=settings.concurrency, drain_s=settings.drain_s)
+            if not drained:
+                logger.warning("requests that still ran are handed back", extra={"drain_s": settings.drain_s})
+                # Their threads would answer all the same, and the interpreter would wait for them.
+                os._exit(0)
     finally:
         engine.close()
         graphs.close()
 
 
-def create_app(celery: Celery, graphs: HttpGraphTools, metrics: Metrics) -> FastAPI:
+def _host(settings: RolloutWorkerSettings, metrics: Metrics) -> Host:
+    if settings.engine == "transformers":
+        return InProcess(settings.max_rows)
+    return OnVllm(VllmServer(settings.vllm_url), metrics, timeout_s=settings.vllm_timeout_s)
+
+
+def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics) -> FastAPI:
     """Probes and metrics; the work comes by the queue."""
 
     def why_not_ready() -> str | None:
@@ -79,7 +96,7 @@ def create_app(celery: Celery, graphs: HttpGraphTools, metrics: Metrics) -> Fast
             graphs.graphs()
         except (QueueUnavailableError, GraphError) as error:
             return str(error)
-        return None
+        return engine.unready()
 
     app = FastAPI(title="rollout_worker", summary="Plays and scores episodes", version=__version__)
     install(app, service="rollout_worker", metrics=metrics, readiness=why_not_ready, errors={})
@@ -103,6 +120,9 @@ class Desk:
         self._running = metrics.gauge("kbqa_rollout_requests_running")
         self._queue_seconds = metrics.histogram("kbqa_rollout_queue_seconds")
         self._seconds = metrics.histogram("kbqa_rollout_seconds")
+        self._policy_seconds = metrics.histogram("kbqa_rollout_policy_seconds")
+        self._engine_seconds = metrics.histogram("kbqa_rollout_engine_seconds")
+        self._graph_seconds = metrics.histogram("kbqa_rollout_graph_seconds")
         self._tokens = metrics.counter("kbqa_rollout_generated_tokens_total")
         self._unjudged = metrics.counter("kbqa_rollout_unjudged_total")
         self._capped = metrics.counter("kbqa_rollout_capped_total")
@@ -112,17 +132,20 @@ class Desk:
     def worker(self) -> str:
         return self._rollouts.worker
 
-    def take(self, message: object) -> None:
-        """Body of the task: never raises, so that no message comes back for ever."""
-        count = _Outcome()
-        with self._running.track_inprogress():
-            try:
-                self._take(message, count)
-            except MessageError as error:
-                logger.error("a message is no rollout request", extra={"reason": str(error)})
-        self._requests.labels(count.purpose, count.outcome).inc()
+    def take(self, message: str) -> None:
+        """Answer a request.
 
-    def _take(self, message: object, count: _Outcome) -> None:
+        Raises:
+            MessageError: it is none.
+        """
+        count = _Outcome()
+        try:
+            with self._running.track_inprogress():
+                self._take(message, count)
+        finally:
+            self._requests.labels(count.purpose, count.outcome).inc()
+
+    def _take(self, message: str, count: _Outcome) -> None:
         request = decode(RolloutRequest, message)
         count.purpose = request.purpose
         now = time.time()
@@ -134,7 +157,7 @@ class Desk:
             reply = self._rollouts.answer(request)
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
             if reply.rollout is not None:
-                self._seconds.labels(request.purpose).observe(reply.timings.rollout_s)
+                self._time(request, reply.timings)
             if reply.tree is not None:
                 tree = reply.tree.tree
                 self._capped.inc(sum(tree.steps[leaf].status is None for leaf in tree.leaves))
@@ -143,6 +166,12 @@ class Desk:
                 self._unjudged.inc(request.n - len(reply.group.members))
                 self._tokens.inc(sum(m.trajectory.generated_tokens for m in reply.group.members))
             self._deliver(reply)
+
+    def _time(self, request: RolloutRequest, timings: Timings) -> None:
+        self._seconds.labels(request.purpose).observe(timings.rollout_s)
+        self._policy_seconds.labels(request.purpose).observe(timings.policy_s)
+        self._engine_seconds.labels(request.purpose).observe(timings.engine_s)
+        self._graph_seconds.labels(request.purpose).observe(timings.graph_s)
 
     def _deliver(self, reply: RolloutReply) -> None:
         try:

@@ -18,14 +18,18 @@ from kbqa.errors import QueueUnavailableError
 from kbqa.policy_store import PolicyStore
 from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
-from services.broker import consume, create_celery, require_broker, stop_consuming
+from services.broker import create_celery, require_broker
+from services.consumer import consume, stop_consuming, work_on
 from services.http import install
 from services.trainer.errors import STATUS
+from services.trainer.exports import exports_router
 from services.trainer.exposition import expose_latest_run
 from services.trainer.intake import Intake
+from services.trainer.page import groups_router, site_router
 from services.trainer.routes import runs_router
 from services.trainer.runs import Runs
 from services.trainer.settings import TrainerSettings
+from services.trainer.sinks import require_sinks
 from services.trainer.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -35,15 +39,16 @@ _INTAKE_THREADS = 2
 
 def create_app(settings: TrainerSettings) -> FastAPI:
     """The trainer of the runs under `settings.home`."""
+    require_sinks(settings.sinks)
     metrics = Metrics(CollectorRegistry())
     runs = Runs(settings.home / "runs")
-    intake = Intake(runs, metrics, settings.home / "runs" / "dead-letters.jsonl")
-    celery = create_celery("trainer", settings.broker_url)
-    celery.task(intake.take, name=DELIVER_TASK)
+    intake = Intake(runs, metrics)
+    celery = create_celery("trainer", settings.broker_url, consumes=TRAJECTORIES)
+    work_on(celery, TRAJECTORIES, DELIVER_TASK, intake.take)
     consumer = threading.Thread(
         target=consume,
         args=(celery, TRAJECTORIES),
-        kwargs={"concurrency": _INTAKE_THREADS},
+        kwargs={"concurrency": _INTAKE_THREADS, "drain_s": settings.drain_s},
         name="intake",
         daemon=True,
     )
@@ -70,7 +75,11 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
-    app.include_router(runs_router(runs, supervisor, PolicyStore(settings.home / "policies"), settings.data))
+    store = PolicyStore(settings.home / "policies")
+    app.include_router(runs_router(runs, supervisor, store, settings.data))
+    app.include_router(groups_router(runs, store))
+    app.include_router(site_router())
+    app.include_router(exports_router(runs, settings.home))
     return app
 
 

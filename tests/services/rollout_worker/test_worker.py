@@ -10,15 +10,25 @@ import httpx
 import pytest
 import redis
 
-from kbqa.wire import DELIVER_TASK, ROLL_OUT_TASK, ROLLOUTS, TRAJECTORIES, RolloutReply, decode, encode
+from kbqa.wire import (
+    DELIVER_TASK,
+    ROLL_OUT_TASK,
+    ROLLOUTS,
+    TRAJECTORIES,
+    DeadLetter,
+    RolloutReply,
+    decode,
+    encode,
+)
 from services.broker import create_celery, send
+from services.dead_letters import DeadLetters
 
 
 class Queues:
     """The test's end of both queues."""
 
     def __init__(self, url: str) -> None:
-        self._celery = create_celery("test", url)
+        self._celery = create_celery("test", url, consumes=ROLLOUTS)
         self._redis = redis.Redis.from_url(url)
 
     def ask(self, *messages: str) -> None:
@@ -48,6 +58,9 @@ class Queues:
             reply = decode(RolloutReply, text)
             found[reply.request_id] = reply
         return found
+
+    def letters(self) -> list[DeadLetter]:
+        return DeadLetters(self._celery, ROLLOUTS).read()
 
     def close(self) -> None:
         self._celery.close()
@@ -97,6 +110,7 @@ def test_what_is_no_request_or_too_late_is_dropped_and_the_worker_goes_on(
     assert queues.replies(1).keys() == {"t2"}
     assert metric(worker, 'kbqa_rollout_requests_total{outcome="invalid",purpose="unknown"}') == 2
     assert metric(worker, 'kbqa_rollout_requests_total{outcome="expired",purpose="train"}') == 1
+    assert {letter.message for letter in queues.letters()} == {"not even an envelope", "rubbish", "{}"}
     assert httpx.get(f"{worker.url}/readyz").status_code == 200
 
 

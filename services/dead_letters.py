@@ -1,0 +1,161 @@
+"""Messages that nobody could do anything with, kept in a queue beside the one that they came from.
+
+letters = DeadLetters(create_celery("cli", broker_url, consumes=ROLLOUTS), ROLLOUTS)
+for letter in letters.read():
+    letter.reason
+letters.requeue({letter.id})
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from celery import Celery
+from kombu import Connection
+from pydantic import ValidationError
+
+from kbqa.errors import MessageError
+from kbqa.wire import BURIED_TASK, DeadLetter, dead_letters_of, decode, encode
+from services.broker import connected, depth, send
+
+logger = logging.getLogger(__name__)
+
+MOST_LETTERS = 1000
+"""More than that are not kept; the oldest goes first."""
+
+MOST_CHARACTERS = 2**20
+"""Of a message; a longer one is cut, and cannot be sent again."""
+
+
+class DeadLetters:
+    """The dead letters of one queue.
+
+    Args:
+        app: made for that queue (`create_celery(…, consumes=queue)`), so that a letter is not lost
+            whose reader dies.
+    """
+
+    def __init__(self, app: Celery, queue: str) -> None:
+        self._app, self._queue, self._name = app, queue, dead_letters_of(queue)
+
+    def bury(self, message: object, reason: str, task: str | None, attempts: int) -> None:
+        """Put a message aside.
+
+        Raises:
+            QueueUnavailableError: the broker does not take it.
+        """
+        text = message if isinstance(message, str) else _readable(message)
+        try:
+            letter = _letter(self._queue, text, reason, task, attempts)
+            encoded = encode(letter)
+        except (ValidationError, MessageError):  # half of a surrogate pair
+            text = text.encode(errors="replace").decode()
+            encoded = encode(_letter(self._queue, text, ascii(reason), None, attempts))
+        logger.error("a message is put aside", extra={"queue": self._queue, "reason": reason})
+        with connected(self._app) as connection:
+            self._make_room(connection)
+        send(self._app, self._name, BURIED_TASK, encoded)
+
+    def count(self) -> int:
+        """Raises: QueueUnavailableError."""
+        with connected(self._app) as connection:
+            return depth(self._app, connection, self._name)
+
+    def read(self) -> list[DeadLetter]:
+        """All letters, oldest first; they stay.
+
+        Raises:
+            QueueUnavailableError: the broker does not answer.
+        """
+        with self._taken() as letters:
+            return [letter for _, letter in letters]
+
+    def requeue(self, ids: Collection[str] | None = None) -> list[str]:
+        """Send letters again, as if for the first time; returns the ids of those that were.
+
+        Args:
+            ids: which ones; None means all. One that was cut stays.
+
+        Raises:
+            QueueUnavailableError: the broker does not answer.
+        """
+        sent = []
+        with self._taken() as letters:
+            for message, letter in letters:
+                if letter.whole and letter.task is not None and (ids is None or letter.id in ids):
+                    send(self._app, self._queue, letter.task, letter.message)
+                    message.ack()
+                    sent.append(letter.id)
+        return sent
+
+    def purge(self, ids: Collection[str] | None = None) -> list[str]:
+        """Remove letters; returns their ids.
+
+        Args:
+            ids: which ones; None means all.
+
+        Raises:
+            QueueUnavailableError: the broker does not answer.
+        """
+        removed = []
+        with self._taken() as letters:
+            for message, letter in letters:
+                if ids is None or letter.id in ids:
+                    message.ack()
+                    removed.append(letter.id)
+        return removed
+
+    @contextmanager
+    def _taken(self) -> Iterator[list[tuple[Any, DeadLetter]]]:
+        """All messages with their letters, oldest first; those not acknowledged go back."""
+        with connected(self._app, alone=True) as connection:
+            queue = self._app.amqp.queues[self._name](connection.default_channel)
+            messages = []
+            for _ in range(queue.queue_declare().message_count):
+                if (message := queue.get(no_ack=False, accept=["json"])) is None:
+                    break
+                messages.append(message)
+            try:
+                yield [(message, self._open(message)) for message in messages]
+            finally:
+                for message in messages:
+                    if not message.acknowledged:
+                        message.requeue()
+
+    def _open(self, message: Any) -> DeadLetter:
+        try:
+            (text,), _, _ = message.decode()
+            return decode(DeadLetter, text)
+        except Exception as error:  # whatever it is, it has to be seen to be removed
+            return _letter(self._queue, _readable(message.body), f"no dead letter: {error}", None, 1)
+
+    def _make_room(self, connection: Connection) -> None:
+        queue = self._app.amqp.queues[self._name](connection.default_channel)
+        for _ in range(queue.queue_declare().message_count - MOST_LETTERS + 1):
+            queue.get(no_ack=True)
+            logger.error("too many dead letters, the oldest is removed", extra={"queue": self._queue})
+
+
+def _letter(queue: str, text: str, reason: str, task: str | None, attempts: int) -> DeadLetter:
+    return DeadLetter(
+        id=uuid.uuid4().hex,
+        queue=queue,
+        task=task,
+        reason=reason,
+        attempts=attempts,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        consumer=f"{socket.gethostname()}-{os.getpid()}",
+        characters=len(text),
+        message=text[:MOST_CHARACTERS],
+    )
+
+
+def _readable(body: object) -> str:
+    return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
