@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kbqa.objectives import SurrogateConfig, surrogate_loss, token_weights
 from kbqa.policies.base import Truncation
-from kbqa.training.batching import micro_batches, pad
-from kbqa.training.likelihood import token_logprobs
+from kbqa.training.adapters import has_adapter, without_adapter
+from kbqa.training.likelihood import Likelihood, Precision
+from kbqa.training.packing import Row, pack
+from kbqa.training.ranks import ALONE, Ranks, whole
 from kbqa.trajectory import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
 class GrpoConfig:
     """Attributes:
-    token_budget: most padded tokens of a micro-batch; bounds memory, not the result.
+    token_budget: most tokens of a row of `kbqa.training.packing`; bounds memory, not the result.
     temperature, truncation: with which the samples were drawn.
     mini_batch_questions: most questions that an optimiser step learns from; None for all of a batch.
     mini_batch_samples: likewise, most samples; where trees give a question any number of them.
     epochs: how often a batch is gone through.
+    precision: of matrix products; weights, moments and the loss are fp32 in any case.
     """
 
     learning_rate: float = 1e-6
@@ -38,6 +42,7 @@ class GrpoConfig:
     mini_batch_questions: int | None = None
     mini_batch_samples: int | None = None
     epochs: int = 1
+    precision: Precision = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,10 @@ class StepResult:
 
 
 def make_optimiser(model: Any, config: GrpoConfig) -> torch.optim.AdamW:
-    """AdamW; biases and norms are not decayed (KG-R1, appendix D.4)."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
+    """AdamW over what is not frozen; biases and norms are not decayed (KG-R1, appendix D.4)."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim >= 2]
+    vectors = [p for p in trained if p.ndim < 2]
     return torch.optim.AdamW(
         [
             {"params": matrices, "weight_decay": config.weight_decay},
@@ -73,52 +79,87 @@ def grpo_step(
     samples: Sequence[TrainingSample],
     config: GrpoConfig,
     reference: Any | None = None,
+    ranks: Ranks = ALONE,
 ) -> StepResult:
     """Update `model` in place on samples from complete groups.
 
+    How the samples fall into rows, and rows to processes, does not change the result: a
+    token's weight comes from the whole step.
+
     Args:
+        model: a causal language model, or its `Likelihood` that is sharded over `ranks`.
         samples: those with spread; an empty sequence is an error.
-        reference: the frozen model of the KL penalty; needed if its coefficient is not 0.
+        reference: likewise, the frozen model of the KL penalty. Needed if its coefficient is not
+            0, unless the model holds an adapter: without it, it is its own reference.
     """
     if not samples:
         raise ValueError("a step needs at least one sample")
     surrogate = config.surrogate
     weights = token_weights([sum(s.mask) for s in samples], surrogate.aggregation, surrogate.horizon)
     total = sum(sum(sample.mask) for sample in samples)
-    likelihood = partial(token_logprobs, temperature=config.temperature, truncation=config.truncation)
-    sums: dict[str, float] = {}
-    loss_sum = 0.0
+    sums: defaultdict[str, float] = defaultdict(float)
     optimiser.zero_grad()
-    for batch in micro_batches([len(s.token_ids) for s in samples], config.token_budget):
-        ids = pad([samples[i].token_ids for i in batch], torch.long)
-        mask = pad([samples[i].mask for i in batch], torch.bool)
-        behaviour = pad([samples[i].logprobs for i in batch], torch.float32)[mask]
-        advantages = pad([samples[i].advantages for i in batch], torch.float32)[mask]
-        row_weights = torch.tensor([weights[i] for i in batch])[:, None].expand(mask.shape)[mask]
-        logprobs, entropy = likelihood(model, ids, mask, entropy_gradient=surrogate.entropy_coefficient != 0)
-        reference_logprobs = None
-        if reference is not None and config.surrogate.kl_coefficient:
-            with torch.inference_mode():
-                reference_logprobs, _ = likelihood(reference, ids, mask)
-            reference_logprobs = reference_logprobs.clone()  # leaves inference mode
+    rows = list(pack([s.token_ids for s in samples], [s.mask for s in samples], config.token_budget))
+    for row, counts in ranks.share(rows):
+        row = row.to(ranks.device)
+        logprobs, entropy = _score(model, row, config)
+        behaviour, advantages, row_weights = _columns(row, samples, weights)
         loss, metrics = surrogate_loss(
             logprobs,
             behaviour,
             advantages,
-            config.surrogate,
+            surrogate,
             weights=row_weights,
-            reference_logprobs=reference_logprobs,
+            reference_logprobs=_reference_logprobs(model, reference, row, config),
             entropies=entropy,
         )
-        loss.backward()  # type: ignore[no-untyped-call]
-        loss_sum += loss.item()
+        # FSDP means the gradients of all processes, and their sum is wanted.
+        (loss * (ranks.size if counts else 0)).backward()  # type: ignore[no-untyped-call]
         metrics["entropy"] = entropy.detach().mean().item()
         metrics["logprob_gap"] = (logprobs.detach() - behaviour).abs().mean().item()
-        share = mask.sum().item() / total
+        share = len(row.targets) / total if counts else 0.0
         for name, value in metrics.items():
-            sums[name] = sums.get(name, 0.0) + share * value
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm))
-    healthy = math.isfinite(loss_sum) and math.isfinite(norm)
+            sums[name] += share * value
+        sums["loss"] += loss.item() if counts else 0.0
+    metrics = ranks.sum(sums)
+    norm = whole(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)).item()
+    healthy = math.isfinite(metrics["loss"]) and math.isfinite(norm)
     if healthy:
         optimiser.step()
-    return StepResult(not healthy, {"loss": loss_sum, "gradient_norm": norm, **sums})
+    return StepResult(not healthy, {**metrics, "gradient_norm": norm})
+
+
+def _score(model: Any, row: Row, config: GrpoConfig) -> tuple[Tensor, Tensor]:
+    likelihood = model if isinstance(model, Likelihood) else Likelihood(model)
+    scores: tuple[Tensor, Tensor] = likelihood(
+        row,
+        precision=config.precision,
+        entropy_gradient=config.surrogate.entropy_coefficient != 0,
+        temperature=config.temperature,
+        truncation=config.truncation,
+    )
+    return scores
+
+
+def _reference_logprobs(model: Any, reference: Any | None, row: Row, config: GrpoConfig) -> Tensor | None:
+    """Of the frozen model, or of `model` without its adapter; None if there is no such penalty."""
+    if not config.surrogate.kl_coefficient:
+        return None
+    with torch.no_grad():
+        if reference is not None:
+            return _score(reference, row, config)[0]
+        if has_adapter(model):
+            with without_adapter(model):
+                return _score(model, row, config)[0]
+    return None
+
+
+def _columns(row: Row, samples: Sequence[TrainingSample], weights: Sequence[float]) -> Sequence[Tensor]:
+    """Behaviour log-probability, advantage and weight of a row's policy tokens, [M] each."""
+    table = [
+        (samples[index].logprobs[position], samples[index].advantages[position], weights[index])
+        for index in row.members
+        for position, masked in enumerate(samples[index].mask)
+        if masked
+    ]
+    return torch.tensor(table, dtype=torch.float32, device=row.targets.device).unbind(1)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from kbqa.policies.base import Truncation
 from kbqa.policies.truncation import truncated
+from kbqa.training.attention import attend_by_segments
+from kbqa.training.packing import Row
+
+Precision = Literal["fp32", "bf16"]
 
 _WHOLE = Truncation()
+# Logits that are kept for the backward pass, in numbers (1 GiB in fp32). A row with more of them
+# projects to the vocabulary in parts, and each part again when its gradient is asked for.
+_MAX_LOGITS = 2**28
 
 
 def token_logprobs(
@@ -41,9 +50,70 @@ def token_logprobs(
         Two tensors [M], in row order: log p of the token, and the entropy of its distribution.
     """
     hidden = model.model(input_ids=token_ids, use_cache=False).last_hidden_state
-    logits = model.lm_head(hidden[:, :-1][mask[:, 1:]])
-    targets = token_ids[:, 1:][mask[:, 1:]]
-    logits = logits.float() if temperature == 1 else logits.float() / temperature
+    score = partial(_score, model.lm_head, entropy_gradient, temperature, truncation)
+    return score(hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
+
+
+class Likelihood(nn.Module):
+    """A model as a function from rows of sequences to the likelihood of their policy tokens.
+
+    One module with one forward, since FSDP gathers parameters where a forward begins.
+
+    Args:
+        model: a causal language model of transformers.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        attend_by_segments(model)
+        self.model = model
+
+    def forward(
+        self,
+        row: Row,
+        *,
+        precision: Precision = "fp32",
+        entropy_gradient: bool = False,
+        temperature: float = 1.0,
+        truncation: Truncation = _WHOLE,
+    ) -> tuple[Tensor, Tensor]:
+        """As `token_logprobs`, in the order of the row's targets.
+
+        Args:
+            precision: of matrix products; with bf16 weights, norms and all results stay fp32.
+        """
+        model: Any = self.model
+        device = row.token_ids.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+            hidden = model.model(
+                input_ids=row.token_ids[None],
+                position_ids=row.positions[None],
+                use_cache=False,
+                segments=row.segments,
+            ).last_hidden_state[0]
+            score = partial(_score, model.lm_head, entropy_gradient, temperature, truncation)
+            most = max(1, _MAX_LOGITS // model.config.vocab_size)
+            if len(row.targets) <= most:
+                return score(hidden[row.sources], row.targets)
+            parts = [
+                checkpoint(score, hidden[sources], targets, use_reentrant=False)
+                for sources, targets in zip(row.sources.split(most), row.targets.split(most), strict=True)
+            ]
+        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
+
+
+def _score(
+    head: Any,
+    entropy_gradient: bool,
+    temperature: float,
+    truncation: Truncation,
+    hidden: Tensor,
+    targets: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of targets [M] and entropies, from the hidden states [M, width] before them."""
+    logits = head(hidden).float()
+    if temperature != 1:
+        logits = logits / temperature
     logprobs = torch.log_softmax(truncated(logits, truncation, targets), dim=-1)
     chosen = logprobs.gather(-1, targets[:, None])[:, 0]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):

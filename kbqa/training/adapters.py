@@ -1,0 +1,102 @@
+"""Low-rank adapters (LoRA; Hu et al. 2022): a few trained parameters beside a frozen model.
+
+The model without its adapter is the reference of the KL penalty, so no second copy is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from peft.tuners.tuners_utils import BaseTunerLayer
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+from kbqa.errors import ConfigurationError, PolicyIntegrityError
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """Attributes:
+    rank: r; the update of a matrix is the product of two with r columns and rows.
+    alpha: the update is scaled by alpha / r.
+    targets: names of the linear layers that get one.
+    quantised: whether the frozen weights are held in 4 bits (QLoRA; Dettmers et al. 2023).
+    """
+
+    rank: int = 32
+    alpha: float = 64.0
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    quantised: bool = False
+
+
+def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
+    """Freeze a model and put a fresh adapter into it, in place; what the model computes is unchanged.
+
+    Raises:
+        ConfigurationError: the model has no layer of these names.
+    """
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,  # type: ignore[arg-type]
+        target_modules=list(adapter.targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model.add_adapter(config)
+    except ValueError as error:
+        raise ConfigurationError(f"optimisation.lora.targets: {error}") from error
+
+
+def has_adapter(model: Any) -> bool:
+    """Whether a model, or one of its modules, holds an adapter, which is then all that is trained and saved."""
+    return any(isinstance(module, BaseTunerLayer) for module in model.modules())
+
+
+@contextmanager
+def without_adapter(model: Any) -> Iterator[None]:
+    """The frozen model alone, for as long as the context lasts."""
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def load_quantised(directory: Path, device: torch.device) -> Any:
+    """A causal language model whose linear layers are held in 4-bit NormalFloat.
+
+    Raises:
+        ConfigurationError: there is no GPU, or bitsandbytes is not installed.
+        PolicyIntegrityError: the directory holds no model that can be loaded.
+    """
+    if device.type != "cuda":
+        raise ConfigurationError("optimisation.lora.quantised needs a GPU: set it to false, or train on one")
+    four_bits = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            directory,
+            quantization_config=four_bits,
+            device_map={"": device},
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
+    except ImportError as error:
+        raise ConfigurationError(f"QLoRA needs bitsandbytes: pip install 'kbqa[qlora]' ({error})") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        raise PolicyIntegrityError(f"{directory}: no model that can be loaded ({error})") from error

@@ -1,0 +1,86 @@
+"""Attention of a row in which sequences share their beginnings (`kbqa.training.packing`).
+
+A segment's tokens attend to the whole of their sequence: to what it shares with the one
+before, whose keys and values are there already, and to themselves. Each segment is one call of
+a fused kernel over exactly the keys that it may see, so that no mask of T x T tokens is made
+and no score is computed to be thrown away. Gradients of shared keys and values are summed by
+autograd, as those of any tensor that is used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from kbqa.training.packing import Segment
+
+_NAME = "kbqa_segments"
+
+
+def attend_by_segments(model: Any) -> None:
+    """Let a transformers model take `segments`; without them it attends as it did. Changes no saved file."""
+    if model.config._attn_implementation != _NAME:
+        model.set_attn_implementation(_NAME)
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    segments: Sequence[Segment] | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """An attention function of transformers: query is [1, H, T, D], key and value [1, G, T, D], G a divisor of H.
+
+    Returns:
+        [1, T, H, D], and no weights.
+    """
+    if segments is None:
+        output, _ = sdpa_attention_forward(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            scaling=scaling,
+            sliding_window=sliding_window,
+            **options,
+        )
+        return output, None
+    if sliding_window is not None and any(sum(segment) > sliding_window for segment in segments):
+        raise ValueError(f"sequences longer than the model's sliding window of {sliding_window} tokens")
+    # Under autocast the rotation leaves queries and keys wider than values.
+    parts = [tensor.to(value.dtype).split([s.own for s in segments], dim=2) for tensor in (query, key, value)]
+    outputs = []
+    keys = values = value[:, :, :0]
+    for segment, q, k, v in zip(segments, *parts, strict=True):
+        if segment.shared:
+            k = torch.cat((keys[:, :, : segment.shared], k), dim=2)
+            v = torch.cat((values[:, :, : segment.shared], v), dim=2)
+        keys, values = k, v
+        outputs.append(
+            functional.scaled_dot_product_attention(
+                q,
+                k,
+                v,
+                attn_mask=causal_lower_right(segment.own, sum(segment)),
+                scale=scaling,
+                enable_gqa=q.shape[1] != k.shape[1],
+            )
+        )
+    return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+AttentionInterface.register(_NAME, _attention)

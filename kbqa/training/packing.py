@@ -1,0 +1,136 @@
+"""Sequences into rows of bounded length, in which what sequences share is computed once.
+
+In lexicographic order, sequences that begin alike stand side by side, so that each has to add
+to its row only what it does not share with the one before it:
+
+    sequence 0:  prompt | turn | observation | turn       shared 0
+    sequence 1:                              | turn       shared: up to the observation
+    sequence 2:         | turn                            shared: the prompt
+
+The prompt of a group's members, the stem of a tree's branches and the instructions that all
+questions begin with are cases of this. A row with no beginning in common is a plain
+concatenation; nothing is ever padded.
+
+Shapes: T tokens of a row, M policy tokens of its sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Segment(NamedTuple):
+    """What a sequence adds to its row.
+
+    Attributes:
+        shared: tokens that it has in common with the sequence before it in the row.
+        own: tokens after those, at least one.
+    """
+
+    shared: int
+    own: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Sequences that are computed together.
+
+    Attributes:
+        members: indices of the sequences, in the order of their policy tokens.
+        token_ids: [T], the segments one after the other.
+        positions: [T], of each token within its sequence.
+        segments: their lengths sum up to T.
+        sources: [M], where in the row the token before each policy token stands.
+        targets: [M], the policy tokens.
+    """
+
+    members: tuple[int, ...]
+    token_ids: Tensor
+    positions: Tensor
+    segments: tuple[Segment, ...]
+    sources: Tensor
+    targets: Tensor
+
+    def to(self, device: torch.device) -> Row:
+        """The same on a device."""
+        tensors = (self.token_ids, self.positions, self.sources, self.targets)
+        token_ids, positions, sources, targets = (tensor.to(device, non_blocking=True) for tensor in tensors)
+        return Row(self.members, token_ids, positions, self.segments, sources, targets)
+
+
+def pack(
+    sequences: Sequence[Sequence[int]], masks: Sequence[Sequence[bool]], token_budget: int
+) -> Iterator[Row]:
+    """Rows that hold every sequence once.
+
+    Args:
+        sequences: token ids.
+        masks: likewise, True at policy tokens; never at position 0. What follows a sequence's
+            last policy token is left out, and a sequence without any is left out altogether.
+        token_budget: most tokens of a row; a longer sequence goes alone.
+    """
+    row = _RowBuilder()
+    for index in sorted(range(len(sequences)), key=sequences.__getitem__):
+        policy = [position for position, masked in enumerate(masks[index]) if masked]
+        if not policy:
+            continue
+        read = sequences[index][: policy[-1]]  # the last token is predicted, never read
+        shared = row.shared(read)
+        if row.token_ids and len(row.token_ids) + len(read) - shared > token_budget:
+            yield row.build()
+            row, shared = _RowBuilder(), 0
+        row.add(index, read, shared, policy, [sequences[index][position] for position in policy])
+    if row.token_ids:
+        yield row.build()
+
+
+@dataclass(slots=True)
+class _RowBuilder:
+    """A row in the making; `latest` is the last segment's whole sequence, `places` where in the row it is."""
+
+    members: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    latest: Sequence[int] = ()
+    places: list[int] = field(default_factory=list)
+
+    def shared(self, sequence: Sequence[int]) -> int:
+        """Tokens that a sequence has in common with the latest one."""
+        count = 0
+        for ours, theirs in zip(self.latest, sequence, strict=False):
+            if ours != theirs:
+                break
+            count += 1
+        return count
+
+    def add(
+        self, index: int, sequence: Sequence[int], shared: int, policy: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        self.members.append(index)
+        start, own = len(self.token_ids), len(sequence) - shared
+        if own:  # else it is the latest one's beginning, or the same
+            self.token_ids.extend(sequence[shared:])
+            self.positions.extend(range(shared, len(sequence)))
+            self.segments.append(Segment(shared, own))
+            self.latest = sequence
+            self.places[shared:] = range(start, start + own)
+        self.sources.extend(self.places[position - 1] for position in policy)
+        self.targets.extend(targets)
+
+    def build(self) -> Row:
+        return Row(
+            tuple(self.members),
+            torch.tensor(self.token_ids),
+            torch.tensor(self.positions),
+            tuple(self.segments),
+            torch.tensor(self.sources),
+            torch.tensor(self.targets),
+        )
