@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 DATASET ?= world
+RECIPE ?= kg-r1-small
 SECONDS ?= 3600
 
 .PHONY: help setup demo up down fmt check test test-integration test-gpu fuzz bench bench-large clean
@@ -19,8 +20,8 @@ setup: $(VENV)/.installed ## make ./.venv with every extra and the kbqa command
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
 
-demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop)
-	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET)
+demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop, RECIPE=kg-r1-small)
+	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET) --recipe $(RECIPE)
 
 up: ## start the compose stack (not there yet; `kbqa up` starts all services on this machine)
 	@echo "compose.yaml does not exist yet; start every service on this machine with: $(BIN)/kbqa up" >&2; exit 1

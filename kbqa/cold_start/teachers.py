@@ -15,8 +15,13 @@ from kbqa.kg.actions import (
     named,
 )
 from kbqa.kg.naming import relation_iri
+from kbqa.logical_forms.actions import Action as FormAction
+from kbqa.logical_forms.actions import FindRelation, to_actions
+from kbqa.logical_forms.algebra import Entity, Expression, Join, Relation
 from kbqa.protocols import interactive_parsing as parsing
+from kbqa.protocols import kbqa_r1 as forms
 from kbqa.protocols import kg_r1 as one_hop
+from kbqa.protocols import knowcoder_a1 as tool_calls
 from kbqa.protocols import sparql_refinement as sparql
 from kbqa.protocols.sparql_terms import entity_term
 from kbqa.trajectory import Hop, Question
@@ -50,6 +55,26 @@ def kg_r1(question: Question, max_items: int) -> Lesson:
     yield one_hop.write_answer("", frontier)
 
 
+def kbqa_r1(question: Question, max_items: int) -> Lesson:
+    """The actions of the path's logical form, one a turn; the graph finds out their directions."""
+    actions = [_undirected(action) for action in to_actions(path_expression(question))]
+    for number, action in enumerate(actions):
+        (result,) = yield forms.write_actions(_thought(question.path[number:]), [action])
+        if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
+            return
+    # Unlike a query, a logical form has no member that it names itself.
+    yield forms.write_answer("", [f"expression{len(actions)}"])
+
+
+def knowcoder_a1(question: Question, max_items: int) -> Lesson:
+    """One query for the whole path, and its variable for an answer."""
+    query = path_query(question)
+    (result,) = yield tool_calls.write_call(_thought(question.path), "ExecuteSPARQL", {"sparql": query})
+    if isinstance(result, Success) and result.items and _is_short(result, max_items):
+        found = [item.label for item in named(result.items)]
+        yield tool_calls.write_answer("", _variable_or_names(found, question))
+
+
 def sparql_refinement(question: Question, max_items: int) -> Lesson:
     """One query for the whole path; its answers are scalars, so only a single answer is shown."""
     if len(question.answers) != 1:
@@ -63,8 +88,7 @@ def sparql_refinement(question: Question, max_items: int) -> Lesson:
 
 def interactive_parsing(question: Question, max_items: int) -> Lesson:
     """Progressively (ISP-KGR, E.2): what surrounds a node, then a query that goes one hop further."""
-    topic = question.topic_entities[0]
-    node, found = topic, list[str]()
+    node, found = question.topic_entities[0], list[str]()
     for hops in range(1, len(question.path) + 1):
         thought = _thought(question.path[hops - 1 :])
         yield parsing.write_node(thought, node)
@@ -73,15 +97,14 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
         node, found = "?x", [item.label for item in named(result.items)]
-    # By reference, unless the path comes back to the topic, which is not what is asked for.
-    yield parsing.write_answer(
-        "", ["?x"] if topic not in found else [name for name in found if name != topic]
-    )
+    yield parsing.write_answer("", _variable_or_names(found, question))
 
 
 TEACHERS: Mapping[str, Teacher] = {
     "interactive_parsing": interactive_parsing,
+    "kbqa_r1": kbqa_r1,
     "kg_r1": kg_r1,
+    "knowcoder_a1": knowcoder_a1,
     "sparql_refinement": sparql_refinement,
 }
 
@@ -95,6 +118,35 @@ def path_query(question: Question) -> str:
         pattern.append(f"{subject} <{relation_iri(hop.relation)}> {object_}")
         node = following
     return f"SELECT DISTINCT ?x WHERE {{ {' . '.join(pattern)} }}"
+
+
+def path_expression(question: Question) -> Expression:
+    """The logical form of a gold path.
+
+    Raises:
+        ValueError: the path has no hop.
+    """
+    if not question.path:
+        raise ValueError(f"question {question.id} has no gold path")
+    reached: Entity | Expression = Entity(question.topic_entities[0])
+    for hop in question.path:
+        # A relation is read from what is described to what is known: a tail's is inverse.
+        expression = Join(Relation(hop.relation, inverse=not hop.inverse), reached)
+        reached = expression
+    return expression
+
+
+def _undirected(action: FormAction) -> FormAction:
+    """What a policy writes of it: a relation's name, which carries no direction."""
+    if isinstance(action, FindRelation):
+        return replace(action, relation=Relation(action.relation.name))
+    return action
+
+
+def _variable_or_names(found: Sequence[str], question: Question) -> Sequence[str]:
+    """By reference, unless the path comes back to its topic, which is not what is asked for."""
+    topic = question.topic_entities[0]
+    return ["?x"] if topic not in found else [name for name in found if name != topic]
 
 
 def _thought(remaining: Sequence[Hop]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kbqa.trajectory import Hop, Question
@@ -25,6 +25,11 @@ class Splits:
     train: tuple[Question, ...]
     validation: tuple[Question, ...]
     test: tuple[Question, ...]
+
+    def only(self, suits: Callable[[Question], bool]) -> Splits:
+        """The same splits without the questions that do not suit."""
+        parts = (self.cold_start, self.train, self.validation, self.test)
+        return Splits(*(tuple(filter(suits, part)) for part in parts))
 
 
 def split_by_path(

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from kbqa.datasets import DATASETS, load_dataset
 from kbqa.errors import DatasetError, RunError
+from kbqa.recipes import load_recipe
 from kbqa.trajectory import Question
 from services.cli.api import Api, ApiError
 from services.cli.ask import render
@@ -48,7 +49,8 @@ def demo(
     began = time.monotonic()
     values = read_pairs("--set", overrides)
     data = os.environ.get("KBQA_DATA")
-    questions = load_dataset(dataset, seed, Path(data) if data else None).splits
+    suits = load_recipe(recipe, values).questions.suit
+    questions = load_dataset(dataset, seed, Path(data) if data else None).splits.only(suits)
     try:
         load_graph(home, dataset, seed)
         typer.echo(f"loaded the graph of {dataset}; starting the services")

@@ -49,7 +49,7 @@ class Material:
 
 
 def prepare(context: Context) -> Material:
-    """Read the data set and make sure that its graph is there.
+    """Read the questions of the data set that suit the recipe, and make sure that its graph is there.
 
     Raises:
         DatasetError: the data set cannot be read.
@@ -59,15 +59,16 @@ def prepare(context: Context) -> Material:
     record, limits = context.record, context.record.limits
     dataset = load_dataset(record.dataset, record.seed, context.settings.data)
     context.kg_version(dataset.kg)
+    suitable = dataset.splits.only(context.recipe.questions.suit)
     questions = replace(
-        dataset.splits,
-        train=dataset.splits.train[: limits.train],
-        validation=dataset.splits.validation[: limits.validation],
-        test=dataset.splits.test[: limits.test],
+        suitable,
+        train=suitable.train[: limits.train],
+        validation=suitable.validation[: limits.validation],
+        test=suitable.test[: limits.test],
     )
     for split in ("train", "validation", "test"):
         if not getattr(questions, split):
-            raise DatasetError(f"data set {record.dataset} has no {split} questions")
+            raise DatasetError(f"data set {record.dataset} has no {split} questions for this recipe")
     return Material(dataset.kg, tuple(islice(dataset.graph_lines(), _TOKENIZER_TRIPLES)), questions)
 
 

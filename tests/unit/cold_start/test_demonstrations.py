@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -7,7 +8,7 @@ from kbqa.cold_start.imitation import draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.protocols import InteractiveParsing, KgR1, SparqlRefinement
+from kbqa.protocols import InteractiveParsing, KbqaR1, KgR1, KnowCoderA1, SparqlRefinement
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -165,3 +166,43 @@ def test_an_answer_by_reference_gives_way_to_a_list_where_the_path_comes_back(to
     assert text_of(demonstrate(question, PARSING, tools, 5), by_policy=True)[-1].endswith(
         r"\boxed{Ronin}</answer>"
     )
+
+
+def test_a_path_is_built_action_by_action_where_the_dialect_is_logical_forms(tools):
+    demonstration = demonstrate(BORN, KbqaR1("brief"), tools, max_turns=4)
+    assert text_of(demonstration, by_policy=True) == [
+        "<think>starring then born</think><action>Find_relation [ Heat | starring ]</action>",
+        "<think>born</think><action>Find_relation [ expression1 | born ]</action>",
+        "<think></think><answer>expression2</answer>",
+    ]
+    assert "expression2 = (JOIN (R born) (JOIN (R starring) Heat))" in text_of(demonstration, False)[2]
+    assert demonstrate(BORN, KbqaR1("brief"), tools, max_turns=2) is None
+
+
+def test_a_direction_that_the_graph_guesses_otherwise_is_no_demonstration(tools):
+    triples = [("Ann", "parent", "Bea"), ("Cid", "parent", "Ann")]
+    family = LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(triples)}))
+    parents = ask([Hop("parent")], ["Bea"], topic="Ann")
+    children = ask([Hop("parent", inverse=True)], ["Cid"], topic="Ann")
+    assert demonstrate(parents, KbqaR1("brief"), family, 4) is not None
+    assert demonstrate(children, KbqaR1("brief"), family, 4) is None
+
+
+def test_a_path_is_one_call_and_its_variable_the_answer_where_the_dialect_calls_functions(tools):
+    demonstration = demonstrate(BORN, KnowCoderA1("brief"), tools, max_turns=3)
+    call, answer = text_of(demonstration, by_policy=True)
+    assert '{"name": "ExecuteSPARQL", "arguments": {"sparql": "SELECT DISTINCT ?x WHERE { ' in call
+    assert "<urn:kbqa:e:Heat> <urn:kbqa:r:starring> ?e0 . ?e0 <urn:kbqa:r:born> ?x }" in call
+    shown = text_of(demonstration, False)[1]
+    assert sorted(json.loads(shown[len("<tool_response>") : -len("</tool_response>")])) == ["1940", "1959"]
+    assert answer == r"<think></think><answer> the answer is \boxed{?x} </answer>"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ending"),
+    [(KbqaR1("brief"), ">expression2</answer>"), (KnowCoderA1("brief"), '\\boxed{["Ronin"]} </answer>')],
+)
+def test_a_path_that_comes_back_to_its_topic_leaves_it_out_in_every_dialect(tools, protocol, ending):
+    question = ask([Hop("starring"), Hop("starring", inverse=True)], ["Ronin"])
+    demonstration = demonstrate(question, protocol, tools, 5)
+    assert text_of(demonstration, by_policy=True)[-1].endswith(ending)

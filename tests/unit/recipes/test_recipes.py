@@ -3,10 +3,12 @@ import sys
 
 import pytest
 
+from kbqa.cold_start.teachers import TEACHERS
 from kbqa.errors import RecipeError
 from kbqa.recipes import load_recipe, recipe_names
 from kbqa.rewards import IspKgrReward, KgR1Reward
 from kbqa.rollouts import Branching
+from kbqa.trajectory import Question
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -167,3 +169,23 @@ def test_isp_kgrs_trajectory_level_optimisation_is_a_linear_recipe_with_the_same
     linear = load_recipe("isp-kgr").rollout.model_dump(exclude={"k", "max_active", "max_nodes", "pruning"})
     overrides = {"rollout": {**linear, "kind": "linear", "n": 16}, "advantage.kind": "group"}
     assert load_recipe("isp-kgr", overrides).rollout.width == 16
+
+
+def test_learning_to_refine_takes_questions_with_one_answer_and_other_recipes_all():
+    one, two = (Question("q", "?", answers, (), "kg") for answers in (("a",), ("a", "b")))
+    assert load_recipe("learning-to-refine-small").questions.suit(one)
+    assert not load_recipe("learning-to-refine-small").questions.suit(two)
+    assert load_recipe("kg-r1-small").questions.suit(two)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.endswith("-small")])
+def test_a_small_recipe_is_its_paper_with_a_policy_from_nothing(name):
+    small, paper = load_recipe(name), load_recipe(name.removesuffix("-small"))
+    assert small.base_model is None
+    assert small.small_policy is not None
+    assert small.cold_start is not None
+    assert small.cold_start.demonstrations <= 300
+    assert small.rollout.max_tokens <= small.small_policy.max_length
+    assert (small.protocol.name, small.rollout.kind) == (paper.protocol.name, paper.rollout.kind)
+    assert small.reward.name == paper.reward.name
+    assert small.protocol.name in TEACHERS
