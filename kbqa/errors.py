@@ -21,7 +21,12 @@
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
     │   ├── PolicyIntegrityError    a version's files do not match its manifest
+    │   ├── PolicyMismatchError     an engine computes something else than a version's trainer
+    │   ├── PolicyRefusedError      the endpoint of a policy refuses requests
     │   └── PolicyUnavailableError  the engine does not answer
+    ├── ChatError                   a chat endpoint
+    │   ├── ChatRefusedError        it refuses requests, or is none
+    │   └── ChatUnavailableError    no reply, however often it was asked
     ├── JudgeUnavailableError       no verdict on an answer
     ├── MessageError                a queue message that does not fit its schema
     ├── CheckpointError
@@ -146,8 +151,28 @@ class PolicyIntegrityError(PolicyError):
     """A policy version's files are missing or do not match their checksums."""
 
 
+class PolicyMismatchError(PolicyError):
+    """An engine holds a version, but its log-probabilities are not those of the version's trainer."""
+
+
+class PolicyRefusedError(PolicyError):
+    """The endpoint that is to play a policy refuses requests: its key, model or parameters are wrong."""
+
+
 class PolicyUnavailableError(PolicyError):
     """The engine that holds the policy does not answer."""
+
+
+class ChatError(KbqaError):
+    """Root of everything that concerns a chat endpoint."""
+
+
+class ChatRefusedError(ChatError):
+    """The endpoint refuses a request (key, model, parameters), or answers with no chat completion."""
+
+
+class ChatUnavailableError(ChatError):
+    """The endpoint gave no reply in any of several attempts."""
 
 
 class JudgeUnavailableError(KbqaError):

@@ -100,12 +100,49 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_rollout_requests_running", "gauge", "Rollout requests that are worked on now."),
     Metric("kbqa_rollout_queue_seconds", "histogram", "Time from sending a request to taking it."),
     Metric("kbqa_rollout_seconds", "histogram", "Time to play and score a group.", ("purpose",)),
+    Metric(
+        "kbqa_rollout_policy_seconds",
+        "histogram",
+        "Time of a request until the engine held a version that is new enough.",
+        ("purpose",),
+    ),
+    Metric(
+        "kbqa_rollout_engine_seconds",
+        "histogram",
+        "Time that a request waited for completions of its engine.",
+        ("purpose",),
+    ),
+    Metric(
+        "kbqa_rollout_graph_seconds",
+        "histogram",
+        "Time that a request waited for the graph, for its reward too.",
+        ("purpose",),
+    ),
     Metric("kbqa_rollout_generated_tokens_total", "counter", "Tokens written by the policy."),
     Metric("kbqa_rollout_policy_version", "gauge", "Number of the policy version that the engine holds."),
     Metric("kbqa_rollout_policy_loads_total", "counter", "Versions loaded: swap or build.", ("kind",)),
     Metric("kbqa_rollout_unjudged_total", "counter", "Episodes left out, since a judge gave no verdict."),
     Metric("kbqa_rollout_capped_total", "counter", "States of trees left unexplored at a cap or deadline."),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
+    # an engine in a process of its own, behind rollout_worker or gateway
+    Metric("kbqa_engine_requests_running", "gauge", "Completions that are asked of the engine now."),
+    Metric(
+        "kbqa_engine_failures_total",
+        "counter",
+        "What the engine did not do: generate, update (its weights), or unload (an adapter).",
+        ("operation",),
+    ),
+    Metric(
+        "kbqa_engine_update_seconds",
+        "histogram",
+        "Time to load a version and to verify it, by its kind.",
+        ("kind",),
+    ),
+    Metric(
+        "kbqa_engine_logprob_gap",
+        "gauge",
+        "Mean absolute difference between engine and trainer on the probe of the version loaded last.",
+    ),
     # trainer
     Metric(
         "kbqa_trainer_messages_total",
@@ -121,6 +158,24 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_trainer_reward", "gauge", "Mean outcome reward of the latest step.", ("phase",)),
     Metric("kbqa_trainer_turns", "gauge", "Mean turns an episode of the latest step.", ("phase",)),
     Metric("kbqa_trainer_invalid_actions", "gauge", "Share of turns without a valid action.", ("phase",)),
+    Metric("kbqa_trainer_entropy", "gauge", "Mean entropy of the policy's tokens in the latest step, nats."),
+    Metric("kbqa_trainer_no_spread", "gauge", "Share of the latest step's questions that taught nothing."),
+    Metric(
+        "kbqa_trainer_logprob_gap",
+        "gauge",
+        "Mean difference of log-probabilities between engine and trainer in the latest step, nats.",
+    ),
+    Metric("kbqa_trainer_kl", "gauge", "Mean divergence from the reference in the latest step, nats."),
+    Metric("kbqa_trainer_staleness", "gauge", "Mean versions that the latest step's groups were behind."),
+    Metric("kbqa_trainer_queued_seconds", "gauge", "Mean time of its requests until a worker took them."),
+    Metric("kbqa_trainer_group_age_seconds", "gauge", "Mean time from a group's arrival to its training."),
+    Metric(
+        "kbqa_trainer_step_seconds",
+        "gauge",
+        "Time of the latest step by part: waited, trained, published; checkpointed, evaluated before it.",
+        ("part",),
+    ),
+    Metric("kbqa_trainer_alarm", "gauge", "1 while an alarm of the latest run is on.", ("alarm",)),
     # gateway
     Metric(
         "kbqa_gateway_answers_total", "counter", "Questions answered, by the answer's status.", ("status",)

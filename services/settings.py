@@ -40,6 +40,9 @@ SHARED_VARIABLES = frozenset(
         "KBQA_BROKER_URL",
         "KBQA_DATA",
         "KBQA_DEBUG",
+        "KBQA_ENGINE",
+        "KBQA_VLLM",
+        "KBQA_VLLM_URL",
         "KBQA_KG_SERVER_API_KEY",
         *(f"KBQA_{service.upper()}_URL" for service in SERVICES),
     }

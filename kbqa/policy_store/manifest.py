@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbqa.policies.probe import Probe
+
 VERSION_PATTERN = r"^v[0-9]{6,}-[0-9a-f]{8}$"
 RECIPE_NAME = "recipe.json"
 MANIFEST_NAME = "manifest.json"
@@ -25,6 +27,7 @@ class Manifest(BaseModel):
         sha256: over the names and checksums of all files, the recipe's included.
         files: SHA-256 of each file, by its path relative to the directory.
         created_at: ISO 8601, UTC.
+        probe: what the trainer's model makes of a few tokens; None before versions had one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +45,7 @@ class Manifest(BaseModel):
     sha256: str
     files: dict[str, str]
     created_at: str
+    probe: Probe | None = None
 
 
 def version_id(number: int, sha256: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
+from kbqa.policies.probe import Probe
 from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep, write_file
 from kbqa.policy_store.manifest import (
     MANIFEST_NAME,
@@ -89,6 +90,7 @@ class PolicyStore:
         metrics: Mapping[str, float],
         base_model: str | None = None,
         kind: Kind = "full",
+        probe: Probe | None = None,
     ) -> PolicyVersion:
         """Publish a version; it appears whole or not at all.
 
@@ -96,6 +98,7 @@ class PolicyStore:
             number: orders the versions of a run; higher is newer.
             write: fills an empty directory with the model's and the tokenizer's files.
             recipe: all resolved values, with a `name`.
+            probe: what the model in training makes of a few tokens, for engines to be held to.
 
         Raises:
             NoPolicyError: the run's name is none.
@@ -123,6 +126,7 @@ class PolicyStore:
                 sha256=sha256,
                 files=files,
                 created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                probe=probe,
             )
             (directory / MANIFEST_NAME).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
             final = self._directory(run) / manifest.id

@@ -8,22 +8,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from safetensors.torch import load_file
-
-from kbqa.errors import NoPolicyError, PolicyError, PolicyIntegrityError, RecipeError
+from kbqa.errors import (
+    NoPolicyError,
+    PolicyError,
+    PolicyIntegrityError,
+    PolicyUnavailableError,
+    RecipeError,
+)
+from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import TransformersPolicy, load_model
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.telemetry import Metrics
+from services.rollout_worker.hosting import Host, Hosted
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-_WEIGHTS = "model.safetensors"
-_SHAPE_FILES = ("config.json", "tokenizer.json")  # equal in versions that differ in weights alone
+_RETRY_S = 1.0  # from one attempt to reach an engine that does not answer to the next
+_SHAPE_FILES = ("config.json", "adapter_config.json", "tokenizer.json")  # equal where weights alone differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,12 @@ class Held:
 
     version: PolicyVersion
     recipe: Recipe
-    policy: TransformersPolicy
+    hosted: Hosted
     codec: TokenizerCodec
+
+    @property
+    def policy(self) -> Policy:
+        return self.hosted.policy
 
 
 class Engine:
@@ -42,16 +50,21 @@ class Engine:
     Requests of one run share the engine and see its versions change between two turns.
     Another run's request waits until they are done, so that no trajectory mixes runs.
 
+    An engine in a process of its own may be started anew: it gets the newest version before
+    work goes on, and requests wait for that as long as they wait for a version.
+
     Args:
-        max_rows: most completions computed at a time.
+        host: makes engines of versions.
     """
 
-    def __init__(self, store: PolicyStore, metrics: Metrics, max_rows: int) -> None:
-        self._store, self._max_rows = store, max_rows
+    def __init__(self, store: PolicyStore, metrics: Metrics, host: Host) -> None:
+        self._store, self._host = store, host
         self._loads = metrics.counter("kbqa_rollout_policy_loads_total")
         self._number = metrics.gauge("kbqa_rollout_policy_version")
         self._held: Held | None = None
         self._users = 0
+        self._trouble: PolicyError | None = None  # why the last load failed
+        self._retry_at = 0.0
         self._turnstile = threading.Condition()
 
     @contextmanager
@@ -60,8 +73,8 @@ class Engine:
 
         Raises:
             NoPolicyError: none was published within `wait_s`.
-            PolicyIntegrityError: the version cannot be loaded.
-            PolicyUnavailableError: the engine fails.
+            PolicyIntegrityError, PolicyMismatchError: the version cannot be loaded.
+            PolicyUnavailableError: the engine fails, or does not answer within `wait_s`.
         """
         held = self._enter(run, at_least, time.monotonic() + wait_s)
         try:
@@ -74,36 +87,55 @@ class Engine:
     def discard(self, held: Held) -> None:
         """Build the engine anew for the next request, since this one has failed."""
         with self._turnstile:
-            if self._held is not None and self._held.policy is held.policy:
+            if self._held is not None and self._held.hosted is held.hosted:
                 self._held = None
-        held.policy.close()
+        held.hosted.close()
+
+    def unready(self) -> str | None:
+        """None if requests can be played, otherwise why not."""
+        return self._host.unready() or (str(self._trouble) if self._trouble is not None else None)
 
     def close(self) -> None:
         """Stop computing; requests in flight fail."""
         if self._held is not None:
-            self._held.policy.close()
+            self._held.hosted.close()
 
     def _enter(self, run: str, at_least: int, deadline: float) -> Held:
         while True:
             with self._turnstile:
                 newest = self._store.newest(run, at_least)
                 if newest is not None and self._may_hold(newest):
-                    if (
-                        self._held is None
-                        or self._held.version.id != newest.id
-                        or self._held.version.run != run
-                    ):
-                        self._held = self._load(newest)
-                        self._number.set(newest.number)
-                    self._users += 1
-                    return self._held
+                    held = self._hold(newest)
+                    if held is not None:
+                        self._users += 1
+                        return held
                 if time.monotonic() > deadline:
-                    raise NoPolicyError(
-                        f"run {run} has no version from {at_least} on"
-                        if newest is None
-                        else f"the engine is busy with another run than {run}"
-                    )
+                    if newest is None:
+                        raise NoPolicyError(f"run {run} has no version from {at_least} on")
+                    raise self._trouble or NoPolicyError(f"the engine is busy with another run than {run}")
                 self._turnstile.wait(_POLL_S)
+
+    def _hold(self, newest: PolicyVersion) -> Held | None:
+        """Make the engine hold `newest`; None while it does not answer.
+
+        Raises:
+            PolicyError: that version cannot be held.
+        """
+        held = self._held
+        if held is not None and (held.version.run, held.version.id) == (newest.run, newest.id):
+            return held
+        if time.monotonic() < self._retry_at:
+            return None
+        try:
+            self._held = self._load(newest)
+        except PolicyError as error:
+            self._trouble, self._retry_at = error, time.monotonic() + _RETRY_S
+            if isinstance(error, PolicyUnavailableError):
+                return None
+            raise
+        self._trouble = None
+        self._number.set(newest.number)
+        return self._held
 
     def _may_hold(self, version: PolicyVersion) -> bool:
         """Whether the engine may change to `version` while others use it."""
@@ -117,21 +149,19 @@ class Engine:
         try:
             self._store.verify(version)
             recipe = recipe_from(version.recipe(), version.id)
-            if held is not None and _same_shape(held.version, version):
-                weights = load_file(version.path / _WEIGHTS)
-                held.policy.swap(version.id, lambda model: _replace_weights(model, weights))
-                policy, codec, kind = held.policy, held.codec, "swap"
+            in_place = held is not None and held.recipe.deterministic == recipe.deterministic
+            if held is not None and in_place and _same_shape(held.version, version):
+                held.hosted.swap(version)
+                hosted, codec, kind = held.hosted, held.codec, "swap"
             else:
                 if held is not None:
-                    held.policy.close()
+                    held.hosted.close()
                 codec = TokenizerCodec.load(version.path)
-                policy = TransformersPolicy(
-                    load_model(version.path), codec, version.id, max_rows=self._max_rows
-                )
+                hosted = self._host.build(version, codec, deterministic=recipe.deterministic)
                 kind = "build"
         except (PolicyError, RecipeError, OSError, RuntimeError) as error:
             if held is not None:
-                held.policy.close()
+                held.hosted.close()
             if isinstance(error, PolicyError):
                 raise
             # Retention removed it meanwhile, or its parts do not fit each other.
@@ -139,21 +169,8 @@ class Engine:
         self._loads.labels(kind).inc()
         seconds = round(time.monotonic() - began, 3)
         logger.info("policy loaded", extra={"version": version.id, "kind": kind, "seconds": seconds})
-        return Held(version, recipe, policy, codec)
+        return Held(version, recipe, hosted, codec)
 
 
 def _same_shape(left: PolicyVersion, right: PolicyVersion) -> bool:
     return all(left.manifest.files.get(name) == right.manifest.files.get(name) for name in _SHAPE_FILES)
-
-
-def _replace_weights(model: Any, weights: dict[str, Any]) -> None:
-    """Copy weights into a model of the same architecture.
-
-    Raises:
-        PolicyIntegrityError: a tensor is missing or surplus.
-    """
-    missing, surplus = model.load_state_dict(weights, strict=False)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ())  # stored once, under another name
-    if surplus or set(missing) - tied:
-        names = ", ".join(sorted({*surplus, *(set(missing) - tied)})[:5])
-        raise PolicyIntegrityError(f"the weights do not fit the model: {names}")

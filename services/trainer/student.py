@@ -13,9 +13,12 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from tokenizers import Tokenizer
 
 from kbqa.errors import RunError
+from kbqa.policies.probe import Probe
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import load_model
+from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
+from kbqa.trajectory import Segment
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -26,6 +29,9 @@ _TOKENIZER_FILES = (
     "merges.txt",
     "chat_template.jinja",
 )
+
+
+_PROBED = "Who is it? It is"  # any words do
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,10 @@ class Student:
         self.model.save_pretrained(directory)
         for name, data in self.tokenizer_files.items():
             (directory / name).write_bytes(data)
+
+    def probe(self) -> Probe:
+        """What it makes of a few tokens, for engines to be held to."""
+        return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
 
     def words(self) -> list[str]:
         """Pieces of words of the vocabulary, to make names from."""

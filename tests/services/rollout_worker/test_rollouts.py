@@ -16,6 +16,7 @@ from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
 from kbqa.wire import FailureReason
 from services.rollout_worker.engine import Engine
+from services.rollout_worker.hosting import InProcess
 from services.rollout_worker.rollouts import Patience, Rollouts
 
 PATIENCE = Patience(policy_s=0.3, graph_s=0.5, rollout_s=60)
@@ -28,7 +29,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def engine(store, metrics) -> Iterator[Engine]:
-    engine = Engine(store, metrics, max_rows=16)
+    engine = Engine(store, metrics, InProcess(max_rows=16))
     yield engine
     engine.close()
 
@@ -91,7 +92,7 @@ def test_swapped_weights_are_those_of_the_version(make_rollouts, publish, make_r
     rollouts.answer(make_request("exact", "t1"))
     publish("exact", 2)
     swapped = rollouts.answer(make_request("exact", "t2"))
-    engine = Engine(store, Metrics(CollectorRegistry()), max_rows=16)
+    engine = Engine(store, Metrics(CollectorRegistry()), InProcess(max_rows=16))
     with HttpGraphTools(graph_server.url) as tools:
         built = Rollouts(engine, tools, PATIENCE, "w").answer(make_request("exact", "t2"))
     engine.close()
@@ -159,7 +160,7 @@ def test_an_engine_that_failed_is_built_anew(make_rollouts, publish, make_reques
     rollouts = make_rollouts()
     rollouts.answer(make_request("failed", "t1"))
     with engine.lease("failed", 1, wait_s=1) as held:
-        held.policy.close()
+        held.hosted.close()
     reply = rollouts.answer(make_request("failed", "t2"))
     assert reply.failure.reason is FailureReason.POLICY_UNAVAILABLE
     assert rollouts.answer(make_request("failed", "t3")).group is not None

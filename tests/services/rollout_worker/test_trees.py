@@ -14,6 +14,7 @@ from kbqa.recipes import Recipe, recipe_from
 from kbqa.telemetry import Metrics
 from kbqa.wire import Purpose, RolloutReply, decode, encode
 from services.rollout_worker.engine import Engine
+from services.rollout_worker.hosting import InProcess
 from services.rollout_worker.rollouts import Patience, Rollouts
 
 
@@ -30,7 +31,7 @@ def recipe(tiny_recipe) -> Recipe:
 
 @pytest.fixture
 def rollouts(store, graph_server) -> Iterator[Rollouts]:
-    engine = Engine(store, Metrics(CollectorRegistry()), max_rows=16)
+    engine = Engine(store, Metrics(CollectorRegistry()), InProcess(max_rows=16))
     with HttpGraphTools(graph_server.url) as tools:
         yield Rollouts(engine, tools, Patience(policy_s=0.3, graph_s=0.5, rollout_s=60), "w")
     engine.close()

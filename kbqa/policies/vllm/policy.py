@@ -1,0 +1,348 @@
+"""The policy port over a vLLM server.
+
+Every prompt is a request of its own, all are in flight at once, and vLLM batches them. What of a
+prompt was computed before is in its prefix cache: the next turn of an episode, and the siblings
+of a question, start from there.
+
+Two ways to hold a version. A LoRA adapter is loaded beside the older ones under a name of its
+own; whoever generates meanwhile finishes with the one that it began with. Whole weights replace
+each other: completions in flight stand still, and go on with the new ones. Such a completion
+counts as written by the version that began it, so that it never seems fresher than it is; its
+log-probabilities are those with which each token was drawn.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
+from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
+from kbqa.policies.probe import Probe
+from kbqa.policies.vllm.exchange import Exchange
+from kbqa.policies.vllm.server import VllmServer, refusal
+from kbqa.telemetry import Metrics
+from kbqa.trajectory import Segment
+
+_GENERATE = "/inference/v1/generate"
+_REMEMBERED = 16  # versions that a completion may have begun with
+_NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is none
+_LARGEST_GAP = {"float32": 1e-3}
+_LARGEST_GAP_ELSE = 1e-2  # bf16, of which 8 bits of a number are left
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What makes a policy out of a base model.
+
+    Attributes:
+        label: full id of the version, with its run's name, so that it stands for nothing else.
+        version: full id, as completions carry it.
+        kind: the whole model, or a LoRA adapter.
+        path: the directory that holds it, for the server to read.
+        probe: what its trainer makes of a few tokens; None if it did not say.
+    """
+
+    label: str
+    version: str
+    kind: Literal["full", "lora"]
+    path: Path
+    probe: Probe | None
+
+
+class VllmPolicy:
+    """Holds one version at a time; `hold` has to be called first.
+
+    Args:
+        codec: the versions' tokenizer; a tag that is one token stops the engine without a look at the text.
+        timeout_s: most seconds that a call of `generate` may take.
+        max_in_flight: completions asked for at a time; more wait here.
+    """
+
+    def __init__(
+        self,
+        server: VllmServer,
+        codec: Codec,
+        metrics: Metrics,
+        *,
+        timeout_s: float = 120.0,
+        max_in_flight: int = 1024,
+    ) -> None:
+        self._server, self._codec, self._timeout_s = server, codec, timeout_s
+        self._in_flight = metrics.gauge("kbqa_engine_requests_running")
+        self._failures = metrics.counter("kbqa_engine_failures_total")
+        self._gap = metrics.gauge("kbqa_engine_logprob_gap")
+        self._seconds = metrics.histogram("kbqa_engine_update_seconds")
+        self._threads = ThreadPoolExecutor(max_in_flight, thread_name_prefix="vllm")
+        self._changed = threading.Condition()
+        self._weights: Weights | None = None
+        self._versions: dict[str, str] = {}  # label → version, of all weights that were verified
+        self._updating = self._failed = self._closed = False
+        self._exchanges: set[Exchange] = set()
+        self._users: Counter[str] = Counter()  # calls in flight, by adapter
+        self._max_length: int | None = None
+
+    @property
+    def max_length(self) -> int:
+        if self._max_length is None:
+            self._max_length = self._server.max_length()
+        return self._max_length
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has weights, and no call has failed since it got them."""
+        return self._weights is not None and not self._failed and not self._closed
+
+    def hold(self, weights: Weights) -> None:
+        """Load weights and make sure that they compute what their trainer did.
+
+        Afterwards completions begin with them. If it fails, there are no completions until it
+        succeeds: calls in flight fail, and so do later ones.
+
+        Raises:
+            PolicyMismatchError: log-probabilities of the probe are not those of the trainer.
+            PolicyUnavailableError: the server does not answer, or cannot load them.
+        """
+        began = time.monotonic()
+        before = self._weights
+        try:
+            self._server.require_healthy()
+            if weights.kind == "lora":
+                self._load_adapter(weights)
+            else:
+                self._replace_base(weights)
+        except BaseException:
+            self._failures.labels("update").inc()
+            self._give_up()
+            raise
+        self._failed = False
+        self._seconds.labels(weights.kind).observe(time.monotonic() - began)
+        if before is not None and before.kind == "lora" and before.label != weights.label:
+            self._retire(before.label)
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+        limit = min(self.max_length, params.max_total_tokens)
+        for prompt in prompts:
+            if not 0 < len(prompt) < limit:
+                raise ValueError(f"a prompt of {len(prompt)} tokens leaves no room within {limit}")
+        with self._using() as weights:
+            common = self._sampling(params)
+            exchanges = []
+            for index, prompt in enumerate(prompts):
+                sampling = common | {"max_tokens": min(params.max_tokens, limit - len(prompt))}
+                if params.seed is not None:
+                    # One stream per sample, so that what else is in the batch does not matter.
+                    sampling["seed"] = random.Random(f"{params.seed}/{index}").getrandbits(62)
+                body: dict[str, Any] = {"token_ids": list(prompt), "sampling_params": sampling}
+                if weights.kind == "lora":
+                    body["model"] = weights.label
+                exchanges.append(self._exchange(body))
+            choices = self._choices(exchanges)
+            self._settle()
+            return [self._completion(choice, weights) for choice in choices]
+
+    def close(self) -> None:
+        """Abandon what is in flight, and unload the adapter; the server stays."""
+        with self._changed:
+            weights, self._closed = self._weights, True
+        self._give_up()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if weights is not None and weights.kind == "lora":
+            self._unload(weights.label)
+
+    # -- weights
+
+    def _load_adapter(self, weights: Weights) -> None:
+        present = self._server.adapters()
+        if self._weights is None:  # what a process before this one has left
+            for name in present:
+                if name != weights.label:
+                    self._unload(name)
+        if weights.label not in present:
+            self._server.load_adapter(weights.label, weights.path)
+        self._verify(weights, weights.label)
+        with self._changed:
+            self._weights = weights
+
+    def _replace_base(self, weights: Weights) -> None:
+        with self._changed:
+            self._updating = True
+        try:
+            self._server.reload_weights(weights.label, weights.path, self._give_up)
+            self._verify(weights, None)
+            with self._changed:
+                self._weights = weights
+                self._versions[weights.label] = weights.version
+                while len(self._versions) > _REMEMBERED:
+                    del self._versions[next(iter(self._versions))]
+        finally:
+            with self._changed:
+                self._updating = False
+                self._changed.notify_all()
+
+    def _verify(self, weights: Weights, model: str | None) -> None:
+        if weights.probe is None:
+            return
+        gap = weights.probe.gap(self._server.score(weights.probe, model))
+        dtype = self._server.dtype()
+        largest = _LARGEST_GAP.get(dtype, _LARGEST_GAP_ELSE)
+        self._gap.set(gap)
+        if not gap <= largest:  # a gap that is no number is none of the small ones
+            raise PolicyMismatchError(
+                f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
+                f"the trainer's by {gap:.2g} on average, more than {largest:g} ({dtype or 'type unknown'}): "
+                "see that it serves the version's base model, and in the precision of the training"
+            )
+
+    def _give_up(self) -> None:
+        """Let nothing more be written by weights that are in doubt."""
+        with self._changed:
+            self._weights = None
+            self._versions.clear()
+            doomed = list(self._exchanges)
+            self._changed.notify_all()
+        for exchange in doomed:
+            exchange.abandon()
+
+    def _retire(self, label: str) -> None:
+        with self._changed:
+            in_use = label in self._users
+        if not in_use:  # else the last call that uses it unloads it
+            self._unload(label)
+
+    def _unload(self, label: str) -> None:
+        try:
+            self._server.unload_adapter(label)
+        except PolicyUnavailableError:
+            self._failures.labels("unload").inc()  # gone with its server, or evicted in time
+
+    # -- completions
+
+    @contextmanager
+    def _using(self) -> Iterator[Weights]:
+        """The weights that a call begins with; an adapter stays loaded until the call ends."""
+        with self._changed:
+            # During an update new calls wait behind it, like those whose turn it is in the engine.
+            self._await_update()
+            weights = self._weights
+            if weights is None or self._closed:
+                raise PolicyUnavailableError(f"no policy is loaded into vLLM at {self._server.url}")
+            self._users[weights.label] += 1
+        try:
+            yield weights
+        except PolicyUnavailableError:
+            self._failed = True
+            self._failures.labels("generate").inc()
+            raise
+        finally:
+            with self._changed:
+                self._users[weights.label] -= 1
+                last = not self._users[weights.label]
+                if last:
+                    del self._users[weights.label]
+                current = self._weights
+                retired = last and current is not None and current.label != weights.label
+            if retired and weights.kind == "lora":
+                self._unload(weights.label)
+
+    def _await_update(self) -> None:
+        if not self._changed.wait_for(lambda: not self._updating, self._timeout_s):
+            raise PolicyUnavailableError(f"vLLM at {self._server.url} is still changing its weights")
+
+    def _settle(self) -> None:
+        """Wait until it is known whether weights that have just been loaded are right."""
+        with self._changed:
+            self._await_update()
+
+    def _sampling(self, params: SamplingParams) -> dict[str, Any]:
+        """All that a call's prompts share; nothing is left to a model's `generation_config.json`."""
+        spelled = [self._codec.encode([Segment(stop)]) for stop in params.stop]
+        return {
+            "temperature": params.temperature,
+            "top_p": params.truncation.top_p,
+            "top_k": params.truncation.top_k or 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop": list(params.stop),
+            "stop_token_ids": [tokens[0] for tokens in spelled if len(tokens) == 1],
+            "skip_special_tokens": False,  # tags are special tokens, and would never be found
+            "logprobs": 0,
+        }
+
+    def _exchange(self, body: dict[str, Any]) -> Exchange:
+        return Exchange(self._server.connections, "POST", _GENERATE, body, timeout_s=self._timeout_s)
+
+    def _choices(self, exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
+        """What comes of all of them, or the first failure; then the others are abandoned."""
+        with self._changed:
+            self._exchanges.update(exchanges)
+        try:
+            futures = self._submit(exchanges)
+            done, late = wait(futures, self._timeout_s, FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            if late:
+                raise PolicyUnavailableError(
+                    f"vLLM at {self._server.url} has not answered within {self._timeout_s:g} s"
+                )
+            return [future.result() for future in futures]
+        except CancelledError as error:
+            raise PolicyUnavailableError("the policy was closed") from error
+        except BaseException:
+            for exchange in exchanges:
+                exchange.abandon()
+            raise
+        finally:
+            with self._changed:
+                self._exchanges.difference_update(exchanges)
+
+    def _submit(self, exchanges: Sequence[Exchange]) -> list[Future[dict[str, Any]]]:
+        try:
+            return [self._threads.submit(self._run, exchange) for exchange in exchanges]
+        except RuntimeError as error:  # the threads are shut down
+            raise PolicyUnavailableError("the policy is closed") from error
+
+    def _run(self, exchange: Exchange) -> dict[str, Any]:
+        with self._in_flight.track_inprogress():
+            status, answer = exchange.run()
+        if status != 200:
+            raise refusal(self._server.url, _GENERATE, status, answer)
+        choice: dict[str, Any] = answer["choices"][0]
+        return choice
+
+    def _completion(self, choice: dict[str, Any], weights: Weights) -> Completion:
+        tokens, content = choice["token_ids"], choice["logprobs"]["content"]
+        logprobs = tuple(entry["logprob"] for entry in content)
+        reason = choice["finish_reason"]
+        if reason not in ("stop", "length") or [entry["token_id"] for entry in content] != tokens:
+            raise PolicyUnavailableError(f"vLLM at {self._server.url} broke a completion off ({reason})")
+        if min(logprobs, default=0.0) <= _NO_NUMBER:
+            raise PolicyUnavailableError(
+                f"vLLM at {self._server.url} computes no probabilities with policy {weights.version}: "
+                "its weights are not finite"
+            )
+        version = weights.version if weights.kind == "lora" else self._author(choice)
+        return Completion(tuple(tokens), logprobs, FinishReason(reason), version)
+
+    def _author(self, choice: dict[str, Any]) -> str:
+        """The version that began a completion, by the labels that the engine itself put on its tokens."""
+        labels = [span["version"] for span in choice["weight_versions"] or ()]
+        with self._changed:
+            versions = [self._versions.get(label) for label in labels]
+        if not versions or None in versions:
+            raise PolicyUnavailableError(
+                f"vLLM at {self._server.url} wrote with weights {', '.join(labels) or 'unknown'}, which "
+                "nobody here has loaded: it was started anew, or serves somebody else too"
+            )
+        assert versions[0] is not None
+        return versions[0]

@@ -1,0 +1,138 @@
+"""Where a version's completions are computed: in this process, or by a vLLM server."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from safetensors.torch import load_file
+
+from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.base import Policy
+from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policies.transformers import TransformersPolicy, load_model
+from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
+from kbqa.policy_store import PolicyVersion
+from kbqa.telemetry import Metrics
+
+_WEIGHTS = "model.safetensors"
+
+
+class Hosted(Protocol):
+    """A policy in an engine, which takes on other versions of the same shape."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def swap(self, version: PolicyVersion) -> None:
+        """Change to another version while the policy is used.
+
+        Raises:
+            PolicyError, OSError, RuntimeError: it cannot; the policy is in doubt then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop computing; calls in flight fail."""
+        ...
+
+
+class Host(Protocol):
+    """Makes engines of versions."""
+
+    def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
+        """Make ready what the version is, whatever was there before.
+
+        Args:
+            deterministic: whether the same request must come to the same numbers, to the digit; a
+                server of its own does what it was started for.
+
+        Raises:
+            PolicyError, OSError, RuntimeError: as `Hosted.swap`.
+        """
+        ...
+
+    def unready(self) -> str | None:
+        """None if an engine could be built, otherwise why not."""
+        ...
+
+
+class InProcess:
+    """Engines of transformers models in this process.
+
+    Args:
+        max_rows: most completions computed at a time.
+    """
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+
+    def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
+        if version.manifest.kind != "full":
+            raise PolicyIntegrityError(
+                f"policy {version.id} is a {version.manifest.kind} adapter: roll it out with KBQA_ENGINE=vllm"
+            )
+        model = load_model(version.path)
+        if deterministic:
+            # What else is computed at a time, or was before, changes the last digits of a sum.
+            return _InProcess(TransformersPolicy(model, codec, version.id, max_rows=1, cached_tokens=0))
+        return _InProcess(TransformersPolicy(model, codec, version.id, max_rows=self._max_rows))
+
+    def unready(self) -> str | None:
+        return None
+
+
+class _InProcess:
+    def __init__(self, policy: TransformersPolicy) -> None:
+        self.policy = policy
+
+    def swap(self, version: PolicyVersion) -> None:
+        weights = load_file(version.path / _WEIGHTS)
+        self.policy.swap(version.id, lambda model: _replace_weights(model, weights))
+
+    def close(self) -> None:
+        self.policy.close()
+
+
+class OnVllm:
+    """The engine of a vLLM server, which is this worker's own: nobody else may change its weights."""
+
+    def __init__(self, server: VllmServer, metrics: Metrics, *, timeout_s: float) -> None:
+        self._server, self._metrics, self._timeout_s = server, metrics, timeout_s
+
+    def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
+        hosted = _OnVllm(VllmPolicy(self._server, codec, self._metrics, timeout_s=self._timeout_s))
+        try:
+            hosted.swap(version)
+        except BaseException:
+            hosted.close()
+            raise
+        return hosted
+
+    def unready(self) -> str | None:
+        return self._server.unready()
+
+
+class _OnVllm:
+    def __init__(self, policy: VllmPolicy) -> None:
+        self.policy = policy
+
+    def swap(self, version: PolicyVersion) -> None:
+        manifest = version.manifest
+        label = f"{version.run}/{version.id}"
+        self.policy.hold(Weights(label, version.id, manifest.kind, version.path, manifest.probe))
+
+    def close(self) -> None:
+        self.policy.close()
+
+
+def _replace_weights(model: Any, weights: dict[str, Any]) -> None:
+    """Copy weights into a model of the same architecture.
+
+    Raises:
+        PolicyIntegrityError: a tensor is missing or surplus.
+    """
+    missing, surplus = model.load_state_dict(weights, strict=False)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())  # stored once, under another name
+    if surplus or set(missing) - tied:
+        names = ", ".join(sorted({*surplus, *(set(missing) - tied)})[:5])
+        raise PolicyIntegrityError(f"the weights do not fit the model: {names}")
