@@ -31,6 +31,10 @@ class SurrogateConfig:
         likely it has become (dual clip; 10 in KBQA-R1's released script). None for no bound.
     horizon: tokens; the constant of `token_sum_norm`.
     entropy_coefficient: weight of the entropy, which is rewarded.
+    importance_cap: C > 0; a token counts min(rho, C) times, where rho corrects for the engine and
+        the version that wrote it (truncated importance sampling, as in IMPALA, Espeholt et al.
+        2018, and fengyao.notion.site/off-policy-rl). The ratio that is clipped is then that to the
+        weights at hand, so the cap alone bounds what old samples may do. None for no correction.
     """
 
     clip_low: float = 0.2
@@ -40,6 +44,7 @@ class SurrogateConfig:
     dual_clip: float | None = None
     entropy_coefficient: float = 0.0
     horizon: int = 4096
+    importance_cap: float | None = None
 
 
 def surrogate_loss(
@@ -66,10 +71,15 @@ def surrogate_loss(
             coefficient is not 0.
 
     Returns:
-        The loss (a scalar) and metrics: clip_fraction, kl, ratio_mean.
+        The loss (a scalar) and metrics: clip_fraction, kl, ratio_mean; with a cap capped_fraction.
     """
     log_ratio = (logprobs - behaviour_logprobs).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     ratio = log_ratio.exp()
+    metrics = {"ratio_mean": ratio.detach().mean().item()}
+    if config.importance_cap is not None:
+        advantages = advantages * ratio.detach().clamp(max=config.importance_cap)
+        metrics["capped_fraction"] = (ratio > config.importance_cap).float().mean().item()
+        ratio = (logprobs - logprobs.detach()).exp()  # 1, whose gradient is that of the log-probability
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
     if config.dual_clip is not None:
@@ -86,11 +96,8 @@ def surrogate_loss(
         if entropies is None:
             raise ValueError("an entropy coefficient needs entropies")
         losses = losses - config.entropy_coefficient * entropies
-    metrics = {
-        "clip_fraction": (clipped != ratio).float().mean().item(),
-        "kl": kl.item(),
-        "ratio_mean": ratio.detach().mean().item(),
-    }
+    metrics["clip_fraction"] = (clipped != ratio).float().mean().item()
+    metrics["kl"] = kl.item()
     return (weights * losses).sum(), metrics
 
 

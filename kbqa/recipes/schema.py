@@ -183,6 +183,7 @@ class OptimisationSection(Section):
     kl_coefficient: Annotated[float, Field(ge=0)]
     entropy_coefficient: float = 0.0
     dual_clip: Annotated[float, Field(gt=1)] | None = None
+    importance_cap: Annotated[float, Field(gt=0)] | None = None
     aggregation: Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
     horizon: Positive = 4096
 
@@ -222,6 +223,7 @@ class OptimisationSection(Section):
                 self.dual_clip,
                 self.entropy_coefficient,
                 self.horizon,
+                self.importance_cap,
             ),
             betas=self.betas,
             # What was drawn greedily is scored under temperature 1.
@@ -437,7 +439,9 @@ class Recipe(Section):
         if is_tree and not isinstance(self.reward.build(), TreeReward):
             raise ValueError(f"reward.name: {self.reward.name!r} does not score the steps of a tree")
         if self.guards.patience is not None and self.schedule.best_by is None:
-            raise ValueError("guards.patience: waits for a new best, and schedule.best_by says of what: set it")
+            raise ValueError(
+                "guards.patience: waits for a new best, and schedule.best_by says of what: set it"
+            )
         schedule = self.schedule
         in_step = schedule.max_staleness == 0 and schedule.max_in_flight == schedule.questions_per_step
         if self.deterministic and not in_step:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from kbqa.errors import KbqaError
-from services.cli import ask, demo, forms, kg, mcp, policies, recipes, serve, status, train, up
+from services.cli import ask, demo, export, forms, kg, mcp, policies, recipes, serve, status, train, up
 
 _ERROR, _UNEXPECTED = 2, 1
 
@@ -31,6 +31,8 @@ def create_cli() -> typer.Typer:
     cli.command()(up.up)
     cli.command()(status.status)
     cli.command()(train.train)
+    cli.command()(train.resume)
+    cli.command()(export.export)
     cli.command()(policies.promote)
     cli.command()(mcp.mcp)
     cli.command()(status.version)

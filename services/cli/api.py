@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import httpx
 
@@ -54,9 +55,30 @@ class Api:
         """Raises: UnreachableError, ApiError."""
         return self._call("POST", path, body)
 
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The body of a page, piece by piece.
+
+        Raises:
+            UnreachableError, ApiError: also while it is read.
+        """
+        with self._translated(), self._client.stream("GET", f"{self.url}{path}") as response:
+            if not response.is_success:
+                response.read()
+                self._raise(response, "GET", path)
+            yield from response.iter_bytes()
+
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        try:
+        with self._translated():
             response = self._client.request(method, f"{self.url}{path}", json=body)
+        content = _json(response)
+        if response.is_success and content is not None:
+            return content
+        return self._raise(response, method, path)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
         except httpx.TimeoutException as error:
             raise UnreachableError(0, f"the {self.name} at {self.url} did not answer in time") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -65,12 +87,9 @@ class Api:
                 f"no {self.name} answers at {self.url} ({error}): start everything with kbqa up, "
                 f"or say where it is with {self._option}",
             ) from error
-        try:
-            content = response.json()
-        except ValueError:
-            content = None
-        if response.is_success and content is not None:
-            return content
+
+    def _raise(self, response: httpx.Response, method: str, path: str) -> NoReturn:
+        content = _json(response)
         detail = content.get("detail") if isinstance(content, dict) else None
         raise ApiError(
             response.status_code,
@@ -78,3 +97,10 @@ class Api:
                 detail or f"{method} {self.url}{path} answered {response.status_code}: is this a {self.name}?"
             ),
         )
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

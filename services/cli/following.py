@@ -16,7 +16,7 @@ _PATIENCE_S = 60.0  # for a trainer that does not answer
 _LINE_S = 10.0  # between two lines of steps in a log
 _OVER = ("stopped", "failed", "done")
 # What of a step's record is worth a glance.
-_SHOWN = ("loss", "reward", "f1", "turns", "invalid_actions", "staleness")
+_SHOWN = ("loss", "reward", "f1", "entropy", "turns", "invalid_actions", "staleness")
 
 
 def follow(api: Api, run: str) -> dict[str, Any]:
@@ -105,6 +105,10 @@ def describe(record: dict[str, Any]) -> str:
             what = f"{record['split']} F1 {record['f1']:.3f} ({record['version']})"
         case "step":
             what = _numbers(record)
+        case "alarm":
+            what = f"alarm: {record['alarm']} is {record['value']:.4g}, its bound {record['bound']:.4g}"
+        case "ended" | "refused":
+            what = f"{record['kind']}: {record['reason']}"
         case kind:
             what = kind
     return f"{where}: {what}  {record['seconds']:.0f} s"

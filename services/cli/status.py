@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +12,9 @@ from kbqa import __version__
 from kbqa.errors import NoPolicyError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store import PolicyStore
-from services.cli.options import DEFAULT_HOME, Home
+from services.cli.api import Api, ApiError
+from services.cli.following import describe
+from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, AsJson, Home, TrainerUrl
 from services.cli.programs import USUAL_PORTS, unready
 
 _NOT_READY = 1
@@ -21,12 +25,22 @@ def version() -> None:
     typer.echo(f"kbqa {__version__}")
 
 
-def status(home: Home = DEFAULT_HOME) -> None:
-    """Tell which services are ready, which policy answers and which graphs are loaded.
+def status(
+    run: Annotated[str | None, typer.Argument(help="Tell how this training run goes instead.")] = None,
+    trainer: TrainerUrl = DEFAULT_TRAINER,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Tell which services are ready, what is trained, which policy answers and which graphs are loaded.
 
     Services are looked for where KBQA_…_URL says, else on their usual ports.
-    Exit code 0 when all are ready, 1 otherwise.
+    Exit code 0 when all are ready, 1 otherwise. With a run, tell how that one goes (--json: all of it).
     """
+    api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")
+    if run is not None:
+        view = api.get(f"/v1/runs/{run}")
+        typer.echo(json.dumps(view, indent=1) if as_json else "\n".join(_lines(view)))
+        return
     all_ready = True
     for service, port in USUAL_PORTS.items():
         url = os.environ.get(f"KBQA_{service.upper()}_URL", f"http://127.0.0.1:{port}").rstrip("/")
@@ -36,10 +50,45 @@ def status(home: Home = DEFAULT_HOME) -> None:
     catalog = GraphCatalog(home)
     graphs = ", ".join(f"{graph.name} ({graph.triples} triples)" for graph in catalog.list())
     catalog.close()
+    typer.echo(f"{'training':<15} {_training(api)}")
     typer.echo(f"{'policy':<15} {_promoted(home)}")
     typer.echo(f"{'graphs':<15} {graphs or 'none: load one with kbqa kg load NAME FILE'}")
     if not all_ready:
         raise typer.Exit(_NOT_READY)
+
+
+def _training(api: Api) -> str:
+    """How the newest run goes, in a line."""
+    try:
+        runs = api.get("/v1/runs")["runs"]
+    except ApiError:
+        return "unknown: no trainer answers"
+    if not runs:
+        return "no run yet: begin one with kbqa train"
+    view = api.get(f"/v1/runs/{runs[-1]['id']}")
+    alarms = "".join(f", alarm: {alarm}" for alarm in view["alarms"])
+    return f"run {view['id']} {view['state']}, {view['phase']} {view['step']}/{view['of']}{alarms}"
+
+
+def _lines(view: dict[str, Any]) -> list[str]:
+    """How a run goes, for people."""
+    where = f"{view['phase']} {view['step']}/{view['of']} after {view['seconds']:.0f} s"
+    facts = {
+        "run": f"{view['id']}: {view['recipe']} on {view['dataset']}, seed {view['seed']}",
+        "state": f"{view['state']}, {where}",
+        "restarts": view["restarts"] or "",
+        "test F1": ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items()),
+        "groups": ", ".join(f"{count} {outcome}" for outcome, count in view["groups"].items()),
+        "newest record": describe(view["history"][-1]) if view["history"] else "",
+        "best": "step {step}: {version}, {value:.4g}".format(**view["best"]) if view["best"] else "",
+        "ended early": view["ended"] or "",
+        "error": view["error"] or "",
+    }
+    alarms = [
+        "alarm           {name} {value:.4g}, bound {bound:.4g}, since step {since}".format(**alarm)
+        for alarm in view["alarms"].values()
+    ]
+    return [f"{name:<15} {fact}" for name, fact in facts.items() if fact != ""] + alarms
 
 
 def _promoted(home: Home) -> str:

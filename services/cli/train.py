@@ -1,4 +1,4 @@
-"""`kbqa train` and `kbqa runs`: training by the trainer that is up, or by one of our own."""
+"""`kbqa train`, `kbqa resume` and `kbqa runs`: training by the trainer that is up, or by one of our own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from kbqa.errors import ConfigurationError
+from kbqa.errors import ConfigurationError, RunError
 from kbqa.kg.catalog import GraphCatalog
 from services.cli.api import Api, UnreachableError
 from services.cli.following import follow
@@ -68,15 +68,25 @@ def train(
                 "seed": seed,
             }
             run = str(api.post("/v1/runs", order)["id"])
-        typer.echo(f"run {run}")
-        try:
-            _conclude(follow(api, run))
-        except KeyboardInterrupt:
-            if is_ours:
-                api.post(f"/v1/runs/{run}/stop")
-                typer.echo(f"stopped; nothing is lost, go on with: kbqa train --resume {run}")
-                raise typer.Exit(_INTERRUPTED) from None
-            _tell_that_it_goes_on(run)
+        _follow_to_its_end(api, run, is_ours)
+
+
+def resume(
+    run: Annotated[
+        str | None,
+        typer.Argument(help="A training run; unless given, the newest that was stopped or has failed."),
+    ] = None,
+    trainer: TrainerUrl = DEFAULT_TRAINER,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Go on with a run from its last checkpoint, and follow it to its end."""
+    with _trainer(trainer, home) as (api, is_ours):
+        if run is None:
+            waiting = [r["id"] for r in api.get("/v1/runs")["runs"] if r["state"] in ("stopped", "failed")]
+            if not waiting:
+                raise RunError("no run was stopped or has failed; kbqa runs list shows them all")
+            run = str(waiting[-1])
+        _follow_to_its_end(api, _resume(api, run), is_ours)
 
 
 @runs.command("list")
@@ -99,7 +109,7 @@ def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
     """Stop a run; nothing that it has learned is lost."""
     _api(trainer).post(f"/v1/runs/{run}/stop")
-    typer.echo(f"stopped; go on with: kbqa train --resume {run}")
+    typer.echo(f"stopped; go on with: kbqa resume {run}")
 
 
 def load_graph(home: Path, dataset: str, seed: int) -> None:
@@ -124,6 +134,19 @@ def load_graph(home: Path, dataset: str, seed: int) -> None:
                 catalog.load(found.kg, file)
     finally:
         catalog.close()
+
+
+def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
+    """Ctrl-C stops the run of a trainer of our own, and the following of any other."""
+    typer.echo(f"run {run}")
+    try:
+        _conclude(follow(api, run))
+    except KeyboardInterrupt:
+        if is_ours:
+            api.post(f"/v1/runs/{run}/stop")
+            typer.echo(f"stopped; nothing is lost, go on with: kbqa resume {run}")
+            raise typer.Exit(_INTERRUPTED) from None
+        _tell_that_it_goes_on(run)
 
 
 def _api(url: str) -> Api:
@@ -179,10 +202,12 @@ def _conclude(view: dict[str, Any]) -> None:
         typer.echo(f"run {view['id']} failed: {view['error']}", err=True)
         raise typer.Exit(_FAILED)
     if view["state"] == "stopped":
-        typer.echo(f"run {view['id']} was stopped; go on with: kbqa train --resume {view['id']}")
+        typer.echo(f"run {view['id']} was stopped; go on with: kbqa resume {view['id']}")
         return
     scores = ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items())
     typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; test F1: {scores}")
+    if view.get("ended"):
+        typer.echo(f"it ended early: {view['ended']}")
     typer.echo(f"let it answer with: kbqa promote {view['id']}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from safetensors import SafetensorError
 
 from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.client import HttpGraphTools
@@ -27,7 +28,7 @@ from services.trainer.student import Student
 
 _POLL_S = 0.5
 # Requests of an evaluation: as many as a few workers take at a time, so that none waits till its deadline.
-_EVALUATED_AT_A_TIME = 64
+EVALUATED_AT_A_TIME = 64
 
 
 class Stopped(Exception):
@@ -106,7 +107,7 @@ class Context:
             self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
             self.send,
             self.directory.inbox,
-            max_in_flight=min(trajectories, _EVALUATED_AT_A_TIME),
+            max_in_flight=min(trajectories, EVALUATED_AT_A_TIME),
             deadline_s=schedule.request_deadline_s,
             check=self.check,
         )
@@ -121,23 +122,35 @@ class Context:
 
         Args:
             step: optimiser steps of reinforcement learning.
+
+        Raises:
+            RunError: it cannot be written.
         """
         newest = self.store.newest(self.run)
-        return self.store.publish(
-            self.run,
-            1 if newest is None else newest.number + 1,
-            student.save,
-            recipe=self.recipe.model_dump(mode="json"),
-            recipe_digest=self.recipe.digest(),
-            step=step,
-            metrics=metrics,
-            base_model=self.recipe.base_model,
-        )
+        try:
+            return self.store.publish(
+                self.run,
+                1 if newest is None else newest.number + 1,
+                student.save,
+                recipe=self.recipe.model_dump(mode="json"),
+                recipe_digest=self.recipe.digest(),
+                step=step,
+                metrics=metrics,
+                base_model=self.recipe.base_model,
+                probe=student.probe(),
+            )
+        except (OSError, SafetensorError) as error:
+            raise RunError(
+                f"a policy version of run {self.run} cannot be written ({error}): see that there is room on "
+                "the disk, then resume the run"
+            ) from error
 
     def _request(
         self, purpose: Purpose, kg_version: str, request_id: str, question: Question, number: int
     ) -> RolloutRequest:
         rollout, training = self.recipe.rollout, purpose is Purpose.TRAIN
+        # All versions are asked a question with the same luck, so that they differ by what they know.
+        stream = request_id if training else f"{purpose}/{question.id}"
         return RolloutRequest(
             run=self.run,
             request_id=request_id,
@@ -149,7 +162,7 @@ class Context:
             min_policy_version=number,
             n=rollout.width if training else 1,
             temperature=rollout.temperature if training else self.recipe.evaluation.temperature,
-            seed=random.Random(f"{self.record.seed}/{request_id}").getrandbits(31),
+            seed=random.Random(f"{self.record.seed}/{stream}").getrandbits(31),
             sent_at=0.0,  # the courier's business, as is the deadline
             deadline_s=self.recipe.schedule.request_deadline_s,
         )

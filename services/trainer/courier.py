@@ -67,6 +67,7 @@ class Courier:
         self._blocked_until = 0.0
         self._pause_s = _BROKER_PAUSE_S[0]
         self.resent = 0
+        self.renewed = 0
         self.duplicates = 0
 
     def post(self, request: RolloutRequest) -> None:
@@ -75,6 +76,13 @@ class Courier:
         self._outstanding[request.request_id] = entry
         if request.request_id not in self._inbox:
             self._dispatch(entry)
+
+    def renew(self, request: RolloutRequest) -> None:
+        """Ask for a group anew: the answer that was received is of no use."""
+        self._fetched.discard(request.request_id)
+        self._inbox.discard([request.request_id])
+        self.renewed += 1
+        self.post(request)
 
     def receive(self) -> list[RolloutReply]:
         """New answers to requests that are out; sends again what is overdue. Does not block."""

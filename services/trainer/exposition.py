@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kbqa.telemetry import Metrics
+from services.trainer.guards import ALARMS
 from services.trainer.ledger import Outcome
-from services.trainer.runs import Runs
+from services.trainer.runs import Runs, State
 
 _PHASES = ("warm_up", "cold_start", "rl")
 _SPLITS = ("validation", "test")
@@ -19,6 +21,16 @@ _STEP_GAUGES = {
     "kbqa_trainer_turns": "turns",
     "kbqa_trainer_invalid_actions": "invalid_actions",
 }
+_RL_GAUGES = {
+    "kbqa_trainer_entropy": "entropy",
+    "kbqa_trainer_no_spread": "no_spread",
+    "kbqa_trainer_logprob_gap": "logprob_gap",
+    "kbqa_trainer_kl": "kl",
+    "kbqa_trainer_staleness": "staleness",
+    "kbqa_trainer_queued_seconds": "queued_s",
+    "kbqa_trainer_group_age_seconds": "aged_s",
+}
+_PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
 _FRESH_S = 1.0  # one scrape reads the files once
 
 
@@ -32,9 +44,24 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         for split in _SPLITS:
             reader = records.reader("f1", kind="evaluation", phase=phase, split=split)
             metrics.gauge("kbqa_trainer_f1").labels(phase, split).set_function(reader)
+    for gauge, key in _RL_GAUGES.items():
+        metrics.gauge(gauge).set_function(records.reader(key, kind="step", phase="rl"))
+    for part in _PARTS:
+        reader = records.reader(f"{part}_s", kind="step", phase="rl")
+        metrics.gauge("kbqa_trainer_step_seconds").labels(part).set_function(reader)
+    for alarm in ALARMS:
+        metrics.gauge("kbqa_trainer_alarm").labels(alarm).set_function(partial(_raised, runs, alarm))
     for outcome in Outcome:
         reader = records.reader("groups", outcome.value, kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_groups").labels(outcome.value).set_function(reader)
+
+
+def _raised(runs: Runs, alarm: str) -> float:
+    """1 while the newest run goes on and its alarm is on."""
+    for run in runs.all()[-1:]:
+        if run.read().state is State.RUNNING:
+            return float(alarm in run.progress().get("results", {}).get("alarms", {}))
+    return 0.0
 
 
 class _Records:

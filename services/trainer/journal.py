@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbqa.policy_store.durable import write_file
 from services.trainer.runs import RunDirectory
+from services.trainer.sinks import Sink
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +20,15 @@ _PROGRESS_S = 0.5  # how often progress within a phase is written
 class Journal:
     """`progress.json` and `metrics.jsonl` of a run; goes on where an earlier process ended.
 
+    Args:
+        sinks: get every record, too.
+
     Attributes:
         results: what the run has found so far, by name; survives a restart.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
+    def __init__(self, directory: RunDirectory, sinks: Sequence[Sink] = ()) -> None:
+        self._directory, self._sinks = directory, sinks
         progress = directory.progress()
         records = directory.records()
         # A process that was killed may have left half a line.
@@ -62,7 +66,7 @@ class Journal:
         """Append a record to the metrics.
 
         Args:
-            kind: step, evaluation, or resumed.
+            kind: step, evaluation, alarm, refused (a checkpoint), resumed, or ended (early).
             step: finished steps of the phase, if that has changed.
         """
         self._seq += 1
@@ -79,6 +83,8 @@ class Journal:
         with self._directory.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**head, **values}) + "\n")
         self._write()
+        for sink in self._sinks:
+            sink.write({**head, **values})
 
     def keep(self, **results: Any) -> None:
         """Add to what the run has found."""
@@ -89,6 +95,8 @@ class Journal:
         """Remove the records of this phase's steps after `step`, which a restore has undone."""
         records = self._directory.records()
         self._rewrite([r for r in records if r["phase"] != self.phase or r["step"] <= step])
+        for sink in self._sinks:
+            sink.forget_after(self.phase, step)
 
     def fail(self, reason: str) -> None:
         """The run cannot go on."""

@@ -19,8 +19,6 @@ class Outcome(StrEnum):
     TRAINED = "trained"
     STALE = "stale"
     """Its oldest turn was written by a version too far behind."""
-    ORPHANED = "orphaned"
-    """It was written by weights that a restore has undone."""
     NO_SPREAD = "no_spread"
     """All its returns are equal, so it teaches nothing."""
     NON_FINITE = "non_finite"

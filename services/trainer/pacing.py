@@ -7,7 +7,9 @@
         pacing.publish(version)                # the weights have changed
 
 At most `max_in_flight` groups are asked for and not settled. A group whose oldest
-turn is more than `max_staleness` versions old is dropped when it comes in.
+turn is more than `max_staleness` versions old is dropped when it comes in. One that was
+written by weights that a restore has undone is asked for again: no question is skipped
+because something died.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.schema import ScheduleSection
 from kbqa.trajectory import Question, ScoredRollout
-from kbqa.wire import FailureReason, RolloutReply, RolloutRequest
+from kbqa.wire import FailureReason, RolloutReply, RolloutRequest, Timings
 from services.trainer.courier import Courier, Send
 from services.trainer.inbox import Inbox
 from services.trainer.ledger import History, Ledger, Outcome
@@ -75,11 +77,22 @@ class Received:
 
     Attributes:
         staleness: versions between its oldest turn and the current weights.
+        timings: where its worker spent the time.
+        age_s: since it came in.
     """
 
     request_id: str
     group: ScoredRollout
     staleness: int
+    timings: Timings
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    group: ScoredRollout
+    timings: Timings
+    at: float  # time.monotonic()
 
 
 class Pacing:
@@ -116,12 +129,12 @@ class Pacing:
         self.step = 0
         self._number = version.number
         self._position = 0
-        self._waiting: dict[str, ScoredRollout] = {}  # came in, in flight still
+        self._waiting: dict[str, _Arrival] = {}  # came in, in flight still
         self._current: tuple[str, ...] = ()  # those of them that the step at hand trains on
         self._failures = 0
 
     def collect(self, check: Callable[[], None]) -> list[Received]:
-        """Wait for the groups of the next step.
+        """Wait for the groups of the next step; they come in the order in which they were asked for.
 
         Args:
             check: called while waiting; whatever it raises ends the wait.
@@ -179,8 +192,9 @@ class Pacing:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Requests sent again, and answers that came twice."""
-        return {"resent": self._courier.resent, "duplicates": self._courier.duplicates}
+        """Requests sent again or asked anew, and answers that came twice."""
+        courier = self._courier
+        return {"resent": courier.resent, "renewed": courier.renewed, "duplicates": courier.duplicates}
 
     def to_json(self) -> dict[str, Any]:
         """Everything that a checkpoint needs, between two steps."""
@@ -202,13 +216,16 @@ class Pacing:
             self._ask(request_id)
 
     def _ask(self, request_id: str) -> None:
+        self._courier.post(self._request(request_id))
+
+    def _request(self, request_id: str) -> RolloutRequest:
         question = self._deck[int(request_id.removeprefix(TRAINING_IDS))]
-        self._courier.post(self._make_request(request_id, question, self._number))
+        return self._make_request(request_id, question, self._number)
 
     def _take(self, reply: RolloutReply) -> None:
         if reply.rollout is not None:
             self._failures = 0
-            self._waiting[reply.request_id] = reply.rollout
+            self._waiting[reply.request_id] = _Arrival(reply.rollout, reply.timings, time.monotonic())
             return
         assert reply.failure is not None
         logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
@@ -220,16 +237,18 @@ class Pacing:
             )
 
     def _fresh(self) -> list[Received]:
-        """The groups that may be trained on now; the others are dropped."""
+        """The groups that may be trained on now; others are dropped, or asked for again."""
         fresh = []
-        for request_id, group in list(self._waiting.items()):
-            staleness = self.history.staleness(group.policy_versions)
+        for request_id, arrival in sorted(self._waiting.items()):
+            staleness = self.history.staleness(arrival.group.policy_versions)
             if staleness is None:
-                self._settle(request_id, Outcome.ORPHANED)
+                del self._waiting[request_id]
+                self._courier.renew(self._request(request_id))
             elif staleness > self._schedule.max_staleness:
                 self._settle(request_id, Outcome.STALE)
             else:
-                fresh.append(Received(request_id, group, staleness))
+                age_s = time.monotonic() - arrival.at
+                fresh.append(Received(request_id, arrival.group, staleness, arrival.timings, age_s))
         return fresh
 
     def _settle(self, request_id: str, outcome: Outcome) -> None:

@@ -1,28 +1,42 @@
-"""Reinforcement learning: collect groups, take a step, publish, and never lose count."""
+"""Reinforcement learning: collect groups, take a step, publish, and never lose count.
+
+Everything that a step changes is in the next checkpoint. What happened after the newest one is
+undone by whatever kills the process, and done again from there; with a deterministic recipe to
+the same numbers.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-import torch
-
+from kbqa.errors import CheckpointError
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
 from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.generators import seed_generators
 from kbqa.training.grpo import make_optimiser
 from kbqa.training.update import UpdateResult, grpo_update
 from kbqa.trajectory import TrainingSample
 from kbqa.wire import Purpose
 from services.trainer.context import Context, Stopped
+from services.trainer.guards import Guards
 from services.trainer.ledger import Outcome
 from services.trainer.pacing import Deck, Pacing, Received
 from services.trainer.phases import Material, keep_result
-from services.trainer.statistics import episode_means, tree_means
+from services.trainer.selection import Selection
+from services.trainer.statistics import Curves
 from services.trainer.student import Student
+from services.trainer.traces import trace
+
+logger = logging.getLogger(__name__)
 
 
 class Reinforcement:
@@ -43,9 +57,17 @@ class Reinforcement:
         self._advantage = context.recipe.advantage.build()
         needs_reference = self._grpo.surrogate.kl_coefficient > 0
         self._reference = Student.load(start.path).model if needs_reference else None
-        torch.manual_seed(context.record.seed)
+        seed_generators(context.record.seed)
         self._optimiser = make_optimiser(self._student.model, self._grpo)
-        self._checkpoints = Checkpoints(context.directory.checkpoints_path, context.run)
+        self._checkpoints = Checkpoints(
+            context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
+        )
+        self._guards = Guards(context.recipe.guards)
+        self._selection = Selection(self._schedule.best_by)
+        newest = context.store.newest(context.run)
+        if not self._checkpoints.steps() and newest is not None and newest.id != start.id:
+            # Somebody has removed the checkpoints. Workers take the newest version, so this has to be it.
+            start = context.publish(self._student, 0, {})
         self._version = start
         self._pacing = Pacing(
             self._schedule,
@@ -55,6 +77,11 @@ class Reinforcement:
             context.directory.inbox,
             start,
         )
+        self._curves = Curves(material.questions.train)
+        self._traces, self._codec = context.directory.traces(context.settings.traces), self._student.codec
+        self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
+        self._ended: str | None = None  # why, if not by the schedule
+        self._validated = 0  # the step after which the validation questions were last asked
         self._seconds_before = 0.0
         self._began = time.monotonic()
         self._restore()
@@ -65,20 +92,27 @@ class Reinforcement:
         return self._seconds_before + time.monotonic() - self._began
 
     def run(self) -> None:
-        """Train until the schedule is over, then evaluate the last version on the test questions."""
+        """Train until the schedule or a guard ends it, then evaluate the result on the test questions."""
         try:
+            self._validate()  # unless the process died after it had been due and done
             while not self._over():
                 self._step()
+                if self._validate() or self._pacing.step % self._schedule.checkpoint_every == 0:
+                    self._checkpoint()
         except Stopped:  # only ever raised between two steps
             self._checkpoint()
             raise
         self._pacing.end()
         self._checkpoint()
-        evaluation = self._context.evaluate(self._version, self._material.questions.test, "test")
+        evaluation = self._context.evaluate(self._final_version(), self._material.questions.test, "test")
         keep_result(self._context, "rl", evaluation)
 
     def _over(self) -> bool:
-        schedule = self._schedule
+        schedule, patience = self._schedule, self._context.recipe.guards.patience
+        if patience is not None and self._selection.since_best >= patience:
+            self._end(f"no new best in {self._selection.since_best} looks")
+        if self._ended is not None:
+            return True
         clocks = (
             (self.seconds, schedule.max_seconds),
             (self._context.journal.seconds, schedule.max_run_seconds),
@@ -87,13 +121,13 @@ class Reinforcement:
         return late or self._pacing.step >= schedule.steps
 
     def _step(self) -> None:
-        began = time.monotonic()
-        received = self._pacing.collect(self._context.check)
-        waited_s = time.monotonic() - began
+        with self._timed("waited_s"):
+            received = self._pacing.collect(self._context.check)
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
-        result = self._train(list(samples.values()))
+        with self._timed("trained_s"):
+            result = self._train(list(samples.values()))
         trained = any(result.trained)
         outcomes = {
             request_id: _outcome(bool(group), learned)
@@ -101,18 +135,18 @@ class Reinforcement:
         }
         self._pacing.close_step(outcomes)
         step = self._pacing.step
+        curves = self._curves.of([r.group for r in received])
         if trained:
-            means = episode_means(r.group for r in received)
-            self._version = self._context.publish(
-                self._student, step, {name: means[name] for name in ("f1", "reward")}
-            )
+            with self._timed("published_s"):
+                self._version = self._context.publish(
+                    self._student, step, {name: curves[name] for name in ("f1", "reward")}
+                )
             self._pacing.publish(self._version)
             self._retain()
-        self._record(received, result, waited_s)
-        if step % self._schedule.checkpoint_every == 0:
-            self._checkpoint()
-        if step % self._schedule.validate_every == 0 and step < self._schedule.steps:
-            self._context.evaluate(self._version, self._material.questions.validation, "validation")
+        without_spread = fmean(not group for group in samples.values())
+        record = self._record(received, result, {**curves, "no_spread": without_spread})
+        self._trace(received, outcomes)
+        self._watch(record, taught=any(samples.values()), trained=trained)
 
     def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
         """Learn from the samples of each question, at the learning rate of this step."""
@@ -121,49 +155,156 @@ class Reinforcement:
             group["lr"] = rate
         return grpo_update(self._student.model, self._optimiser, questions, self._grpo, self._reference)
 
-    def _record(self, received: Sequence[Received], result: UpdateResult, waited_s: float) -> None:
+    def _record(
+        self,
+        received: Sequence[Received],
+        result: UpdateResult,
+        curves: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write down what the step was made of, what it did, and where the time went since the last one."""
         pacing = self._pacing
         values: dict[str, Any] = {
-            **episode_means(r.group for r in received),
-            **tree_means(r.group for r in received),
+            **curves,
             "staleness": fmean(r.staleness for r in received),
-            "waited_s": round(waited_s, 3),
+            "queued_s": fmean(r.timings.queued_s for r in received),
+            "rolled_out_s": fmean(r.timings.rollout_s for r in received),
+            "engine_s": fmean(r.timings.engine_s for r in received),
+            "graph_s": fmean(r.timings.graph_s for r in received),
+            "aged_s": fmean(r.age_s for r in received),
+            **{part: round(seconds, 3) for part, seconds in self._spent.items()},
             "skipped": not any(result.trained),
             "version": self._version.id,
             "groups": pacing.ledger.counts(),
             **pacing.counters,
         }
         values |= result.metrics
+        self._spent.clear()
         self._context.journal.record("step", values, pacing.step)
+        return values
+
+    def _trace(self, received: Sequence[Received], outcomes: Mapping[str, Outcome]) -> None:
+        """Keep the step's groups as text, for people."""
+        step = self._pacing.step
+        groups = [
+            trace(step, outcomes[r.request_id], r.group, self._advantage, self._codec) for r in received
+        ]
+        self._traces.write(step, self._version.id, groups)
+
+    def _watch(self, record: Mapping[str, Any], *, taught: bool, trained: bool) -> None:
+        """Let the guards and the selection see the record of a step.
+
+        Raises:
+            RunError: nothing is learned any more.
+        """
+        step, journal = self._pacing.step, self._context.journal
+        for alarm in self._guards.watch(step, record):
+            logger.warning("alarm", extra={"alarm": alarm.name, "says": str(alarm), "step": step})
+            journal.record("alarm", {"alarm": alarm.name, "value": alarm.value, "bound": alarm.bound})
+        self._selection.after_step(record)
+        if (reason := self._guards.stops()) is not None:
+            self._end(reason)
+        self._keep()
+        if taught:
+            self._guards.count_not_finite(step, trained)
+
+    def _validate(self) -> bool:
+        """Evaluate on the validation questions if that is due; returns whether the weights are the best."""
+        step, schedule = self._pacing.step, self._schedule
+        last = step >= schedule.steps and schedule.best_by is None  # the test questions are asked anyway
+        if step == self._validated or step % schedule.validate_every or last:
+            return False
+        with self._timed("evaluated_s"):
+            evaluation = self._context.evaluate(
+                self._version, self._material.questions.validation, "validation"
+            )
+        self._validated = step
+        is_best = self._selection.after_evaluation(step, self._version.id, evaluation.means)
+        self._keep()
+        return is_best
+
+    def _end(self, reason: str) -> None:
+        """No further step, though the schedule has some left."""
+        if self._ended is None:
+            self._ended = reason
+            logger.warning("reinforcement learning ends early", extra={"reason": reason})
+            self._context.journal.record("ended", {"reason": reason})
+            self._keep()
+
+    def _keep(self) -> None:
+        """Let the run's state show which alarms are on, which weights are best, and why it ended early."""
+        best, journal = self._selection.best, self._context.journal
+        state = {
+            "alarms": {name: asdict(alarm) for name, alarm in self._guards.raised.items()},
+            "best": best and asdict(best),
+            "ended": self._ended,
+        }
+        if any(journal.results.get(name) != value for name, value in state.items()):
+            journal.keep(**state)
+
+    def _final_version(self) -> PolicyVersion:
+        """The version that the run ends with, the newest one: workers take no other."""
+        best = self._selection.best
+        if best is not None and best.step != self._pacing.step:
+            self._checkpoints.load_weights(best.step, self._student.model)
+            self._version = self._context.publish(self._student, best.step, {})
+        return self._version
 
     def _checkpoint(self) -> None:
         """Save everything, and only then let go of the answers that it settles."""
+        step = self._pacing.step
+        self._selection.at_checkpoint(step, self._version.id)
+        best = self._selection.best
         state = {
             "pacing": self._pacing.to_json(),
+            "guards": self._guards.to_json(),
+            "selection": self._selection.to_json(),
+            "validated": self._validated,
+            "ended": self._ended,
             "seconds": self.seconds,
         }
-        self._checkpoints.save(self._pacing.step, self._student.model, self._optimiser, state)
+        with self._timed("checkpointed_s"):
+            self._checkpoints.save(
+                step, self._student.model, self._optimiser, state, needs=() if best is None else [best.step]
+            )
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
         write_file(self._context.directory.ledger_path, ledger)
         self._pacing.saved()
 
     def _restore(self) -> None:
-        checkpoint = self._checkpoints.restore(self._student.model, self._optimiser)
+        context, refused = self._context, list[CheckpointError]()
+        checkpoint = self._checkpoints.restore(self._student.model, self._optimiser, refused.append)
         if checkpoint is None:
+            context.journal.forget_after(0)
             self._checkpoint()
             return
-        context = self._context
-        self._seconds_before = float(checkpoint.state["seconds"])
+        state = checkpoint.state
+        self._seconds_before = float(state["seconds"])
         self._version = context.publish(self._student, checkpoint.step, {})
-        self._pacing.restore(checkpoint.state["pacing"], self._version)
+        self._pacing.restore(state["pacing"], self._version)
+        self._guards.restore(state["guards"])
+        self._selection.restore(state["selection"])
+        self._validated, self._ended = state["validated"], state["ended"]
         context.journal.forget_after(checkpoint.step)
+        self._traces.forget_after(checkpoint.step)
+        self._keep()
         context.journal.record("resumed", {"version": self._version.id}, checkpoint.step)
+        for error in refused:
+            context.journal.record("refused", {"reason": str(error)})
 
     def _retain(self) -> None:
         """Keep what groups in flight may have been written with, and what results speak of."""
-        results = self._context.journal.results.get("versions", {})
-        keep = self._schedule.max_staleness + 2
-        self._context.store.retain(self._context.run, keep, protect=results.values())
+        protected = {*self._context.journal.results.get("versions", {}).values()}
+        if self._selection.best is not None:
+            protected.add(self._selection.best.version)
+        self._context.store.retain(self._context.run, self._schedule.max_staleness + 2, protect=protected)
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._spent[part] += time.monotonic() - began
 
 
 def _outcome(has_samples: bool, learned: bool) -> Outcome:

@@ -51,8 +51,13 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
         return view(runs.get(run))
 
     @router.get("/{run}/metrics", summary="Records of steps and evaluations")
-    def metrics(run: str, since: Annotated[int, Query(ge=0)] = 0) -> MetricsPage:
-        records = runs.get(run).records(since)
+    def metrics(
+        run: str,
+        since: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int | None, Query(ge=1, le=10_000)] = None,
+    ) -> MetricsPage:
+        """Without `limit` all of them."""
+        records = runs.get(run).records(since)[:limit]
         last = max((record["seq"] for record in records), default=since)
         return MetricsPage(run=run, last=last, records=records)
 
@@ -103,6 +108,9 @@ def view(directory: RunDirectory) -> RunView:
         latest=steps[-1] if steps else None,
         history=records[-_HISTORY:],
         groups=next((r["groups"] for r in reversed(steps) if "groups" in r), {}),
+        alarms=results.get("alarms", {}),
+        best=results.get("best"),
+        ended=results.get("ended"),
         error=record.error,
         summary=read_json(directory.summary_path) or None,
     )

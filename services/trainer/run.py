@@ -8,6 +8,7 @@ what happened, see `Exit`.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -24,17 +25,21 @@ from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
 from kbqa.policy_store.durable import write_file
 from kbqa.telemetry import configure_logging, log_context
+from kbqa.training.generators import make_deterministic
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
 from services.broker import create_celery, send
-from services.trainer.context import Context, Stopped
+from services.trainer.context import EVALUATED_AT_A_TIME, Context, Stopped
 from services.trainer.journal import Journal
 from services.trainer.phases import base_version, cold_started_version, prepare
 from services.trainer.reinforcement import Reinforcement
 from services.trainer.runs import RunDirectory
 from services.trainer.settings import TrainerSettings
+from services.trainer.sinks import open_sinks
 from services.trainer.supervisor import Exit
 
 logger = logging.getLogger(__name__)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,17 +56,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     configure_logging("trainer", settings.log_level, settings.log_format)
     disable_progress_bar()
     with log_context(run=directory.id):
-        journal = Journal(directory)
+        sinks = open_sinks(settings.sinks, directory)
+        journal = Journal(directory, sinks)
         try:
             train(directory, settings, journal, stop)
         except Stopped:
             logger.info("run stopped", extra={"phase": journal.phase})
             return Exit.STOPPED
-        except KbqaError as error:
+        except (KbqaError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _NO_ROOM:
+                raise
             logger.exception("run failed")
-            journal.fail(str(error))
-            return Exit.FAILED
+            return _fail(journal, error)
+        finally:
+            for sink in sinks:
+                sink.close()
         return Exit.DONE
+
+
+def _fail(journal: Journal, error: Exception) -> Exit:
+    """Write down why the run cannot go on, if there is room for that."""
+    reason = f"{error}: free some space, then resume the run" if isinstance(error, OSError) else str(error)
+    try:
+        journal.fail(reason)
+    except OSError as full:
+        logger.error("the reason cannot be written", extra={"reason": str(full)})
+    return Exit.FAILED
 
 
 def train(
@@ -75,9 +95,11 @@ def train(
     """
     record = directory.read()
     celery = create_celery("trainer", settings.broker_url)
+    # Every request, sent anew twice; without a bound they pile up while no worker runs.
+    at_most = 3 * max(record.resolved_recipe().schedule.max_in_flight, EVALUATED_AT_A_TIME)
 
     def send_request(request: RolloutRequest) -> None:
-        send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request))
+        send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=at_most)
 
     with HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key) as tools:
         context = Context(
@@ -91,6 +113,8 @@ def train(
             send=send_request,
             stop=stop,
         )
+        if context.recipe.deterministic:
+            make_deterministic()
         material = prepare(context)
         base = base_version(context, material)
         start = cold_started_version(context, material, base)
@@ -109,6 +133,8 @@ def _summarise(context: Context, questions: int) -> None:
         "dataset": record.dataset,
         "run": record.id,
         "policy": journal.results["versions"]["rl"],
+        "best": journal.results.get("best"),
+        "ended": journal.results.get("ended"),
     }
     write_file(context.directory.summary_path, json.dumps(summary, indent=1).encode())
     context.directory.inbox.discard(context.directory.inbox.ids())

@@ -42,6 +42,9 @@ class RunView(BaseModel):
         latest: the newest record of a step.
         history: the newest records, oldest first.
         groups: number of groups by what became of them.
+        alarms: those that are on, by name, each with its value, its bound and the step since when.
+        best: step, version and value of the best weights so far, if the recipe says by what.
+        ended: why reinforcement learning ended before its schedule, if it did.
         error: why the run failed.
         summary: the results, once it is done.
     """
@@ -63,6 +66,9 @@ class RunView(BaseModel):
     latest: dict[str, Any] | None
     history: list[dict[str, Any]]
     groups: dict[str, int]
+    alarms: dict[str, dict[str, Any]]
+    best: dict[str, Any] | None
+    ended: str | None
     error: str | None
     summary: dict[str, Any] | None
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic_settings import NoDecode
 
 from services.settings import ServiceSettings
+from services.trainer.sinks import SinkName
+
+
+def _split(value: object) -> object:
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
 class TrainerSettings(ServiceSettings):
@@ -23,6 +30,9 @@ class TrainerSettings(ServiceSettings):
         max_restarts: how often in a row a training process that dies without a step forward is
             started again.
         graph_wait_s: how long a run waits for kg_server when it starts.
+        traces: steps of a run whose rollouts are kept as text, to be looked at: a third the newest,
+            older ones ever farther apart; 0 keeps none.
+        sinks: where records go beside the run's own files, a list with commas: tensorboard, wandb.
     """
 
     service = "trainer"
@@ -39,3 +49,5 @@ class TrainerSettings(ServiceSettings):
     auto_resume: bool = True
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
+    traces: int = Field(150, ge=0)
+    sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(_split)] = ()

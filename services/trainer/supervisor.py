@@ -232,7 +232,18 @@ class _Watch:
         )
 
     def _write(self, **changes: object) -> None:
-        self.directory.write(self.directory.read().model_copy(update=changes))
+        """Change the run's record; while the disk is full that has to wait."""
+        while True:
+            try:
+                self.directory.write(self.directory.read().model_copy(update=changes))
+                return
+            except OSError as error:
+                logger.error("a run's record cannot be written", extra={"reason": str(error)})
+            deadline = time.monotonic() + _BACK_OFF_S[1]
+            while time.monotonic() < deadline:
+                if self._ending:
+                    return
+                time.sleep(_POLL_S)
 
 
 def _describe(code: int) -> str:

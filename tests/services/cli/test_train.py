@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
 import socket
 from contextlib import contextmanager
@@ -147,6 +148,49 @@ def test_a_stopped_run_is_resumed_and_followed(trainer, in_process):
     assert served.received == [("resume", None)]
 
 
+def test_resume_goes_on_with_the_run_that_is_named_or_else_with_the_newest_that_waits(trainer, in_process):
+    served = trainer({"state": "stopped"}, {}, DONE)
+    code, out, _ = in_process("resume", "r-1")
+    assert (code, out.splitlines()[0]) == (0, "run r-1")
+    served.views = [served.view(state="failed"), served.view(state="failed"), served.view(**DONE)]
+    assert in_process("resume")[0] == 0
+    assert served.received == [("resume", None), ("resume", None)]
+    served.views = [served.view(**DONE)]
+    assert in_process("resume")[::2] == (
+        2,
+        "error: no run was stopped or has failed; kbqa runs list shows them all\n",
+    )
+
+
+def test_status_tells_how_a_run_goes(trainer, in_process):
+    alarm = {"name": "kl", "value": 2.0, "bound": 1.0, "since": 7}
+    served = trainer(
+        {
+            "seed": 1,
+            "restarts": 2,
+            "f1": {"base": 0.25},
+            "groups": {"trained": 8, "stale": 1},
+            "history": [STEP],
+            "alarms": {"kl": alarm},
+            "best": {"step": 4, "version": "v000004-00000000", "value": 0.5},
+            "ended": None,
+        }
+    )
+    code, out, _ = in_process("status", "r-1")
+    assert code == 0
+    assert out.splitlines() == [
+        "run             r-1: kg-r1-small on world, seed 1",
+        "state           running, rl 1/2 after 9 s",
+        "restarts        2",
+        "test F1         base 0.250",
+        "groups          8 trained, 1 stale",
+        "newest record   rl 1/2: loss 0.500  reward 1.250  7 s",
+        "best            step 4: v000004-00000000, 0.5",
+        "alarm           kl 2, bound 1, since step 7",
+    ]
+    assert json.loads(in_process("status", "r-1", "--json")[1]) == served.view(**served.views[0])
+
+
 def test_what_the_trainer_refuses_is_told(trainer, in_process):
     trainer({})
     code, _, err = in_process("train", "--dataset", "world", "--recipe", "nope")
@@ -164,7 +208,7 @@ def test_runs_are_listed_and_stopped(trainer, in_process):
     served = trainer({})
     assert in_process("runs", "list")[1] == "r-1  running  rl  kg-r1-small  world\n"
     code, out, _ = in_process("runs", "stop", "r-1")
-    assert (code, "kbqa train --resume r-1" in out) == (0, True)
+    assert (code, "kbqa resume r-1" in out) == (0, True)
     assert served.received == [("stop", None)]
 
 
@@ -210,7 +254,7 @@ def test_ctrl_c_stops_the_run_of_a_trainer_of_our_own(trainer, monkeypatch, caps
     with pytest.raises(Exception, match="130"):
         train(resume="r-1")
     assert served.received == [("stop", None)]
-    assert "kbqa train --resume r-1" in capsys.readouterr().out
+    assert "kbqa resume r-1" in capsys.readouterr().out
 
 
 def test_on_a_terminal_each_phase_is_a_bar():
@@ -227,6 +271,13 @@ def test_on_a_terminal_each_phase_is_a_bar():
     shown = screen.getvalue()
     assert "rl 1/2 loss 0.500  reward 1.250" in shown
     assert describe(TEST) in shown
+
+
+def test_alarms_and_early_ends_are_lines():
+    head = {"phase": "rl", "step": 3, "of": 9, "seconds": 5.0}
+    alarm = {"kind": "alarm", "alarm": "entropy", "value": 0.012345, "bound": 0.05, **head}
+    assert describe(alarm) == "rl 3/9: alarm: entropy is 0.01235, its bound 0.05  5 s"
+    assert describe({"kind": "ended", "reason": "why", **head}) == "rl 3/9: ended: why  5 s"
 
 
 def test_a_trainer_that_is_away_for_a_moment_is_waited_for(monkeypatch):

@@ -77,7 +77,7 @@ def test_a_step_takes_its_groups_in_any_order_and_asks_for_as_many(
     for name in ids(3, 1):
         inbox.accept(make_reply(name, v1.id))
     received = pacing.collect(patience(1))
-    assert sorted(r.request_id for r in received) == ids(1, 3)
+    assert [r.request_id for r in received] == ids(1, 3)  # in the order of asking
     assert [r.staleness for r in received] == [0, 0]
 
     pacing.refill()  # while the step is trained
@@ -140,14 +140,24 @@ def test_a_stale_group_is_dropped_when_it_comes_in_or_becomes_stale_while_it_wai
     assert pacing.ledger.outcome(ids(1)[0]) is Outcome.STALE
 
 
-def test_groups_of_weights_that_were_undone_are_orphaned(make_pacing, publish, inbox: Inbox) -> None:
+def test_groups_of_weights_that_were_undone_are_asked_for_again(
+    make_pacing, publish, queue: Queue, inbox: Inbox
+) -> None:
     v1, undone = publish(1), publish(9)
     pacing = make_pacing(v1)
     pacing.refill()
+    asked = {request.request_id: request for request in queue.sent}
+    queue.sent.clear()
     inbox.accept(make_reply(ids(0)[0], v1.id, undone.id))
+    inbox.accept(make_reply(ids(1)[0], v1.id))
     with pytest.raises(Waiting):
         pacing.collect(patience(1))
-    assert pacing.ledger.outcome(ids(0)[0]) is Outcome.ORPHANED
+    (again,) = queue.sent
+    assert (again.request_id, again.question) == (ids(0)[0], asked[ids(0)[0]].question)
+    assert pacing.counters["renewed"] == 1
+    assert pacing.ledger.in_flight == ids(0, 1, 2, 3)
+    inbox.accept(make_reply(ids(0)[0], v1.id))
+    assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
 
 
 def test_a_failure_drops_its_group_and_failures_that_do_not_pass_end_the_run(
@@ -199,11 +209,12 @@ def test_after_a_restore_every_group_still_occurs_once(
     inbox.accept(make_reply(ids(3)[0], v4.id))
     received = again.collect(patience(2))
     assert [(r.request_id, r.staleness) for r in received] == [(ids(2)[0], 0), (ids(3)[0], 0)]
+    assert queue.take_ids() == ids(4)  # what the undone weights wrote is of no use
     again.close_step(dict.fromkeys((r.request_id for r in received), Outcome.TRAINED))
     again.end()
     assert {i: again.ledger.outcome(i) for i in ids(0, 1, 2, 3, 4)} == {
         **dict.fromkeys(ids(0, 1, 2, 3), Outcome.TRAINED),
-        ids(4)[0]: Outcome.ORPHANED,
+        ids(4)[0]: Outcome.RUN_ENDED,
     }
     assert again.ledger.in_flight == []
 

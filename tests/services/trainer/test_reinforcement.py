@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from kbqa.datasets import load_dataset
+from kbqa.errors import RunError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
+from kbqa.policy_store.durable import remove_directory
 from kbqa.recipes import recipe_from
 from kbqa.trajectory import (
     Group,
@@ -39,11 +41,13 @@ class Workers:
 
     Attributes:
         outcomes: of the trajectories of a group.
+        evaluation: of the one trajectory of an evaluated question.
     """
 
     def __init__(self, store: PolicyStore, inbox) -> None:
         self._store, self._inbox = store, inbox
         self.outcomes = (0.0, 1.0, 0.5)
+        self.evaluation = (1.0,)
         self.asked: list[str] = []
 
     def __call__(self, request) -> None:
@@ -55,7 +59,7 @@ class Workers:
         trajectory = Trajectory((5, 6, 7, 8, 9, 10), (turn,), Status.ANSWERED)
         members = tuple(
             RewardedTrajectory(trajectory, (0.0,), outcome, {"f1": outcome})
-            for outcome in (self.outcomes if request.purpose is Purpose.TRAIN else (1.0,))
+            for outcome in (self.outcomes if request.purpose is Purpose.TRAIN else self.evaluation)
         )
         self._inbox.accept(
             RolloutReply(
@@ -274,3 +278,119 @@ def test_stopping_loses_no_step_and_resuming_starts_from_the_same_weights(begin)
     assert [o for o, _ in settled.values()].count("trained") == 20
     # Requests that were out were answered already, so nobody was asked twice.
     assert len(context.send.asked) == len(set(context.send.asked))
+
+
+def records(context, kind: str) -> list[dict]:
+    return [record for record in context.directory.records() if record["kind"] == kind]
+
+
+def test_each_step_says_where_its_time_went_and_what_it_was_made_of(begin) -> None:
+    context, material, start = begin(steps=3, checkpoint_every=1, validate_every=2)
+    Reinforcement(context, material, start).run()
+    first, second, third = records(context, "step")
+    parts = {"waited_s", "trained_s", "published_s", "checkpointed_s"}
+    assert first.keys() >= parts | {"queued_s", "rolled_out_s", "aged_s"}
+    assert "evaluated_s" not in second
+    assert third["evaluated_s"] > 0  # since the record before it
+    assert sum(third[part] for part in parts) < third["seconds"]
+    assert [record["no_spread"] for record in (first, second, third)] == [0.0] * 3
+
+
+def test_steps_without_a_finite_loss_end_the_run_with_the_reason(begin, tiny_recipe) -> None:
+    tiny_recipe["guards"] = {"max_not_finite": 3}
+    context, material, start = begin(steps=9, checkpoint_every=100)
+    reinforcement = Reinforcement(context, material, start)
+    with torch.no_grad():
+        reinforcement._student.model.model.norm.weight.fill_(torch.nan)
+    with pytest.raises(RunError, match="not finite in 3 steps in a row, up to step 3"):
+        reinforcement.run()
+    assert len(records(context, "step")) == 3
+
+
+def test_an_alarm_is_recorded_shown_and_may_end_the_run(begin, tiny_recipe, caplog) -> None:
+    tiny_recipe["guards"] = {"steps": 2, "max_no_spread": 0.5, "stop_on": ["no_spread"]}
+    context, material, start = begin(steps=9, validate_every=100)
+    context.send.outcomes = (0.5, 0.5, 0.5)
+    Reinforcement(context, material, start).run()
+    assert len(records(context, "step")) == 2
+    (alarm,) = records(context, "alarm")
+    assert (alarm["alarm"], alarm["value"], alarm["bound"], alarm["step"]) == ("no_spread", 1.0, 0.5, 2)
+    assert context.journal.results["alarms"]["no_spread"]["since"] == 2
+    assert context.journal.results["ended"] == "alarm since step 2: no_spread 1 is above 0.5"
+    assert [record["reason"] for record in records(context, "ended")] == [context.journal.results["ended"]]
+    assert "alarm" in [record.message for record in caplog.records]
+    assert context.journal.results["f1"] == {"rl": 1.0}  # it ended as a run does: with its test questions
+    assert ledger(context)["in_flight"] == []
+
+
+class Judges(Workers):
+    """Evaluations find that the second version looked at is the best."""
+
+    def __init__(self, *args) -> None:
+        super().__init__(*args)
+        self.scores = {"validation": [0.25, 0.75, 0.5, 0.5], "test": [1.0]}
+        self.looked_at: list[str] = []
+
+    def __call__(self, request) -> None:
+        if request.purpose is Purpose.EVALUATE:
+            version, split = request.request_id.removeprefix("e-").rsplit("-", 3)[0:2]
+            if f"{split} {version}" not in self.looked_at:
+                self.looked_at.append(f"{split} {version}")
+            look = [entry for entry in self.looked_at if entry.startswith(split)].index(f"{split} {version}")
+            self.evaluation = (self.scores[split][look],)
+        super().__call__(request)
+
+
+@pytest.fixture
+def begin_judged(begin, tiny_recipe):
+    def begin_judged(**changes: object):
+        context, material, start = begin(**changes)
+        return replace(context, send=Judges(context.store, context.directory.inbox)), material, start
+
+    return begin_judged
+
+
+def test_it_ends_with_the_best_weights_if_the_recipe_says_by_what(begin_judged, tiny_recipe) -> None:
+    tiny_recipe["guards"] = {"patience": 2}
+    tiny_recipe["schedule"]["best_by"] = {"metric": "f1"}
+    context, material, start = begin_judged(steps=20, validate_every=2, checkpoint_every=3)
+    Reinforcement(context, material, start).run()
+    assert len(records(context, "step")) == 8  # looks at 2, 4 (the best), 6 and 8
+    best = context.journal.results["best"]
+    assert (best["step"], best["value"]) == (4, 0.75)
+    assert context.journal.results["ended"] == "no new best in 2 looks"
+    kept = context.store.get(context.run, best["version"])
+    final = context.store.get(context.run, context.journal.results["versions"]["rl"])
+    assert final == context.store.newest(context.run)
+    assert final.manifest.step == 4
+    weights = "model.safetensors"
+    assert final.manifest.files[weights] == kept.manifest.files[weights]
+    checkpoints = sorted(path.name for path in context.directory.checkpoints_path.iterdir())
+    assert checkpoints == ["step-000004", "step-000006", "step-000008"]
+
+
+def test_without_that_it_ends_with_the_last_weights(begin_judged) -> None:
+    context, material, start = begin_judged(steps=6, validate_every=2)
+    Reinforcement(context, material, start).run()
+    final = context.store.get(context.run, context.journal.results["versions"]["rl"])
+    assert final.manifest.step == 6
+    assert context.journal.results["best"] is None
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(begin) -> None:
+    context, material, start = begin(steps=4, checkpoint_every=2)
+    Reinforcement(context, material, start).run()
+    (context.directory.checkpoints_path / "step-000004" / "optimiser.safetensors").write_bytes(b"half")
+    again = Reinforcement(context, material, start)
+    assert again._pacing.step == 2
+    (refused,) = records(context, "refused")
+    assert "step-000004/optimiser.safetensors: does not match its checksum" in refused["reason"]
+
+
+def test_without_its_checkpoints_the_phase_begins_anew(begin) -> None:
+    context, material, start = begin(steps=3)
+    Reinforcement(context, material, start).run()
+    remove_directory(context.directory.checkpoints_path)
+    Reinforcement(context, material, start).run()
+    assert [record["step"] for record in records(context, "step")] == [1, 2, 3]
+    assert [outcome for outcome, _ in ledger(context)["settled"].values()].count("trained") == 12

@@ -52,6 +52,21 @@ def test_dual_clip_bounds_what_a_bad_token_can_cost(ratio, advantage, expected):
     assert loss.item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "weight"),
+    [(1.0, 1.0, 1.0), (1.5, 1.0, 1.5), (5.0, 1.0, 2.0), (5.0, -1.0, 2.0), (0.25, -1.0, 0.25)],
+)
+def test_truncated_importance_sampling_weighs_each_token_by_its_ratio_up_to_a_cap(ratio, advantage, weight):
+    logprobs = tensor(math.log(ratio)).requires_grad_()
+    config = SurrogateConfig(importance_cap=2.0)
+    loss, metrics = surrogate_loss(logprobs, tensor(0.0), tensor(advantage), config, weights=tensor(1.0))
+    loss.backward()
+    # The gradient of -min(rho, C) A log pi: no clip takes it away, and none flows through rho.
+    assert logprobs.grad.item() == pytest.approx(-weight * advantage)
+    assert metrics["ratio_mean"] == pytest.approx(ratio)
+    assert (metrics["capped_fraction"], metrics["clip_fraction"]) == (float(ratio > 2), 0.0)
+
+
 def test_entropy_is_rewarded_with_its_coefficient():
     config = SurrogateConfig(entropy_coefficient=0.1)
     arguments = (tensor(0.0), tensor(0.0), tensor(1.0), config)

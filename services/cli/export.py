@@ -1,0 +1,88 @@
+"""`kbqa export`: a run's weights as a Hugging Face directory, for any engine or hub."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, cast
+from urllib.parse import quote, urlencode
+
+import typer
+
+from kbqa.errors import ConfigurationError, RunError
+from kbqa.policy_store.durable import new_directory, put_in_place
+from services.cli.api import Api, UnreachableError
+from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, TrainerUrl
+
+_TIMEOUT_S = 1800.0  # to merge an adapter and begin to send
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="A training run.")],
+    into: Annotated[Path, typer.Argument(help="Directory to make; it must not be there yet.")],
+    version: Annotated[
+        str | None, typer.Option(help="One of its versions; unless given, the newest.")
+    ] = None,
+    checkpoint: Annotated[
+        int | None, typer.Option(min=0, metavar="STEP", help="One of its checkpoints instead.")
+    ] = None,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="Leave a LoRA adapter apart from its base.")
+    ] = False,
+    trainer: TrainerUrl = DEFAULT_TRAINER,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Write a run's weights as an ordinary Hugging Face directory.
+
+    They come from the trainer that is up; without one, from KBQA_HOME.
+    """
+    if version is not None and checkpoint is not None:
+        raise ConfigurationError("--version and --checkpoint name two things: give one of them")
+    if into.exists():
+        raise ConfigurationError(f"{into} is there already: name a directory that is not")
+    choice = {"version": version, "checkpoint": checkpoint, "adapter": adapter or None}
+    asked = {name: str(value) for name, value in choice.items() if value is not None}
+    try:
+        api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL", timeout_s=_TIMEOUT_S)
+        _unpack(api.stream(f"/v1/runs/{quote(run, safe='')}/export?{urlencode(asked)}"), into)
+    except UnreachableError:
+        if trainer != DEFAULT_TRAINER:
+            raise
+        _export_here(home, run, into, asked)
+    typer.echo(f"exported to {into}")
+
+
+def _unpack(pieces: Iterator[bytes], into: Path) -> None:
+    """The files of a tar archive, all of them or none."""
+    with new_directory(into.absolute().parent) as aside:
+        with tarfile.open(fileobj=cast("tarfile._Fileobj", _Pieces(pieces)), mode="r|") as archive:
+            archive.extractall(aside, filter="data")
+        put_in_place(aside, into.absolute())
+
+
+def _export_here(home: Path, run: str, into: Path, asked: dict[str, str]) -> None:
+    # Another process, since it needs torch, which no command loads.
+    # -P: a directory called "services" where the user stands must not be taken for ours.
+    command = [sys.executable, "-P", "-m", "services.trainer.export"]
+    choice = [f"--{name}" if name == "adapter" else f"--{name}={value}" for name, value in asked.items()]
+    where = [f"--home={home}", f"--run={run}", f"--into={into}"]
+    made = subprocess.run([*command, *where, *choice], stderr=subprocess.PIPE, text=True, check=False)
+    if made.returncode:
+        lines = made.stderr.strip().splitlines() or ["the export failed without a word"]
+        raise RunError(lines[-1].removeprefix("error: "))
+
+
+class _Pieces:
+    """Pieces of a stream as a file to read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._rest) < size and (piece := next(self._pieces, b"")):
+            self._rest += piece
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken

@@ -1,0 +1,131 @@
+"""python -m services.trainer.export --home DIR --run RUN --into DIR: weights as a Hugging Face directory.
+
+A process of its own, since it may load a model beside the one that is being trained. The
+directory appears under its name when it is whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kbqa.errors import RunError
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.policy_store.durable import new_directory, put_in_place
+from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
+from kbqa.telemetry import configure_logging
+from services.http import exit_code
+from services.trainer.runs import RunDirectory, Runs
+
+_STARTS = ("cold_start", "base")  # the phases that reinforcement learning may have begun with, latest first
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Export a version or a checkpoint of a run; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="trainer.export", description="Write a Hugging Face directory.")
+    parser.add_argument("--home", type=Path, required=True, help="directory that holds runs and policies")
+    parser.add_argument("--run", required=True)
+    parser.add_argument(
+        "--into", type=Path, required=True, help="directory to make; it must not be there yet"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", help="full id; unless given, the run's newest")
+    which.add_argument("--checkpoint", type=int, metavar="STEP")
+    parser.add_argument("--adapter", action="store_true", help="leave a LoRA adapter apart from its base")
+    options = parser.parse_args(argv)
+
+    def run() -> None:
+        configure_logging("trainer", "WARNING")
+        directory = Runs(options.home / "runs").get(options.run)
+        export(
+            PolicyStore(options.home / "policies"),
+            directory,
+            options.into,
+            version=options.version,
+            checkpoint=options.checkpoint,
+            adapter=options.adapter,
+        )
+
+    return exit_code(run)
+
+
+def export(
+    store: PolicyStore,
+    directory: RunDirectory,
+    into: Path,
+    *,
+    version: str | None = None,
+    checkpoint: int | None = None,
+    adapter: bool = False,
+) -> None:
+    """Write the weights of a version, or of a checkpoint, as an ordinary Hugging Face directory.
+
+    Args:
+        into: made here; its parent is made where it is missing.
+        version: None takes the run's newest.
+        adapter: whether a LoRA adapter stays one; else it is merged into its base.
+
+    Raises:
+        RunError: `into` is there already, or the run has not come that far.
+        NoPolicyError: the run has no such version.
+        PolicyIntegrityError, CheckpointError: the files are damaged.
+    """
+    if into.exists():
+        raise RunError(f"{into} is there already: name a directory that is not")
+    with new_directory(into.absolute().parent) as aside:
+        if checkpoint is not None:
+            _write_checkpoint(store, directory, checkpoint, aside)
+        else:
+            found = store.get(directory.id, version) if version is not None else store.newest(directory.id)
+            if found is None:
+                raise RunError(f"run {directory.id} has published no version yet")
+            store.verify(found)
+            _write_version(found, aside, adapter)
+        put_in_place(aside, into.absolute())
+
+
+def _write_version(version: PolicyVersion, into: Path, adapter: bool) -> None:
+    if version.manifest.kind == "lora" and not adapter:
+        _write_merged(version, into)
+        return
+    for name in version.manifest.files:
+        if name != RECIPE_NAME and name != MANIFEST_NAME:
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(version.path / name, into / name)
+
+
+def _write_merged(version: PolicyVersion, into: Path) -> None:
+    """The base model with the adapter in its weights."""
+    from peft import PeftModel
+
+    from services.trainer.student import Student
+
+    if version.manifest.base_model is None:
+        raise RunError(
+            f"version {version.id} does not say which base its adapter is for: export with --adapter"
+        )
+    base = Student.pretrained(version.manifest.base_model)
+    merged = PeftModel.from_pretrained(base.model, str(version.path)).merge_and_unload()
+    replace(base, model=merged).save(into)
+
+
+def _write_checkpoint(store: PolicyStore, directory: RunDirectory, step: int, into: Path) -> None:
+    """The version that reinforcement learning began with, under the weights of the checkpoint."""
+    from kbqa.training.checkpoints import Checkpoints
+    from services.trainer.student import Student
+
+    versions = directory.progress().get("results", {}).get("versions", {})
+    start = next((versions[phase] for phase in _STARTS if phase in versions), None)
+    if start is None:
+        raise RunError(f"run {directory.id} has no checkpoint yet: reinforcement learning has not begun")
+    student = Student.load(store.get(directory.id, start).path)
+    Checkpoints(directory.checkpoints_path, directory.id).load_weights(step, student.model)
+    student.save(into)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""A run in deterministic mode and one that is killed and resumed end with the same losses.
+
+Real processes: trainer, training process, rollout worker, kg_server, Redis.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+
+import psutil
+import pytest
+
+STEPS = 20
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    recipe = copy.deepcopy(tiny_recipe)
+    recipe["deterministic"] = True
+    recipe["rollout"].update(n=3, max_turns=2, max_turn_tokens=32)
+    recipe["schedule"].update(
+        steps=STEPS,
+        questions_per_step=2,
+        max_in_flight=2,
+        max_staleness=0,
+        checkpoint_every=3,
+        validate_every=1000,
+    )
+    return recipe
+
+
+def numbers(directory: Path) -> list[dict[str, float]]:
+    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    names = ("phase", "step", "loss", "gradient_norm", "entropy", "logprob_gap", "reward", "f1", "turns")
+    return [{n: r[n] for n in names if n in r} for r in records if r["kind"] == "step"]
+
+
+def test_a_killed_run_ends_with_the_losses_of_one_that_was_not(start_service, client, recipe, home) -> None:
+    start_service("rollout_worker").ready()
+    trainer = start_service("trainer").ready()
+    runs = client(trainer)
+    undisturbed = runs.start(recipe, seed=7)
+    runs.wait(undisturbed, lambda view: view["state"] == "done", timeout_s=120)
+
+    killed = runs.start(recipe, seed=7)
+    moment = random.randint(4, STEPS - 2)
+    runs.wait(killed, lambda view: view["phase"] == "rl" and view["step"] >= moment, timeout_s=120)
+    (child,) = psutil.Process(trainer.process.pid).children()
+    child.kill()
+    view = runs.wait(killed, lambda view: view["state"] == "done", timeout_s=120)
+    assert view["restarts"] == 1, f"killed at step {moment}"
+
+    expected, found = numbers(home / "runs" / undisturbed), numbers(home / "runs" / killed)
+    assert [row["step"] for row in found if row["phase"] == "rl"] == list(range(1, STEPS + 1))
+    assert any(row.get("loss") for row in found if row["phase"] == "rl")
+    assert found == expected, f"killed at step {moment}"
+    ledgers = [json.loads((home / "runs" / run / "ledger.json").read_text()) for run in (undisturbed, killed)]
+    assert ledgers[0] == ledgers[1]

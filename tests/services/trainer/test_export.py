@@ -1,0 +1,124 @@
+"""A version or a checkpoint becomes a directory that transformers loads; over HTTP, a tar archive of it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+
+from kbqa.errors import CheckpointError, NoPolicyError, PolicyIntegrityError, RunError
+from kbqa.policies.transformers import load_model
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import recipe_from
+from kbqa.telemetry import Metrics
+from kbqa.training.checkpoints import Checkpoints
+from services.http import install
+from services.trainer.errors import STATUS
+from services.trainer.export import export, main
+from services.trainer.exports import exports_router
+from services.trainer.journal import Journal
+from services.trainer.runs import Limits, RunDirectory, Runs
+from services.trainer.student import Student
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home: Path, tiny_recipe) -> RunDirectory:
+    """A run that began reinforcement learning with its base, and has a checkpoint of step 3."""
+    recipe = recipe_from(tiny_recipe)
+    directory = Runs(home / "runs").create(recipe, "world", Limits(), 1)
+    student = Student.fresh(recipe.small_policy.build(), ["Who is Ann?"] * 20, ["<think>"], seed=1)
+    base = PolicyStore(home / "policies").publish(
+        directory.id,
+        1,
+        student.save,
+        recipe=recipe.model_dump(mode="json"),
+        recipe_digest=recipe.digest(),
+        step=0,
+        metrics={},
+    )
+    Journal(directory).keep(versions={"base": base.id})
+    with torch.no_grad():
+        for parameter in student.model.parameters():
+            parameter.add_(1.0)
+    optimiser = torch.optim.AdamW(student.model.parameters())
+    Checkpoints(directory.checkpoints_path, directory.id).save(3, student.model, optimiser, {})
+    return directory
+
+
+def norm(path: Path) -> torch.Tensor:
+    return load_model(path).model.norm.weight
+
+
+def test_a_version_is_copied_less_what_is_ours(run, home, tmp_path) -> None:
+    store = PolicyStore(home / "policies")
+    export(store, run, tmp_path / "out" / "policy")
+    version = store.newest(run.id)
+    names = {path.name for path in (tmp_path / "out" / "policy").iterdir()}
+    assert names == version.manifest.files.keys() - {"recipe.json"}
+    assert torch.equal(norm(tmp_path / "out" / "policy"), norm(version.path))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["policy"]
+
+
+def test_a_checkpoint_has_its_own_weights_and_the_runs_tokenizer(run, home, tmp_path) -> None:
+    store = PolicyStore(home / "policies")
+    export(store, run, tmp_path / "policy", checkpoint=3)
+    base = store.newest(run.id)
+    assert torch.equal(norm(tmp_path / "policy"), norm(base.path) + 1.0)
+    assert (tmp_path / "policy" / "tokenizer.json").read_bytes() == (
+        base.path / "tokenizer.json"
+    ).read_bytes()
+
+
+def test_what_cannot_be_exported_leaves_nothing_behind(run, home, tmp_path) -> None:
+    store = PolicyStore(home / "policies")
+    with pytest.raises(NoPolicyError):
+        export(store, run, tmp_path / "policy", version="v000009-00000000")
+    with pytest.raises(CheckpointError, match="there are: 3"):
+        export(store, run, tmp_path / "policy", checkpoint=4)
+    (store.newest(run.id).path / "config.json").write_text("{}")
+    with pytest.raises(PolicyIntegrityError):
+        export(store, run, tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
+    (tmp_path / "policy").mkdir()
+    with pytest.raises(RunError, match="is there already"):
+        export(store, run, tmp_path / "policy")
+
+
+def test_the_command_says_what_is_wrong_in_a_line(run, home, tmp_path, capsys) -> None:
+    into = ["--into", str(tmp_path / "policy")]
+    assert main(["--home", str(home), "--run", run.id, *into, "--checkpoint", "9"]) == 1
+    assert capsys.readouterr().err == (f"error: run {run.id} has no checkpoint of step 9 (there are: 3)\n")
+    assert main(["--home", str(home), "--run", run.id, *into]) == 0
+    assert (tmp_path / "policy" / "model.safetensors").exists()
+
+
+def test_over_http_it_is_a_tar_archive(run, home, tmp_path) -> None:
+    app = FastAPI()
+    metrics = Metrics(CollectorRegistry())
+    install(app, service="trainer", metrics=metrics, readiness=lambda: None, errors=STATUS)
+    app.include_router(exports_router(Runs(home / "runs"), home))
+    with TestClient(app) as client:
+        answer = client.get(f"/v1/runs/{run.id}/export", params={"checkpoint": 3})
+        assert answer.status_code == 200
+        with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+            archive.extractall(tmp_path / "policy", filter="data")
+        export(PolicyStore(home / "policies"), run, tmp_path / "expected", checkpoint=3)
+        files = {path.name: path.read_bytes() for path in (tmp_path / "policy").iterdir()}
+        assert files == {path.name: path.read_bytes() for path in (tmp_path / "expected").iterdir()}
+        assert list((home / "exports").iterdir()) == []
+
+        refused = client.get(f"/v1/runs/{run.id}/export", params={"checkpoint": 4})
+        assert (refused.status_code, "there are: 3" in refused.json()["detail"]) == (409, True)
+        assert client.get("/v1/runs/nothing/export").status_code == 404
+        assert list((home / "exports").iterdir()) == []
