@@ -23,6 +23,7 @@ from kbqa.rollouts import Branching, Pruning
 from kbqa.trajectory import Question
 
 if TYPE_CHECKING:
+    from kbqa.training.adapters import Adapter
     from kbqa.training.copying import WarmUpConfig
     from kbqa.training.grpo import GrpoConfig
     from kbqa.training.learning_rate import LearningRate
@@ -157,6 +158,32 @@ class AdvantageSection(Section):
         )
 
 
+class LoraSection(Section):
+    """A low-rank adapter in place of whole weights; see `kbqa.training.adapters.Adapter`.
+
+    Attributes:
+        rank: one that vLLM can serve.
+    """
+
+    rank: Literal[8, 16, 32, 64, 128, 256, 320, 512] = 32
+    alpha: Annotated[float, Field(gt=0)] = 64.0
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
+    quantised: bool = False
+
+    def build(self) -> Adapter:
+        from kbqa.training.adapters import Adapter
+
+        return Adapter(**self.model_dump())
+
+
 class OptimisationSection(Section):
     """The objective, its optimiser, and what is done with one batch of rollouts.
 
@@ -164,7 +191,9 @@ class OptimisationSection(Section):
         decay, warm_up_steps, warm_up_share: of the learning rate over the steps of the schedule;
             see `kbqa.training.learning_rate`.
         betas: of AdamW.
-        mini_batch_questions, mini_batch_samples, epochs: see `kbqa.training.grpo.GrpoConfig`.
+        mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
+            `kbqa.training.grpo.GrpoConfig`.
+        lora: an adapter to be trained; None trains all weights.
     """
 
     learning_rate: Rate
@@ -186,6 +215,9 @@ class OptimisationSection(Section):
     importance_cap: Annotated[float, Field(gt=0)] | None = None
     aggregation: Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
     horizon: Positive = 4096
+    precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = False
+    lora: LoraSection | None = None
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
@@ -232,6 +264,9 @@ class OptimisationSection(Section):
             mini_batch_questions=self.mini_batch_questions,
             mini_batch_samples=self.mini_batch_samples,
             epochs=self.epochs,
+            precision=self.precision,
+            gradient_checkpointing=self.gradient_checkpointing,
+            adapter=None if self.lora is None else self.lora.build(),
         )
 
 
@@ -438,6 +473,11 @@ class Recipe(Section):
             )
         if is_tree and not isinstance(self.reward.build(), TreeReward):
             raise ValueError(f"reward.name: {self.reward.name!r} does not score the steps of a tree")
+        if self.optimisation.lora is not None and (self.base_model is None or self.cold_start is not None):
+            raise ValueError(
+                "optimisation.lora: an adapter is served beside base_model, so there must be one, and a "
+                "cold start, after which the base would be another, must not"
+            )
         if self.guards.patience is not None and self.schedule.best_by is None:
             raise ValueError(
                 "guards.patience: waits for a new best, and schedule.best_by says of what: set it"
