@@ -41,7 +41,7 @@ check: setup ## lint, types, import contracts
 test: setup ## unit and service tests, with a real Redis and real worker processes
 	@$(BIN)/pytest -m "not integration and not gpu"
 
-test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso for them
+test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso and Chromium for them
 	@bash scripts/integration-packages.sh
 	@$(BIN)/pytest -m integration || { code=$$?; [ $$code -eq 5 ] && echo "no integration test yet"; }
 

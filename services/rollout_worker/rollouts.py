@@ -32,6 +32,7 @@ from kbqa.trajectory import (
 )
 from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, Timings
 from services.rollout_worker.engine import Engine, Held
+from services.rollout_worker.stopwatch import Stopwatch
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +85,14 @@ class Rollouts:
         try:
             with self._engine.lease(request.run, request.min_policy_version, self._patience.policy_s) as held:
                 leased = time.time()
-                rollout = self._retrying(lambda: self._roll_out(held, request))
+                stopwatch = Stopwatch()
+                rollout = self._retrying(lambda: self._roll_out(held, request, stopwatch))
                 timings = Timings(
                     queued_s=queued_s,
                     policy_s=max(0.0, leased - began),
                     rollout_s=max(0.0, time.time() - leased),
+                    engine_s=stopwatch.engine_s,
+                    graph_s=stopwatch.graph_s,
                 )
                 return self._reply(request, timings, rollout)
         except Exception as error:  # whatever it is, the trainer has to hear of it
@@ -97,7 +101,7 @@ class Rollouts:
             log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
             return self._reply(request, Timings(queued_s=queued_s), failure=failure)
 
-    def _roll_out(self, held: Held, request: RolloutRequest) -> ScoredRollout:
+    def _roll_out(self, held: Held, request: RolloutRequest, stopwatch: Stopwatch) -> ScoredRollout:
         if held.recipe.digest() != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
@@ -107,10 +111,10 @@ class Rollouts:
         recipe = held.recipe
         sampling = recipe.rollout if request.purpose is Purpose.TRAIN else recipe.evaluation
         agent = Agent(
-            held.policy,
+            stopwatch.policy(held.policy),
             held.codec,
             recipe.protocol.build(),
-            self._graphs,
+            stopwatch.tools(self._graphs),
             recipe.rollout.budget(),
             sampling.truncation(),
         )
@@ -125,9 +129,8 @@ class Rollouts:
         except PolicyUnavailableError:
             self._engine.discard(held)
             raise
-        return Group(
-            request.request_id, request.question, self._score(recipe, request.question, trajectories)
-        )
+        members = self._score(recipe, agent.tools, request.question, trajectories)
+        return Group(request.request_id, request.question, members)
 
     def _tree(
         self, recipe: Recipe, section: TreeSection, agent: Agent, request: RolloutRequest, deadline: float
@@ -138,18 +141,18 @@ class Rollouts:
         )
         reward = recipe.reward.build()
         assert isinstance(reward, TreeReward)  # a recipe with trees has no other
-        instruments = Instruments(self._graphs, recipe.judge.build())
+        instruments = Instruments(agent.tools, recipe.judge.build())
         return reward.score_tree(request.request_id, request.question, tree, instruments)
 
     def _score(
-        self, recipe: Recipe, question: Question, trajectories: Sequence[Trajectory]
+        self, recipe: Recipe, tools: GraphTools, question: Question, trajectories: Sequence[Trajectory]
     ) -> tuple[RewardedTrajectory, ...]:
         """Rewards of a group; an episode without a verdict is left out, since it is not a wrong one.
 
         Raises:
             JudgeUnavailableError: there was no verdict on any.
         """
-        reward, instruments = recipe.reward.build(), Instruments(self._graphs, recipe.judge.build())
+        reward, instruments = recipe.reward.build(), Instruments(tools, recipe.judge.build())
         members: list[RewardedTrajectory] = []
         unjudged: JudgeUnavailableError | None = None
         for trajectory in trajectories:

@@ -16,6 +16,10 @@ class RunNotFoundError(RunError):
     """No run of that id."""
 
 
+class GroupNotFoundError(RunError):
+    """No group of that id is kept for that step."""
+
+
 class RunConflictError(RunError):
     """What is asked of a run does not go with its state, or with another run's."""
 
@@ -24,6 +28,7 @@ STATUS: dict[type[KbqaError], int] = {
     RecipeError: 422,
     DatasetError: 422,
     RunNotFoundError: 404,
+    GroupNotFoundError: 404,
     RunConflictError: 409,
     RunError: 500,
     NoPolicyError: 409,

@@ -5,6 +5,7 @@
     runs/<run>/metrics.jsonl    one record a line, numbered by `seq`
     runs/<run>/ledger.json      what became of every group, as of the last checkpoint
     runs/<run>/summary.json     the results, once the run is done
+    runs/<run>/groups/          what the rollouts of steps said and earned, see `traces`
     runs/<run>/inbox/           replies that are not settled by a checkpoint yet
     runs/<run>/checkpoints/
     runs/<run>/train.log        what the training process logged
@@ -30,6 +31,7 @@ from kbqa.recipes import Recipe, recipe_from
 from kbqa.wire import RUN_PATTERN
 from services.trainer.errors import RunNotFoundError
 from services.trainer.inbox import Inbox
+from services.trainer.traces import Traces
 
 _RUN = re.compile(RUN_PATTERN)
 
@@ -98,6 +100,10 @@ class RunDirectory:
     @property
     def inbox(self) -> Inbox:
         return Inbox(self.path / "inbox")
+
+    def traces(self, most: int = 0) -> Traces:
+        """The rollouts of its steps, of which a writer keeps at most so many."""
+        return Traces(self.path / "groups", most)
 
     def read(self) -> RunRecord:
         """What was asked for, and the state of it.

@@ -1,0 +1,68 @@
+"""Where a request's time goes: what its episodes wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kbqa.kg.actions import Action, ActionResult, GraphTools
+from kbqa.policies.base import Completion, Policy, SamplingParams
+
+
+class Stopwatch:
+    """Of one request, which is worked on by one thread.
+
+    Attributes:
+        engine_s: waited for completions, in the engine's queue too.
+        graph_s: waited for the graph, by episodes and by the reward.
+    """
+
+    def __init__(self) -> None:
+        self.engine_s = self.graph_s = 0.0
+
+    def policy(self, policy: Policy) -> Policy:
+        """The policy, its time taken."""
+        return _TimedPolicy(policy, self)
+
+    def tools(self, tools: GraphTools) -> GraphTools:
+        """The tools, their time taken."""
+        return _TimedTools(tools, self)
+
+    @contextmanager
+    def engine(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.engine_s += time.perf_counter() - began
+
+    @contextmanager
+    def graph(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.graph_s += time.perf_counter() - began
+
+
+class _TimedPolicy:
+    def __init__(self, policy: Policy, stopwatch: Stopwatch) -> None:
+        self._policy, self._stopwatch = policy, stopwatch
+
+    @property
+    def max_length(self) -> int:
+        return self._policy.max_length
+
+    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+        with self._stopwatch.engine():
+            return self._policy.generate(prompts, params)
+
+
+class _TimedTools:
+    def __init__(self, tools: GraphTools, stopwatch: Stopwatch) -> None:
+        self._tools, self._stopwatch = tools, stopwatch
+
+    def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
+        with self._stopwatch.graph():
+            return self._tools.execute(kg, actions, graph=graph)

@@ -1,0 +1,24 @@
+// What is shown stands in the address, so that a link shows it to somebody else.
+
+export function read() {
+  const match = location.pathname.match(/^\/runs\/([^/]+)\/?$/);
+  let run = null;
+  try {
+    run = match && decodeURIComponent(match[1]);
+  } catch { /* a broken escape: no run has such a name */ }
+  return { run, ...Object.fromEntries(new URLSearchParams(location.search)) };
+}
+
+export function href(run, parameters = {}) {
+  const query = new URLSearchParams(
+    Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== ""),
+  ).toString();
+  return `/runs/${encodeURIComponent(run)}${query ? `?${query}` : ""}`;
+}
+
+// Change the address without leaving the page; `quietly` adds no step to the way back.
+export function change(url, { quietly = false } = {}) {
+  if (url === location.pathname + location.search) return;
+  history[quietly ? "replaceState" : "pushState"](null, "", url);
+  if (!quietly) window.dispatchEvent(new Event("addresschange"));
+}

@@ -1,0 +1,42 @@
+// Elements from plain calls. Text only ever becomes text nodes: nothing here reads markup from strings,
+// since questions, thoughts and observations come from models and graphs.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// h("button", {class: "quiet", onclick: go}, "Go", child, …); null and false children are left out.
+export function h(tag, props = {}, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+export function svg(tag, props = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), props, children);
+}
+
+export function replace(element, ...children) {
+  element.replaceChildren(...nodes(children));
+  return element;
+}
+
+// A message for those who cannot see what has changed.
+export function announce(text) {
+  document.getElementById("status").textContent = text;
+}
+
+export function problem(error) {
+  return h("p", { class: "problem", role: "alert" }, error.message);
+}
+
+function fill(element, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+function nodes(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+}

@@ -1,0 +1,193 @@
+"""The trainer's page in a real browser, headless Chromium: over runs made by hand, and over one that goes on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from kbqa.recipes import load_recipe
+from services.trainer.runs import State
+from tests.services.trainer.made_runs import HOSTILE, make_run
+
+pytestmark = pytest.mark.integration
+
+CHROMIUM = shutil.which("chromium")
+_PATIENCE_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: install Debian's package chromium")
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """`open_page(url, width=…)` opens a page; at the end nothing may have been refused or have failed."""
+    contexts, complaints = [], []
+
+    def open_(url: str, *, width: int = 1280, height: int = 900, **options: object):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(_PATIENCE_MS)
+        # What a policy of the page forbids is told on the console, too.
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: complaints.append(r.url) if not r.url.startswith(url[:16]) else None)
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def trainer(start_service):
+    return start_service("trainer").ready()
+
+
+@pytest.fixture(scope="module")
+def linear(home):
+    return make_run(home, steps=30).id
+
+
+@pytest.fixture(scope="module")
+def tree(home):
+    return make_run(home, load_recipe("isp-kgr"), steps=12, state=State.STOPPED).id
+
+
+def test_runs_are_listed_and_lead_to_their_curves(open_page, trainer, linear, tree):
+    page = open_page(trainer.url)
+    row = page.get_by_role("row").filter(has_text=linear)
+    assert "done" in row.inner_text()
+    row.get_by_role("link").click()
+    page.wait_for_url(f"**/runs/{linear}")
+    reward = page.locator("figure", has=page.get_by_role("heading", name="Reward", exact=True))
+    reward.locator("svg path.line").first.wait_for()
+    label = reward.get_by_role("img").get_attribute("aria-label")
+    assert re.search(r"Reward: from [\d.]+ to [\d.]+ over 30 records", label)
+    assert page.get_by_role("heading", name="As in the paper (kg r1)").is_visible()
+    drawn = page.locator("figure.chart svg path.line, figure.chart svg polygon.area")
+    assert drawn.count() >= page.locator("figure.chart").count()
+    page.go_back()
+    page.get_by_role("heading", name="Runs").wait_for()
+
+
+def test_a_chart_is_read_by_keyboard(open_page, trainer, linear):
+    page = open_page(f"{trainer.url}/runs/{linear}")
+    turns = page.locator("figure", has=page.get_by_role("heading", name="Turns", exact=True)).first
+    turns.get_by_role("img").focus()
+    page.keyboard.press("Home")
+    assert turns.locator("output").inner_text().startswith("step 1")
+    page.keyboard.press("ArrowRight")
+    assert turns.locator("output").inner_text().startswith("step 2")
+    page.get_by_role("tab", name="Curves").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**view=trajectories")
+
+
+def test_a_trajectory_unfolds_and_its_text_is_text(open_page, trainer, linear):
+    page = open_page(f"{trainer.url}/runs/{linear}?view=trajectories")
+    page.locator("a.group").first.click()
+    page.locator("li.turn").first.wait_for()
+    assert HOSTILE in page.locator("li.turn .thought").first.inner_text()
+    assert HOSTILE in page.locator(".detail h2").inner_text()
+    assert "parent <i>of</i>" in page.locator("li.turn .action code").first.inner_text()
+    assert page.locator(".detail img, .detail script, .detail i:not(.swatch)").count() == 0
+    assert "taken" not in page.title()
+    assert re.search(r"advantage\s+([+−][\d.]+|none)", page.locator("li.turn header").first.inner_text())
+    # Another turn of the drawing: its path is shown, and the address leads there.
+    nodes = page.locator("svg.forest g.node")
+    nodes.nth(0).click()
+    page.wait_for_url("**turn=0")
+    assert page.locator("li.turn.chosen").get_attribute("data-card") == "0"
+    again = open_page(page.url)
+    again.locator("svg.forest g.node.chosen").wait_for()
+    assert again.locator("li.turn").count() == page.locator("li.turn").count()
+
+
+def test_the_filters_filter(open_page, trainer, linear):
+    page = open_page(f"{trainer.url}/runs/{linear}?view=trajectories")
+    page.locator("a.group").first.wait_for()
+    page.get_by_label("The group").select_option("no_spread")
+    page.locator(".outcome-trained").first.wait_for(state="detached")
+    assert page.locator("a.group .outcome-no_spread").count() == 30
+    page.get_by_label("Step", exact=True).select_option("7")
+    page.wait_for_function("document.querySelectorAll('a.group').length === 1")
+    assert "step=7" in page.url
+    assert "outcome=no_spread" in page.url
+    page.get_by_label("Question").fill("nobody asks that")
+    page.get_by_text("No group is like that.").first.wait_for()
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_function("document.querySelectorAll('a.group').length === 40")
+    page.get_by_role("button", name="More groups").click()
+    page.wait_for_function("document.querySelectorAll('a.group').length === 80")
+
+
+def test_a_tree_is_drawn_and_walked_by_keyboard(open_page, trainer, tree):
+    page = open_page(f"{trainer.url}/runs/{tree}?view=trajectories")
+    page.locator("a.group").first.click()
+    forest = page.get_by_role("tree")
+    forest.wait_for()
+    nodes, edges = forest.get_by_role("treeitem").count(), forest.locator("path.edge").count()
+    assert nodes == edges >= 3
+    page.locator('g.node[data-turn="0"]').click()
+    assert page.locator("li.turn").count() == 1
+    page.keyboard.press("ArrowDown")
+    page.locator('g.node.chosen:not([data-turn="0"])').wait_for()
+    page.keyboard.press("Enter")
+    assert "branches kept" in page.locator(".detail").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_one_thing_at_a_time(open_page, trainer, linear, scheme):
+    page = open_page(
+        f"{trainer.url}/runs/{linear}?view=trajectories", width=390, height=800, color_scheme=scheme
+    )
+    page.locator("a.group").first.click()
+    page.locator("li.turn").first.wait_for()
+    assert not page.locator("a.group").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="All groups").click()
+    assert page.locator("a.group").first.is_visible()
+    page.get_by_role("tab", name="Curves").click()
+    page.locator("figure.chart svg path.line").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (dark == "rgb(18, 23, 26)") == (scheme == "dark")
+
+
+def test_recipe_and_versions_are_shown(open_page, trainer, linear):
+    page = open_page(f"{trainer.url}/runs/{linear}?view=recipe")
+    page.get_by_role("heading", name="optimisation").wait_for()
+    page.get_by_role("tab", name="Versions").click()
+    page.get_by_text("None yet.").wait_for()
+
+
+def test_a_run_that_goes_on_is_followed(open_page, trainer, start_service, client, tiny_recipe):
+    start_service("rollout_worker").ready()
+    runs = client(trainer)
+    run = runs.start(tiny_recipe)
+    page = open_page(f"{trainer.url}/runs/{run}")
+    page.locator(".phases .now").wait_for()
+    page.get_by_text("done", exact=True).first.wait_for(timeout=120_000)
+    assert runs.view(run)["state"] == "done"
+    page.locator("figure.chart svg path.line").first.wait_for()
+    page.get_by_role("tab", name="Trajectories").click()
+    page.locator("a.group").first.click()
+    page.locator("li.turn").first.wait_for()
+    page.get_by_role("tab", name="Versions").click()
+    page.get_by_role("rowheader").filter(has_text="v0000").first.wait_for()
