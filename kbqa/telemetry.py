@@ -158,6 +158,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_trainer_reward", "gauge", "Mean outcome reward of the latest step.", ("phase",)),
     Metric("kbqa_trainer_turns", "gauge", "Mean turns an episode of the latest step.", ("phase",)),
     Metric("kbqa_trainer_invalid_actions", "gauge", "Share of turns without a valid action.", ("phase",)),
+    Metric(
+        "kbqa_trainer_curve",
+        "gauge",
+        "Latest value of a curve that the papers plot of reinforcement learning; see kbqa.curves.",
+        ("curve",),
+    ),
     Metric("kbqa_trainer_entropy", "gauge", "Mean entropy of the policy's tokens in the latest step, nats."),
     Metric("kbqa_trainer_no_spread", "gauge", "Share of the latest step's questions that taught nothing."),
     Metric(

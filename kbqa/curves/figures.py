@@ -93,6 +93,20 @@ FIGURES: Mapping[str, tuple[Figure, ...]] = {
     ),
 }
 
+# The numbers among their fields, one a step.
+CURVES: tuple[str, ...] = tuple(
+    sorted(
+        {
+            name
+            for figures in FIGURES.values()
+            for figure in figures
+            if figure.kind in ("line", "share")
+            for name in figure.fields
+            if "." not in name
+        }
+    )
+)
+
 
 def figures_of(reward: str) -> tuple[Figure, ...]:
     """The figures of the paper whose reward a recipe names; none of a reward that is no paper's."""

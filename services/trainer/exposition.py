@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kbqa.curves import CURVES
 from kbqa.telemetry import Metrics
 from services.trainer.guards import ALARMS
 from services.trainer.ledger import Outcome
@@ -44,6 +45,9 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         for split in _SPLITS:
             reader = records.reader("f1", kind="evaluation", phase=phase, split=split)
             metrics.gauge("kbqa_trainer_f1").labels(phase, split).set_function(reader)
+    for curve in CURVES:
+        reader = records.reader(curve, kind="step", phase="rl")
+        metrics.gauge("kbqa_trainer_curve").labels(curve).set_function(reader)
     for gauge, key in _RL_GAUGES.items():
         metrics.gauge(gauge).set_function(records.reader(key, kind="step", phase="rl"))
     for part in _PARTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.curves import FIGURES, figures_of
+from kbqa.curves import CURVES, FIGURES, figures_of
 from kbqa.rewards.base import REWARDS
 
 
@@ -20,3 +20,8 @@ def test_figures_are_told_apart(reward):
     figures = figures_of(reward)
     assert len({figure.title for figure in figures}) == len(figures)
     assert all(figure.fields and figure.source for figure in figures)
+
+
+def test_curves_are_the_numbers_of_the_figures():
+    assert {"reward", "executability", "rrcg_top1", "relation_similarity", "pruned"} <= set(CURVES)
+    assert not {"error_reward", "relation_similarity_bins", "validation.f1"} & set(CURVES)
