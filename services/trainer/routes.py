@@ -25,6 +25,7 @@ from services.trainer.schemas import (
 from services.trainer.supervisor import Supervisor
 
 _HISTORY = 50  # records in a view
+_READ = 500  # newest records of which a view is made: the latest step is among them
 _PHASES = ("rl", "cold_start", "base")  # of which a version may be promoted, best first
 
 
@@ -87,7 +88,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
 def view(directory: RunDirectory) -> RunView:
     """A run as its files describe it."""
     record, progress = directory.read(), directory.progress()
-    records = directory.records()
+    records = directory.newest_records(_READ)
     steps = [r for r in records if r["kind"] == "step"]
     results = progress.get("results", {})
     return RunView(

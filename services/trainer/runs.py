@@ -34,6 +34,7 @@ from services.trainer.inbox import Inbox
 from services.trainer.traces import Traces
 
 _RUN = re.compile(RUN_PATTERN)
+_SEQ = re.compile(rb'\{"seq": (\d+)[,}]')
 
 
 class State(StrEnum):
@@ -125,11 +126,16 @@ class RunDirectory:
 
     def records(self, since: int = 0) -> list[dict[str, Any]]:
         """Metrics records numbered above `since`, oldest first."""
+        return [json.loads(line) for line in self._lines() if _seq(line) > since]
+
+    def newest_records(self, count: int) -> list[dict[str, Any]]:
+        """So many metrics records, oldest first."""
+        return [json.loads(line) for line in self._lines()[-count:]]
+
+    def _lines(self) -> list[bytes]:
         if not self.metrics_path.exists():
             return []
-        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]  # the last may be half written
-        records = [json.loads(line) for line in lines]
-        return [record for record in records if record["seq"] > since]
+        return self.metrics_path.read_bytes().split(b"\n")[:-1]  # the last may be half written
 
 
 class Runs:
@@ -178,6 +184,12 @@ class Runs:
             RunDirectory(p) for p in self._root.iterdir() if _RUN.match(p.name) and (p / "run.json").is_file()
         ]
         return sorted(found, key=lambda directory: (directory.read().created_at, directory.id))
+
+
+def _seq(line: bytes) -> int:
+    """The number of a record, for which a reader of the newest ones need not parse all."""
+    found = _SEQ.match(line)
+    return int(found[1]) if found is not None else int(json.loads(line)["seq"])
 
 
 def read_json(path: Path) -> dict[str, Any]:
