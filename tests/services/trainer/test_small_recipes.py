@@ -1,0 +1,55 @@
+"""Each paper's small recipe goes the whole way through real processes, its numbers cut down to seconds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kbqa.datasets import load_dataset
+from kbqa.recipes import load_recipe
+
+SMALL = ("kbqa-r1-small", "knowcoder-a1-small", "learning-to-refine-small", "isp-kgr-small")
+
+CUT = {
+    "schedule.steps": 2,
+    "schedule.questions_per_step": 2,
+    "schedule.max_in_flight": 2,
+    "schedule.validate_every": 2,
+    "small_policy.vocabulary": 500,
+    "small_policy.layers": 1,
+    "small_policy.width": 32,
+    "small_policy.heads": 2,
+    "small_policy.feed_forward": 64,
+    "small_policy.warm_up.steps": 5,
+    "cold_start.demonstrations": 12,
+    "cold_start.steps": 4,
+    "cold_start.batch": 4,
+    "cold_start.validate_every": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def trainer(start_service):
+    start_service("rollout_worker").ready()
+    return start_service("trainer").ready()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_recipe_goes_the_whole_way(trainer, client, home, name):
+    runs = client(trainer)
+    recipe = load_recipe(name, CUT)
+    run = runs.start(recipe.model_dump(mode="json"))
+    view = runs.wait(run, lambda view: view["state"] == "done", timeout_s=90)
+    assert set(view["f1"]) == {"base", "cold_start", "rl"}
+    lines = (home / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    steps = [record for record in map(json.loads, lines) if record["kind"] == "step"]
+    assert [record["step"] for record in steps if record["phase"] == "rl"] == [1, 2]
+    assert all(isinstance(record["reward"], float) for record in steps if record["phase"] == "rl")
+
+
+def test_half_of_the_worlds_questions_and_more_have_the_one_answer_that_a_scalar_dialect_needs():
+    splits = load_dataset("world", seed=1).splits.only(load_recipe("learning-to-refine-small").questions.suit)
+    assert len(splits.train) > 2000
+    assert len(splits.cold_start) > 75
+    assert all(len(question.answers) == 1 for question in (*splits.train, *splits.test))
