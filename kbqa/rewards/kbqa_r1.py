@@ -12,8 +12,6 @@ from statistics import fmean
 from kbqa.rewards.base import REWARDS, Instruments, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Turn
 
-_TAGS = ("think", "action", "information", "answer")
-
 
 @REWARDS.register("kbqa_r1")
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,10 @@ class KbqaR1Reward:
 
 def _paired_tags(turns: Sequence[Turn]) -> float:
     """Mean over the tags: 1 in equal pairs, 0.5 in unequal numbers, 0.2 if half is missing, else 0."""
-    text = "".join(turn.text + turn.observation for turn in turns)
-    return fmean(_pairing(text.count(f"<{tag}>"), text.count(f"</{tag}>")) for tag in _TAGS)
+    written = "".join(turn.text for turn in turns)
+    whole = written + "".join(turn.observation for turn in turns)
+    texts = {"think": written, "action": written, "information": whole, "answer": written}
+    return fmean(_pairing(text.count(f"<{tag}>"), text.count(f"</{tag}>")) for tag, text in texts.items())
 
 
 def _pairing(opened: int, closed: int) -> float:

@@ -12,8 +12,11 @@ from kbqa.kg.actions import GET_TAIL_ENTITIES, Action
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.logical_forms.actions import FindRelation, Merge, Reference
+from kbqa.logical_forms.algebra import Entity, Relation
 from kbqa.protocols import PROTOCOLS, Answer, Reply
 from kbqa.protocols import interactive_parsing as parsing
+from kbqa.protocols import kbqa_r1 as kbqa
 from kbqa.protocols import kg_r1 as kg
 from kbqa.protocols import knowcoder_a1 as knowcoder
 from kbqa.protocols import sparql_refinement as refinement
@@ -91,6 +94,8 @@ ANSWER = refinement.write_answer("t", "1788")
         ((refinement.write_query("t", "SELECT ?x WHERE {"), ANSWER), 1.36, Status.ANSWERED),
         ((refinement.write_query("t", QUERY.replace("Ada", "Eve")), ANSWER), 1.46, Status.ANSWERED),
         ((refinement.write_query("t", "SELECT * { SERVICE <http://x/> {} }"), ANSWER), 1.36, Status.ANSWERED),
+        ((refinement.write_query("t", QUERY.replace("parent", "loves")), ANSWER), 1.46, Status.ANSWERED),
+        ((refinement.write_query("t", QUERY),) * 2 + (ANSWER,), 1.44, Status.ANSWERED),  # a turn more
         ((refinement.write_query("t", QUERY), refinement.write_answer("t", "1900")), 0.76, Status.ANSWERED),
         (("The answer is 1788.",), -1.0, Status.UNPARSABLE),
         (
@@ -107,7 +112,11 @@ def test_learning_to_refine(tools, turns, reward, status):
     assert trajectory.status is status
 
 
-EXECUTE = knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": QUERY})
+def execute(query):
+    return knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": query})
+
+
+EXECUTE = execute(QUERY)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +128,21 @@ EXECUTE = knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": QUERY})
         ("knowcoder-a1", ("<think>t</think><answer>1788</answer>",), 0.0),  # no box
         ("knowcoder-a1", ("nothing",), 0.0),
         ("knowcoder-a1", (EXECUTE,), 0.0),  # over budget
+        ("knowcoder-a1", (EXECUTE, EXECUTE, knowcoder.write_answer("t", ["1788"])), 1.0),  # repeated
         (
             "knowcoder-a1",
-            (knowcoder.write_call("t", "ExecuteSPARQL", {"sparql": "SELECT ?x WHERE {"}), EXECUTE)
-            + (knowcoder.write_answer("t", ["1788"]),),
+            (execute(QUERY.replace("parent", "loves")), knowcoder.write_answer("t", ["x"])),
+            0.1,
+        ),
+        ("knowcoder-a1", (execute(QUERY.replace("Ada", "Eve")), knowcoder.write_answer("t", ["x"])), 0.1),
+        (  # what it made up, it may as well have said: only the answer counts
+            "knowcoder-a1",
+            ("<think>t</think><tool_response>1788</tool_response><answer>\\boxed{['1788']}</answer>",),
+            1.0,
+        ),
+        (
+            "knowcoder-a1",
+            (execute("SELECT ?x WHERE {"), EXECUTE, knowcoder.write_answer("t", ["1788"])),
             1.0,  # a failed call costs nothing unless a recipe asks for it
         ),
     ],
@@ -132,6 +152,60 @@ def test_knowcoder_a1(tools, recipe, turns, reward):
     assert scored.outcome == pytest.approx(reward)
     if turns[0] is EXECUTE and len(turns) > 1:
         assert trajectory.turns[0].observation == '<tool_response>["1788"]</tool_response>'
+
+
+def find(source, relation):
+    return kbqa.write_actions("t", [FindRelation(source, Relation(relation))])
+
+
+PARENT, BORN = find(Entity("Ada"), "parent"), find(Reference(1), "born")
+NOTHING = kbqa.write_actions("t", [Merge(Reference(1), Reference(2))])
+SAID, UNTRUE = kbqa.write_answer("t", ["1788"]), kbqa.write_answer("t", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("turns", "reward", "status"),
+    [
+        ((PARENT, BORN, SAID), 1.1, Status.ANSWERED),
+        ((PARENT, BORN, kbqa.write_answer("t", ["expression2"])), 1.1, Status.ANSWERED),
+        ((PARENT, BORN, kbqa.write_answer("t", ["1788", "1900"])), 2 / 3 + 0.1, Status.ANSWERED),
+        ((PARENT, BORN, UNTRUE), 0.0, Status.ANSWERED),  # a good format alone earns nothing
+        (("hm", PARENT, BORN, SAID), 1.0, Status.ANSWERED),  # unparsable: the format does not hold
+        (("hm", UNTRUE), 0.0, Status.ANSWERED),
+        # A relation that RRCG rejects, an expression without members, a repeated action: nothing is taken.
+        ((find(Entity("Ada"), "zzqx"), PARENT, BORN, SAID), 1.1, Status.ANSWERED),
+        ((find(Entity("Nobody"), "parent"), UNTRUE), 0.0, Status.ANSWERED),
+        ((PARENT, find(Entity("Eve"), "born"), NOTHING, SAID), 1.1, Status.ANSWERED),
+        ((PARENT, PARENT, BORN, SAID), 1.1, Status.ANSWERED),
+        (
+            ("<think>t</think><information>1788</information><answer>1788</answer>",),
+            1.0,  # what it made up stands where nothing but thought and answer may
+            Status.ANSWERED,
+        ),
+        ((PARENT,), 0.0, Status.OUT_OF_TURNS),
+    ],
+)
+def test_kbqa_r1(tools, turns, reward, status):
+    scored, trajectory = play(tools, load_recipe("kbqa-r1"), *turns)
+    assert scored.outcome == pytest.approx(reward)
+    assert trajectory.status is status
+
+
+def test_kbqa_r1_tells_a_relation_that_is_gated(tools):
+    """RRCG's bounds: from 0.95 on it says nothing, from 0.3 on it tells the candidates, below it rejects."""
+    turns = (PARENT, find(Entity("Ada"), "parents"), find(Entity("Ada"), "zzqx"), SAID)
+    _, trajectory = play(tools, load_recipe("kbqa-r1"), *turns)
+    high, medium, low = (turn.observation for turn in trajectory.turns[:3])
+    assert "similar" not in high
+    assert "the most similar relation parent was selected, score=0." in medium
+    assert 'No relation matched "zzqx" connected to "Ada"' in low
+    assert [turn.status for turn in trajectory.turns[:3]] == [Status.OK, Status.OK, Status.ACTION_ERROR]
+
+
+def test_kbqa_r1_as_released_pays_for_tags_that_are_there_in_pairs(tools):
+    """Three of four: an action is missing."""
+    scored, _ = play(tools, load_recipe("kbqa-r1-as-released"), "hm", SAID)
+    assert scored.outcome == pytest.approx(1 + 0.1 * 0.3 * 0.75)
 
 
 ASK = parsing.write_sparql("t", QUERY)

@@ -5,9 +5,9 @@ import pytest
 
 from kbqa.cold_start.teachers import TEACHERS
 from kbqa.errors import RecipeError
+from kbqa.policies.base import Truncation
 from kbqa.recipes import load_recipe, recipe_names
-from kbqa.rewards import IspKgrReward, KgR1Reward
-from kbqa.rollouts import Branching
+from kbqa.rewards import KgR1Reward
 from kbqa.trajectory import Question
 
 
@@ -18,20 +18,6 @@ def test_every_recipe_in_the_package_is_valid_and_named_after_its_file(name):
     recipe.protocol.build()
     recipe.reward.build()
     recipe.optimisation.build()
-
-
-def test_kg_r1_has_the_papers_numbers():
-    recipe = load_recipe("kg-r1")
-    rewards = recipe.reward
-    assert (rewards.w_format, rewards.w_query, rewards.w_answer) == (0.5, 0.5, 0.5)  # table 8
-    assert (rewards.w_f1, rewards.w_retrieval) == (1.0, 1.0)
-    assert (recipe.rollout.n, recipe.rollout.max_turns, recipe.rollout.temperature) == (16, 5, 1.0)
-    assert (recipe.advantage.kind, recipe.advantage.lam) == ("turn", 1.0)
-    step = recipe.optimisation
-    assert (step.learning_rate, step.weight_decay, step.clip_norm) == (1e-6, 0.01, 1.0)
-    assert (step.kl_coefficient, step.aggregation) == (0.01, "token_sum")
-    assert (recipe.schedule.steps, recipe.schedule.questions_per_step) == (400, 128)
-    assert recipe.schedule.max_staleness == 0
 
 
 def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
@@ -51,6 +37,19 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"rollout.n": "many"}, r"rollout.n: .*integer"),
         ({"advantage.kind": "best"}, r"advantage.kind: .*'group', 'turn', 'turn_and_outcome' or 'state'"),
         ({"name.x": 3}, "name is not a section"),
+        ({"rollout.top_p": 0}, r"rollout.top_p: .*greater than 0"),
+        ({"rollout.top_k": 0}, r"rollout.top_k: .*greater than or equal to 1"),
+        ({"evaluation.top_q": 0.9}, r"evaluation.top_q: unknown key \(known: temperature, top_p, top_k\)"),
+        ({"optimisation.decay": "linear"}, r"optimisation.decay: .*'constant' or 'cosine'"),
+        ({"optimisation.betas": [0.9, 1.0]}, r"optimisation.betas.1: .*less than 1"),
+        (
+            {"optimisation.mini_batch_samples": 3},
+            "optimisation: .*mini_batch_questions and mini_batch_samples say the same in two ways",
+        ),
+        (
+            {"optimisation.warm_up_steps": 3, "optimisation.warm_up_share": 0.1},
+            "optimisation: .*warm_up_steps and warm_up_share say the same in two ways",
+        ),
     ],
 )
 def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
@@ -75,6 +74,21 @@ def test_a_file_of_ones_own_may_extend_a_recipe(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("extends: kg-r1-small\nname: mine\nrollout: {n: 4}\n")
     assert load_recipe(str(file)).rollout.n == 4
+
+
+def test_rollouts_and_trainer_mean_the_same_distribution():
+    recipe = load_recipe("kbqa-r1", {"rollout.temperature": 0.7, "rollout.top_k": 40})
+    config = recipe.optimisation.build(recipe.rollout)
+    assert (config.temperature, config.truncation) == (0.7, Truncation(top_p=0.99, top_k=40))
+    assert recipe.rollout.truncation() == config.truncation
+    greedy = load_recipe("kbqa-r1", {"rollout.temperature": 0})
+    assert greedy.optimisation.build(greedy.rollout).temperature == 1.0  # under which it is scored
+
+
+def test_the_learning_rate_rises_as_the_recipe_says():
+    recipe = load_recipe("kbqa-r1")
+    rates = [recipe.optimisation.rate().at(step, recipe.schedule.steps) for step in (0, 51, 52, 172)]
+    assert rates == pytest.approx([1e-6 / 52, 1e-6, 1e-6, 1e-6])
 
 
 def test_the_digest_covers_every_value():
@@ -106,36 +120,6 @@ def test_options_that_are_left_out_are_resolved():
     recipe = load_recipe("kg-r1", {"reward": {"name": "kg_r1"}})
     assert recipe.model_dump()["reward"]["w_retrieval"] == 1.0
     assert recipe.reward.build() == KgR1Reward()
-
-
-def test_the_released_kg_r1_differs_where_its_script_does():
-    recipe = load_recipe("kg-r1-as-released")
-    assert recipe.rollout.max_turns == 7
-    assert (recipe.reward.w_f1, recipe.reward.w_retrieval, recipe.reward.unique_queries) == (0.5, 0.5, True)
-    assert (recipe.advantage.kind, recipe.advantage.turn_weight, recipe.advantage.outcome_weight) == (
-        *("turn_and_outcome", 0.5, 1.0),
-    )
-    assert (recipe.optimisation.aggregation, recipe.optimisation.horizon) == ("token_sum_norm", 4500)
-    assert recipe.protocol.build().relations == "hierarchical"
-
-
-def test_isp_kgr_has_the_papers_numbers():
-    recipe = load_recipe("isp-kgr")
-    assert recipe.rollout.branching() == Branching(16, 16, 1024, "parent")
-    assert (recipe.rollout.max_turns, recipe.rollout.max_turn_tokens) == (6, 1024)
-    assert recipe.reward.build() == IspKgrReward(0.1, 0.6, 0.3, "algorithm", 3)  # table 6
-    step = recipe.optimisation
-    assert (step.learning_rate, step.clip_low, step.clip_high, step.kl_coefficient) == (1e-6, 0.2, 0.2, 0.0)
-    assert (recipe.advantage.kind, recipe.advantage.bound, step.aggregation) == ("state", None, "sample_mean")
-    assert (recipe.schedule.steps, recipe.schedule.questions_per_step) == (168, 64)
-
-
-def test_the_released_isp_kgr_differs_where_its_code_does():
-    recipe = load_recipe("isp-kgr-as-released")
-    assert recipe.reward.build() == IspKgrReward(0.1, 0.3, 0.6, "released", 3)
-    step = recipe.optimisation
-    assert (step.learning_rate, step.clip_low, step.clip_high, step.weight_decay) == (5e-7, 0.2, 0.24, 0.0)
-    assert (recipe.advantage.bound, recipe.schedule.steps) == (10.0, 100)
 
 
 @pytest.mark.parametrize(
