@@ -1,81 +1,24 @@
-"""One episode: a question, a protocol, budgets, and the tokens so far.
-
-The episode is a state machine without input or output of its own: a rollout asks
-the policy for a completion and the graph for results, and hands both in.
-"""
+"""An episode of tokens: exactly the ids that the policy reads and writes."""
 
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
 
-from kbqa.kg.actions import Action, ActionResult, Failure, named
+from kbqa.environment.play import Budget, Play
 from kbqa.policies.base import Codec, Completion, FinishReason
-from kbqa.protocols import AgentProtocol, Answer
-from kbqa.trajectory import (
-    ExecutedAction,
-    GatedRelation,
-    Question,
-    Segment,
-    Status,
-    Trajectory,
-    Turn,
-)
+from kbqa.protocols import AgentProtocol
+from kbqa.trajectory import Question, Segment, Status, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Bounds of an episode.
-
-    Attributes:
-        max_turns: most turns, the answer's included.
-        max_tokens: most tokens of the whole episode.
-        max_turn_tokens: most tokens of a completion.
-        max_observation_tokens: longer observations are cut and closed again.
-    """
-
-    max_turns: int
-    max_tokens: int
-    max_turn_tokens: int
-    max_observation_tokens: int
-
-
-class Episode:
+class Episode(Play):
     """Play with `act` and `observe` in turn until `done`."""
 
     def __init__(self, question: Question, protocol: AgentProtocol, codec: Codec, budget: Budget) -> None:
-        self.question = question
-        self.actions: tuple[Action, ...] = ()
-        self.status: Status | None = None
-        self._dialogue = protocol.begin(question, budget.max_turns)
-        self._codec, self._budget = codec, budget
-        self._turns: list[Turn] = []
-        self._executed: list[ExecutedAction] = []  # of the turn at hand
-        self._results: list[tuple[ActionResult, ...]] = []  # of each turn
-        self._answers: tuple[Answer, ...] = ()
+        super().__init__(question, protocol, budget)
+        self._codec = codec
         self.token_ids = codec.encode(self._dialogue.prompt())
-        self._turn_began = time.perf_counter()
         self._check_room()
-
-    @property
-    def done(self) -> bool:
-        return self.status is not None
-
-    @property
-    def turns(self) -> Sequence[Turn]:
-        return self._turns
-
-    @property
-    def results(self) -> tuple[ActionResult, ...]:
-        """What the actions of the last turn came to, in order."""
-        return self._results[-1] if self._results else ()
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        return self._answers
 
     def fork(self) -> Episode:
         """An episode that goes on from here by itself."""
@@ -96,107 +39,26 @@ class Episode:
         """
         start = len(self.token_ids)
         self.token_ids.extend(completion.token_ids)
-        text = self._codec.decode(completion.token_ids)
-        reply = self._dialogue.reply(text)
-        self._turns.append(
-            Turn(
-                start=start,
-                end=len(self.token_ids),
-                logprobs=completion.logprobs,
-                text=text,
-                status=Status.OK,
-                thought=reply.thought,
-                well_formed=reply.well_formed,
-                policy_version=completion.policy_version,
-            )
+        turn = Turn(
+            start=start,
+            end=len(self.token_ids),
+            logprobs=completion.logprobs,
+            text=self._codec.decode(completion.token_ids),
+            status=Status.OK,
+            policy_version=completion.policy_version,
         )
-        self.actions, self._executed = reply.actions, []
-        self._results.append(())
-        if reply.answers is not None:
-            self._answers = reply.answers
-            self._finish_turn(Status.ANSWERED)
-            self.status = Status.ANSWERED
-        elif reply.problem is not None:
-            cut = completion.finish_reason is FinishReason.LENGTH
-            failed = Status.OUT_OF_TOKENS if cut else Status.UNPARSABLE
-            self._finish_turn(failed)
-            if reply.fatal:
-                self.status = failed
-            else:
-                self._append(self._dialogue.complaint(reply.problem, self._turns_left))
-        if not self.done and len(self._turns) >= self._budget.max_turns:
-            self.status, self.actions = Status.OUT_OF_TURNS, ()
+        self._said(turn, cut=completion.finish_reason is FinishReason.LENGTH)
 
-    def observe(self, results: Sequence[ActionResult]) -> None:
-        """Take the results of `actions`, in order; a turn may ask for further ones."""
-        if not self.actions:
-            return
-        self._executed.extend(map(_executed, self.actions, results))
-        self._results[-1] += tuple(results)
-        self.actions = self._dialogue.take(results)
-        if self.actions:
-            return
-        failed = any(action.code is not None for action in self._executed)
-        self._finish_turn(Status.ACTION_ERROR if failed else Status.OK)
-        self._append(self._dialogue.observation(self._turns_left))
+    def _tokens(self) -> tuple[int, ...]:
+        return tuple(self.token_ids)
 
-    def expire(self) -> None:
-        """End the episode because its time is over."""
-        self.status = Status.TIMED_OUT
-
-    def trajectory(self) -> Trajectory:
-        """The finished episode.
-
-        Raises:
-            ValueError: the episode still runs.
-        """
-        if self.status is None:
-            raise ValueError("the episode still runs")
-        texts = tuple(answer.text for answer in self._answers)
-        ids = tuple(answer.ids for answer in self._answers)
-        return Trajectory(tuple(self.token_ids), tuple(self._turns), self.status, texts, ids)
-
-    @property
-    def _turns_left(self) -> int:
-        return self._budget.max_turns - len(self._turns)
-
-    def _finish_turn(self, status: Status) -> None:
-        now = time.perf_counter()
-        elapsed_ms, self._turn_began = (now - self._turn_began) * 1000, now
-        self._turns[-1] = replace(
-            self._turns[-1], status=status, actions=tuple(self._executed), elapsed_ms=elapsed_ms
-        )
-
-    def _append(self, segments: list[Segment]) -> None:
-        """Append an observation, cut to its budget with the closing tag kept."""
-        opening, *body, closing = segments
+    def _keep(self, observation: Sequence[Segment]) -> str:
+        opening, *body, closing = observation
         inner = self._codec.encode(body)[: self._budget.max_observation_tokens]
         ids = [*self._codec.encode([opening]), *inner, *self._codec.encode([closing])]
         self.token_ids.extend(ids)
-        self._turns[-1] = replace(self._turns[-1], observation=self._codec.decode(ids))
-        self._check_room()
+        return self._codec.decode(ids)
 
-    def _check_room(self) -> None:
-        if not self.done and len(self.token_ids) >= self._budget.max_tokens:
-            self.status = Status.OUT_OF_TOKENS
-
-
-def _executed(action: Action, result: ActionResult) -> ExecutedAction:
-    arguments = {key: str(value) for key, value in action.arguments.items()}
-    gated = tuple(_gated(result.details))
-    if isinstance(result, Failure):
-        return ExecutedAction(
-            action.name, arguments, code=result.code.value, kind=result.kind.value, gated=gated
-        )
-    items = list(named(result.items))
-    ids, labels = tuple(item.id for item in items), tuple(item.label for item in items)
-    return ExecutedAction(action.name, arguments, items=ids, labels=labels, gated=gated)
-
-
-def _gated(details: Mapping[str, Any]) -> Iterator[GatedRelation]:
-    """The gate's verdicts in what an action says; see `kbqa.kg.ranking.gating.Verdict`."""
-    for verdict in (details, *details.get("relations", ())):
-        if "tier" in verdict:
-            # A rejected relation comes with its neighbours, best first.
-            best = verdict["relation"] if "relation" in verdict else verdict["candidates"][0]
-            yield GatedRelation(best["id"], float(best["score"]), str(verdict["tier"]))
+    @property
+    def _full(self) -> bool:
+        return len(self.token_ids) >= self._budget.max_tokens

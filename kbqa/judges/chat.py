@@ -8,11 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-import httpx
-
-from kbqa.errors import JudgeUnavailableError
+from kbqa.chat import ChatClient, ChatModel, ChatParams, Conversation, Message
+from kbqa.errors import ChatError, ConfigurationError, JudgeUnavailableError
 from kbqa.judges.base import JUDGES, Verdict
 
 _CACHED_VERDICTS = 65_536
@@ -50,33 +48,24 @@ class ChatJudge:
 @lru_cache(_CACHED_VERDICTS)
 def _verdict(judge: ChatJudge, question: str, gold: tuple[str, ...], answers: tuple[str, ...]) -> Verdict:
     case = {"question": question, "gold answers": gold, "answer": answers}
-    body = {
-        "model": judge.model,
-        "temperature": 0,
-        "messages": [
-            {"role": "system", "content": _INSTRUCTION},
-            {"role": "user", "content": json.dumps(case, ensure_ascii=False)},
-        ],
-    }
-    reason = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            return _read(_ask(judge, body), len(gold))
-        except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
-            reason = str(error) or type(error).__name__
-    raise JudgeUnavailableError(f"the judge {judge.model} at {judge.base_url} gave no verdict: {reason}")
-
-
-def _ask(judge: ChatJudge, body: dict[str, Any]) -> str:
-    key = os.environ.get(judge.api_key_variable)
-    response = httpx.post(
-        f"{judge.base_url.rstrip('/')}/chat/completions",
-        json=body,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
-        timeout=judge.timeout_s,
+    asked = Conversation(
+        (Message("system", _INSTRUCTION), Message("user", json.dumps(case, ensure_ascii=False)))
     )
-    response.raise_for_status()
-    return str(response.json()["choices"][0]["message"]["content"])
+    key = os.environ.get(judge.api_key_variable)
+    model = ChatModel(judge.model, judge.base_url, key, judge.timeout_s, _ATTEMPTS)
+    reason = ""
+    try:
+        with ChatClient(model) as client:
+            for _ in range(_ATTEMPTS):
+                [reply] = client.reply([asked], ChatParams())
+                assert reply is not None, "without a deadline nothing is abandoned"
+                try:
+                    return _read(reply.text, len(gold))
+                except (KeyError, TypeError, ValueError, RecursionError) as error:
+                    reason = f"its reply is no verdict ({str(error) or type(error).__name__})"
+    except (ChatError, ConfigurationError) as error:
+        reason = str(error)
+    raise JudgeUnavailableError(f"the judge {judge.model} at {judge.base_url} gave no verdict: {reason}")
 
 
 def _read(text: str, num_gold: int) -> Verdict:

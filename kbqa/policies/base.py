@@ -1,12 +1,17 @@
-"""The policy port: token ids in, token ids and log-probabilities out."""
+"""The policy port: token ids in, token ids and log-probabilities out.
+
+Beside it the port of models that are known by their text alone.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from kbqa.chat import ChatParams, ChatReply, Conversation
 from kbqa.trajectory import Segment
 
 
@@ -100,4 +105,34 @@ class Codec(Protocol):
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of token ids, tags included."""
+        ...
+
+
+class ChatPolicy(Protocol):
+    """A model that is known by its text alone; it plays, and is never trained."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reply(
+        self,
+        conversations: Sequence[Conversation],
+        params: ChatParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[ChatReply | None]:
+        """Reply to each conversation; safe to call from several threads.
+
+        Args:
+            deadline: `time.monotonic()` after which replies are no longer waited for.
+            cancelled: likewise, once it is set.
+
+        Returns:
+            None for a conversation without a reply by then.
+
+        Raises:
+            PolicyUnavailableError: the endpoint does not answer.
+            PolicyRefusedError: it refuses requests.
+        """
         ...

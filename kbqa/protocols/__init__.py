@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Reply
+from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Opening, Reply
 from kbqa.protocols.interactive_parsing import InteractiveParsing
 from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
@@ -19,6 +19,7 @@ __all__ = [
     "KbqaR1",
     "KgR1",
     "KnowCoderA1",
+    "Opening",
     "Reply",
     "SparqlRefinement",
 ]

@@ -13,9 +13,9 @@ entities that observations have shown. One turn goes like this:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kbqa.kg.actions import Action, ActionResult
 from kbqa.trajectory import Question, Segment
@@ -57,11 +57,34 @@ class Reply:
     fatal: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a chat model is told before its first turn.
+
+    Attributes:
+        system: the dialect, with an example, for a model that never saw it.
+        user: the question and its entities.
+        tools: functions that it may call in place of commands: JSON schemas with `name`.
+    """
+
+    system: str
+    user: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
 class Dialogue(Protocol):
     """One episode in a dialect."""
 
     def prompt(self) -> list[Segment]:
         """The text before the first turn."""
+        ...
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        """The chat form of the prompt.
+
+        Args:
+            native_tools: whether the model can call functions; matters where commands are such calls.
+        """
         ...
 
     def reply(self, text: str) -> Reply:

@@ -21,7 +21,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.base import Answer, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -49,6 +49,26 @@ there are none, try another query.
 stands for all that your last query with ?x found.
 
 """
+
+# For a model that never saw the dialect.
+_CHAT_RULES = """\
+Each of your messages is one turn, as in the example: one <think>, then one command on the same lines, and \
+nothing after it; a query holds no blank line. <relation> and <information> come from the graph: never write \
+them yourself. Write entities and relations in queries as the dialogue writes them.
+
+Example
+Question: which books did the author of Emma write ?
+Entities: m.0emma (ns:m.0emma)
+you: <think>I look at what surrounds the book.</think><node>ns:m.0emma</node>
+graph: <relation><node> ns:book.author ?a
+<node> ns:book.published ?a</relation>
+you: <think>The author comes first.</think><sparql>SELECT ?x WHERE { ns:m.0emma ns:book.author ?x }</sparql>
+graph: <information>Jane Austen (ns:m.0jane)</information>
+you: <think>And now all books with that author.</think>\
+<sparql>SELECT ?y WHERE { ns:m.0emma ns:book.author ?x . ?y ns:book.author ?x }</sparql>
+graph: <information>Emma (ns:m.0emma)
+Persuasion (ns:m.0pers)</information>
+you: <think>These are they.</think><answer>\\boxed{?y}</answer>"""
 
 _COMMAND = re.compile(r"<(node|sparql|SPARQL|answer)>(.*?)</\1>", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|node|relation|sparql|SPARQL|information|answer)>")
@@ -125,6 +145,10 @@ class InteractiveParsingDialogue:
             Segment(topics_text(self._question.topic_entities), trusted=False),
             Segment("\n"),
         ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        user = f"Question: {self._question.text}\nEntities: {topics_text(self._question.topic_entities)}"
+        return Opening(_INSTRUCTION + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
         turn = read_turn(text, _COMMAND)

@@ -35,7 +35,7 @@ from kbqa.logical_forms.actions import (
 from kbqa.logical_forms.algebra import Entity, Expression, Join
 from kbqa.logical_forms.algebra import Literal as FormLiteral
 from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
-from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.base import Answer, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
@@ -69,6 +69,26 @@ Available Actions : {{
 }}
 Begin from the candidate entities detected in the question.
 """
+
+# For a model that never saw the dialect.
+_CHAT_RULES = """\
+A relation is named in words or by its id, without a direction: the graph finds the nearest one and says \
+which it took; if none fits, it lists the neighbouring relations. Entities are named as in the candidates or \
+in results. Each of your messages is one turn, as in the example: one <think> and then one <action> or one \
+<answer>, and nothing after it. <information> comes from the graph: never write it yourself.
+
+Example
+Candidate Entities: [ Emma ]
+Question: which books did the author of Emma write ?
+you: <think>From the book to its author, and back to all the author's books.</think><action>
+Find_relation [ Emma | book.author ]
+Find_relation [ expression1 | book.author ]
+</action>
+graph: <information>expression1 = (JOIN (R book.author) Emma)
+result_mid_list: [ Jane Austen ]
+expression2 = (JOIN book.author (JOIN (R book.author) Emma))
+result_mid_list: [ Emma, Persuasion ]</information>
+you: <think>The second expression holds them.</think><answer>expression2</answer>"""
 
 _COMMAND = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL)
 _REFERENCE = re.compile(r"\s*expression([0-9]{1,6})\s*", re.IGNORECASE)
@@ -143,8 +163,7 @@ class KbqaR1Dialogue:
         self._seen: dict[str, dict[Item, None]] = {}  # id or label → items
 
     def prompt(self) -> list[Segment]:
-        usage = "\n".join(f"  {_USAGE[name]}" for name in self._protocol.actions)
-        instruction = _INSTRUCTION.format(actions=usage) if self._protocol.prompt == "full" else ""
+        instruction = self._instruction if self._protocol.prompt == "full" else ""
         return [
             Segment(f"{instruction}Candidate Entities: [ "),
             Segment(", ".join(self._question.topic_entities), trusted=False),
@@ -152,6 +171,16 @@ class KbqaR1Dialogue:
             Segment(self._question.text, trusted=False),
             Segment("\n"),
         ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        topics = ", ".join(self._question.topic_entities)
+        user = f"Candidate Entities: [ {topics} ]\nQuestion: {self._question.text}"
+        return Opening(self._instruction + _CHAT_RULES, user)
+
+    @property
+    def _instruction(self) -> str:
+        usage = "\n".join(f"  {_USAGE[name]}" for name in self._protocol.actions)
+        return _INSTRUCTION.format(actions=usage)
 
     def reply(self, text: str) -> Reply:
         turn = read_turn(text, _COMMAND)

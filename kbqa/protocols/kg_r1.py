@@ -25,7 +25,7 @@ from kbqa.kg.actions import (
     Item,
     Success,
 )
-from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.base import Answer, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.turn_text import read_json, read_turn
@@ -56,6 +56,27 @@ Queries:
 - get_tail_entities(entity, relation) : objects of the relation whose subject is the entity.
 - get_head_entities(entity, relation) : subjects of the relation whose object is the entity.
 """
+
+# For a model that never saw the dialect.
+_CHAT_RULES = """\
+Names of entities and relations stand in quotes and are those that results showed. Each of your messages is \
+one turn, as in the example: one <think> and then one <kg-query> or one <answer>, and nothing after it. \
+<information> comes from the graph: never write it yourself, and answer with nothing that it did not show.
+
+Example
+Question: which books did the author of Emma write ?
+Initial entities: "Emma"
+you: <think>I look for the relation from the book to its author.</think>\
+<kg-query>get_tail_relations("Emma")</kg-query>
+graph: <information>Tail relations for entity "Emma": book.author, book.published</information>
+you: <think>book.author leads to the author.</think>\
+<kg-query>get_tail_entities("Emma", "book.author")</kg-query>
+graph: <information>Tail entities for relation "book.author" with head "Emma": Jane Austen</information>
+you: <think>Her books have her as their author.</think>\
+<kg-query>get_head_entities("Jane Austen", "book.author")</kg-query>
+graph: <information>Head entities for relation "book.author" with tail "Jane Austen": Emma, Persuasion\
+</information>
+you: <think>Both are books of hers.</think><answer>Emma, Persuasion</answer>"""
 
 
 @PROTOCOLS.register("kg_r1")
@@ -89,29 +110,36 @@ class KgR1:
     stop: ClassVar[tuple[str, ...]] = ("</kg-query>", "</answer>")
 
     def begin(self, question: Question, max_turns: int) -> KgR1Dialogue:
-        instruction = _INSTRUCTION.format(max_turns=max_turns) if self.prompt == "full" else ""
-        return KgR1Dialogue(question, instruction, self.relations)
+        return KgR1Dialogue(question, max_turns, self)
 
 
 class KgR1Dialogue:
     """An episode; it remembers the entities that it has seen."""
 
-    def __init__(self, question: Question, instruction: str, relations: RelationFormat) -> None:
-        self._question, self._instruction, self._relations = question, instruction, relations
+    def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
+        self._question, self._protocol = question, protocol
+        self._instruction = _INSTRUCTION.format(max_turns=max_turns)
         self._seen = SeenEntities()
         self._actions: tuple[Action, ...] = ()
         self._results: Sequence[ActionResult] = ()
 
     def prompt(self) -> list[Segment]:
-        topics = ", ".join(f'"{topic}"' for topic in self._question.topic_entities)
         return [
-            Segment(self._instruction),
+            Segment(self._instruction if self._protocol.prompt == "full" else ""),
             Segment("Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nInitial entities: "),
-            Segment(topics, trusted=False),
+            Segment(self._topics, trusted=False),
             Segment("\nAssistant:"),
         ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        user = f"Question: {self._question.text}\nInitial entities: {self._topics}"
+        return Opening(self._instruction + _CHAT_RULES, user)
+
+    @property
+    def _topics(self) -> str:
+        return ", ".join(f'"{topic}"' for topic in self._question.topic_entities)
 
     def reply(self, text: str) -> Reply:
         self._actions = ()
@@ -133,7 +161,7 @@ class KgR1Dialogue:
 
     def observation(self, turns_left: int) -> list[Segment]:
         described = (
-            _describe(action, result, self._relations)
+            _describe(action, result, self._protocol.relations)
             for action, result in zip(self._actions, self._results, strict=True)
         )
         failed = any(isinstance(result, Failure) for result in self._results)

@@ -24,7 +24,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.base import Answer, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -80,25 +80,45 @@ _SIGNATURES = [
     },
 ]
 
-_INSTRUCTION = (
-    """\
+_TASK = """\
 You answer questions over a knowledge graph, writing SPARQL that you improve step by step with tools.
-<tools>
 """
-    + "\n".join(json.dumps({"type": "function", "function": signature}) for signature in _SIGNATURES)
-    + r"""
+_TOOLS_TEXT = "\n".join(json.dumps({"type": "function", "function": signature}) for signature in _SIGNATURES)
+_INSTRUCTION = f"""\
+{_TASK}<tools>
+{_TOOLS_TEXT}
 </tools>
 Split a complex question into sub-questions and solve one after the other, with as many calls as you need. \
 Each turn reasons inside <think>...</think> and then either calls one tool,
 <tool_call>
-{"name": <tool>, "arguments": <object>}
+{{"name": <tool>, "arguments": <object>}}
 </tool_call>
 whose result you read inside <tool_response>...</tool_response>, or ends with
-<answer> the answer is \boxed{["...", "..."]} </answer>
-a Python list of all answers, or \boxed{?x} for all that your last query with ?x found.
+<answer> the answer is \\boxed{{["...", "..."]}} </answer>
+a Python list of all answers, or \\boxed{{?x}} for all that your last query with ?x found.
 
 """
-)
+
+# For a model that calls functions by itself.
+_CALLING = f"""\
+{_TASK}Split a complex question into sub-questions and solve one after the other, with as many calls as you \
+need, one at a time. Begin each message with your reasoning inside <think>...</think>; then either call one \
+tool, or, once the results show it, end with
+<answer> the answer is \\boxed{{["...", "..."]}} </answer>
+a Python list of all answers, or \\boxed{{?x}} for all that your last query with ?x found.
+
+"""
+# For a model that never saw the dialect.
+_CHAT_RULES = """\
+Usually you begin with SearchGraphPatterns around a topic entity, since it shows which relations there are; \
+write relations in queries as it shows them, and entities as the question does. Each of your messages is one \
+turn. Results come from the graph: never write them yourself, and answer with nothing that they did not show.
+For instance, which books did the author of Emma (ns:m.0emma) write: SearchGraphPatterns with sparql
+SELECT DISTINCT ?x WHERE { VALUES ?x { ns:m.0emma } }
+and semantic "author" shows [(?x, book.author, "Jane Austen")]; then ExecuteSPARQL with
+SELECT DISTINCT ?y WHERE { ns:m.0emma ns:book.author ?x . ?y ns:book.author ?x }
+returns ["Emma", "Persuasion"]; and the last message is
+<think>Both are books of hers.</think><answer> the answer is \\boxed{["Emma", "Persuasion"]} </answer>"""
 
 _COMMAND = re.compile(r"<(tool_call|answer)>(.*?)</\1>", re.DOTALL)
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
@@ -158,6 +178,13 @@ class KnowCoderA1Dialogue:
             Segment(topics_text(self._question.topic_entities, gap=""), trusted=False),
             Segment("\nAssistant:"),
         ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        topics = topics_text(self._question.topic_entities, gap="")
+        user = f"Question: {self._question.text}\nTopic Entities: {topics}"
+        if native_tools:
+            return Opening(_CALLING + _CHAT_RULES, user, tuple(_SIGNATURES))
+        return Opening(_INSTRUCTION + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
         turn = read_turn(text, _COMMAND)

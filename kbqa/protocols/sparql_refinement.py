@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, named
-from kbqa.protocols.base import Answer, Reply
+from kbqa.protocols.base import Answer, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import rows_text, topics_text
@@ -45,6 +45,12 @@ Entities: Mona Lisa (wd:Q12418)
 
 """
 
+# For a model that never saw the dialect.
+_CHAT_RULES = """\
+Each of your messages is one turn of that form: one <think> and then one <query> or one <answer>, with \
+nothing before, between or after them, or the attempt is over. <query_result> comes from the graph: never \
+write it."""
+
 
 @PROTOCOLS.register("sparql_refinement")
 @dataclass(frozen=True, slots=True)
@@ -74,26 +80,31 @@ class SparqlRefinement:
     stop: ClassVar[tuple[str, ...]] = ("</query>", "</answer>")
 
     def begin(self, question: Question, max_turns: int) -> SparqlRefinementDialogue:
-        instruction = _INSTRUCTION.format(max_queries=max_turns - 1) if self.prompt == "full" else ""
-        return SparqlRefinementDialogue(question, instruction, self.max_rows)
+        return SparqlRefinementDialogue(question, max_turns, self)
 
 
 class SparqlRefinementDialogue:
     """An episode; it remembers the entities that its results showed."""
 
-    def __init__(self, question: Question, instruction: str, max_rows: int) -> None:
-        self._question, self._instruction, self._max_rows = question, instruction, max_rows
+    def __init__(self, question: Question, max_turns: int, protocol: SparqlRefinement) -> None:
+        self._question, self._protocol = question, protocol
+        self._instruction = _INSTRUCTION.format(max_queries=max_turns - 1)
         self._seen = SeenEntities()
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
+        instruction = self._instruction if self._protocol.prompt == "full" else ""
         return [
-            Segment(f"{self._instruction}Question: "),
+            Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nEntities: "),
             Segment(topics_text(self._question.topic_entities), trusted=False),
             Segment("\n"),
         ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        user = f"Question: {self._question.text}\nEntities: {topics_text(self._question.topic_entities)}"
+        return Opening(self._instruction + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
         turn = _TURN.fullmatch(text)
@@ -116,7 +127,7 @@ class SparqlRefinementDialogue:
         if isinstance(self._result, Failure):
             text = f"error: {self._result.message}"
         else:
-            text = rows_text(self._result, max_rows=self._max_rows)
+            text = rows_text(self._result, max_rows=self._protocol.max_rows)
         return _result(text)
 
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from kbqa.environment import Budget, Episode
+from kbqa.chat import ChatParams
+from kbqa.environment import Budget, ChatEpisode, Episode, Play
 from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import Codec, Policy, SamplingParams, Truncation
+from kbqa.policies.base import ChatPolicy, Codec, Policy, SamplingParams, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.trajectory import Question
 
 _TURN_STRIDE = 7919  # keeps the streams of neighbouring turns and samples apart
 
+EpisodeT = TypeVar("EpisodeT", bound=Play)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a turn is sampled.
+
+    Attributes:
+        turn: its number; with a seed, each draws from its own stream.
+        deadline: `time.monotonic()` after which a policy that can stop does so.
+        cancelled: likewise, once it is set.
+    """
+
+    turn: int
+    temperature: float
+    seed: int | None = None
+    deadline: float | None = None
+    cancelled: threading.Event | None = None
+
+    @property
+    def stream(self) -> int | None:
+        """The seed of this turn."""
+        return None if self.seed is None else self.seed + _TURN_STRIDE * self.turn
+
+
+class Player(Protocol[EpisodeT]):
+    """What plays episodes of its kind."""
+
+    @property
+    def tools(self) -> GraphTools: ...
+
+    def begin(self, question: Question) -> EpisodeT:
+        """An episode about a question."""
+        ...
+
+    def speak(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> None:
+        """Let the policy say a turn in each of several running episodes.
+
+        Raises:
+            PolicyUnavailableError: the policy does not answer.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Everything that plays an episode but the question.
+    """Everything that plays an episode of tokens but the question.
 
     Attributes:
         truncation: of the distributions that the policy draws from.
@@ -29,37 +75,78 @@ class Agent:
     budget: Budget
     truncation: Truncation = Truncation()
 
+    def begin(self, question: Question) -> Episode:
+        """As `Player.begin`."""
+        return Episode(question, self.protocol, self.codec, self.budget)
+
+    def speak(self, episodes: Sequence[Episode], sampling: Sampling) -> None:
+        """As `Player.speak`; one call of the policy for all."""
+        completions = self.policy.generate(
+            [episode.token_ids for episode in episodes],
+            SamplingParams(
+                max_tokens=self.budget.max_turn_tokens,
+                max_total_tokens=self.budget.max_tokens,
+                temperature=sampling.temperature,
+                stop=self.protocol.stop,
+                seed=sampling.stream,
+                truncation=self.truncation,
+            ),
+        )
+        for episode, completion in zip(episodes, completions, strict=True):
+            episode.act(completion)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAgent:
+    """Everything that plays an episode of messages but the question.
+
+    Attributes:
+        native_tools: whether the model calls functions in a dialect of function calls.
+    """
+
+    policy: ChatPolicy
+    protocol: AgentProtocol
+    tools: GraphTools
+    budget: Budget
+    native_tools: bool = True
+
+    def begin(self, question: Question) -> ChatEpisode:
+        """As `Player.begin`."""
+        return ChatEpisode(question, self.protocol, self.budget, native_tools=self.native_tools)
+
+    def speak(self, episodes: Sequence[ChatEpisode], sampling: Sampling) -> None:
+        """As `Player.speak`; an episode whose reply does not come in time ends.
+
+        Raises:
+            PolicyUnavailableError, PolicyRefusedError: as `ChatPolicy.reply`.
+        """
+        params = ChatParams(
+            max_tokens=self.budget.max_turn_tokens,
+            temperature=sampling.temperature,
+            stop=self.protocol.stop,
+            seed=sampling.stream,
+        )
+        replies = self.policy.reply(
+            [episode.conversation for episode in episodes],
+            params,
+            deadline=sampling.deadline,
+            cancelled=sampling.cancelled,
+        )
+        for episode, reply in zip(episodes, replies, strict=True):
+            if reply is None:
+                episode.expire()
+            else:
+                episode.act(reply)
+
 
 def take_turn(
-    agent: Agent,
-    question: Question,
-    episodes: Sequence[Episode],
-    temperature: float,
-    *,
-    turn: int,
-    seed: int | None,
+    player: Player[EpisodeT], question: Question, episodes: Sequence[EpisodeT], sampling: Sampling
 ) -> None:
-    """Play one turn of episodes that still run: one call of the policy, and one of the graph, for all.
-
-    Args:
-        turn: number of the turn; with a seed, each draws from its own stream.
-    """
-    completions = agent.policy.generate(
-        [episode.token_ids for episode in episodes],
-        SamplingParams(
-            max_tokens=agent.budget.max_turn_tokens,
-            max_total_tokens=agent.budget.max_tokens,
-            temperature=temperature,
-            stop=agent.protocol.stop,
-            seed=None if seed is None else seed + _TURN_STRIDE * turn,
-            truncation=agent.truncation,
-        ),
-    )
-    for episode, completion in zip(episodes, completions, strict=True):
-        episode.act(completion)
+    """Play one turn of episodes that still run: one call of the policy, and one of the graph, for all."""
+    player.speak(episodes, sampling)
     # The graph's actions of a turn may need each other's results: a batch at a time.
     while waiting := [episode for episode in episodes if episode.actions]:
         batch = [action for episode in waiting for action in episode.actions]
-        results = iter(agent.tools.execute(question.kg, batch, graph=question.graph))
+        results = iter(player.tools.execute(question.kg, batch, graph=question.graph))
         for episode in waiting:
             episode.observe([next(results) for _ in episode.actions])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from time import monotonic
 
-from kbqa.environment import Episode
-from kbqa.rollouts.agent import Agent, take_turn
+from kbqa.rollouts.agent import EpisodeT, Player, Sampling, take_turn
 from kbqa.trajectory import Question, Trajectory, Turn
 
 TurnListener = Callable[[int, Turn], None]
@@ -14,13 +14,14 @@ TurnListener = Callable[[int, Turn], None]
 
 
 def linear_rollout(
-    agent: Agent,
+    player: Player[EpisodeT],
     question: Question,
     n: int,
     temperature: float,
     *,
     seed: int | None = None,
     deadline: float | None = None,
+    cancelled: threading.Event | None = None,
     on_turn: TurnListener | None = None,
 ) -> list[Trajectory]:
     """Roll out `n` trajectories of one question.
@@ -31,21 +32,25 @@ def linear_rollout(
         temperature: 0 is greedy.
         seed: makes the samples repeatable; each turn draws from its own stream.
         deadline: `time.monotonic()` after which episodes that still run time out.
+        cancelled: times them out once it is set.
 
     Raises:
-        PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: nothing is salvaged,
-            since a group is whole or not at all.
+        PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
+            nothing is salvaged, since a group is whole or not at all.
     """
-    episodes = [Episode(question, agent.protocol, agent.codec, agent.budget) for _ in range(n)]
+    episodes = [player.begin(question) for _ in range(n)]
     turn = 0
     while running := [(run, episode) for run, episode in enumerate(episodes) if not episode.done]:
-        if deadline is not None and monotonic() > deadline:
+        late = deadline is not None and monotonic() > deadline
+        if late or (cancelled is not None and cancelled.is_set()):
             for _, episode in running:
                 episode.expire()
             break
-        take_turn(agent, question, [episode for _, episode in running], temperature, turn=turn, seed=seed)
+        sampling = Sampling(turn, temperature, seed, deadline, cancelled)
+        take_turn(player, question, [episode for _, episode in running], sampling)
         if on_turn is not None:
             for run, episode in running:
-                on_turn(run, episode.turns[-1])
+                if len(episode.turns) > turn:  # one whose reply did not come has no such turn
+                    on_turn(run, episode.turns[-1])
         turn += 1
     return [episode.trajectory() for episode in episodes]

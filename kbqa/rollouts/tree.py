@@ -12,7 +12,7 @@ from typing import Any, Literal
 from kbqa.answers import answer_set
 from kbqa.environment import Episode
 from kbqa.kg.actions import ActionResult, Failure, Item
-from kbqa.rollouts.agent import Agent, take_turn
+from kbqa.rollouts.agent import Agent, Sampling, take_turn
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
@@ -64,7 +64,7 @@ def tree_rollout(
         deadline: `time.monotonic()` after which the tree grows no further, as at a cap.
     """
     agent = replace(agent, tools=QueryCache(agent.tools))
-    root = Episode(question, agent.protocol, agent.codec, agent.budget)
+    root = agent.begin(question)
     prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
     redundancy = _Redundancy(branching.pruning)
     active = [] if root.done else [_Branch(None, root)]
@@ -75,7 +75,7 @@ def tree_rollout(
             break
         children = [_Branch(p.step, p.episode.fork()) for p in parents for _ in range(branching.k)]
         episodes = [child.episode for child in children]
-        take_turn(agent, question, episodes, temperature, turn=level, seed=seed)
+        take_turn(agent, question, episodes, Sampling(level, temperature, seed))
         sampled += len(children)
         active = []
         for child in redundancy.kept(children):

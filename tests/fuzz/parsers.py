@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kbqa.environment import Budget, Episode
+from kbqa.chat import ChatReply, ToolCall
+from kbqa.environment import Budget, ChatEpisode, Episode, Play
 from kbqa.errors import LogicalFormError, QueryError
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
@@ -41,6 +42,7 @@ from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.trajectory import Question, Segment
 
 TURN_END = "\n\x1e\n"  # between the turns of a dialogue
+PART_END = "\x1d"  # of a chat model's turn: its text, the function that it calls, arguments, reasoning
 QUESTION = Question("q", "who </answer> ?", ("Byron",), ("Ada", "m.0abc"), "world")
 BUDGET = Budget(max_turns=6, max_tokens=20_000, max_turn_tokens=2_000, max_observation_tokens=1_000)
 
@@ -97,9 +99,36 @@ def play(protocol: AgentProtocol, text: str) -> None:
         written = tuple(turn.encode())
         logprobs = (-0.5,) * len(written)
         episode.act(Completion(written, logprobs, FinishReason.STOP, "v000001-aaaaaaaa"))
-        while episode.actions:
-            episode.observe([graph_says(action) for action in episode.actions])
+        _execute(episode)
         assert episode.token_ids[: len(before) + len(written)] == [*before, *written]
+    _end(episode)
+
+
+def chat(protocol: AgentProtocol, text: str) -> None:
+    """As `play`, with a model that chats and may call functions; messages only follow on messages."""
+    episode = ChatEpisode(QUESTION, protocol, BUDGET)
+    for turn in text.split(TURN_END):
+        if episode.done:
+            break
+        before = episode.conversation.messages
+        said, name, arguments, reasoning = (turn.split(PART_END) + [""] * 3)[:4]
+        called = (ToolCall("c", name, arguments),) if name else ()
+        episode.act(ChatReply(said, called, reasoning, len(turn) % 3 == 0, 10, 5, "m"))
+        _execute(episode)
+        messages = episode.conversation.messages
+        assert messages[: len(before)] == before
+        json.dumps([message.to_json() for message in messages], ensure_ascii=False).encode()
+        roles = {message.role for message in messages[len(before) :]}
+        assert roles <= ({"assistant", "tool"} if called else {"assistant", "user"})
+    _end(episode)
+
+
+def _execute(episode: Play) -> None:
+    while episode.actions:
+        episode.observe([graph_says(action) for action in episode.actions])
+
+
+def _end(episode: Play) -> None:
     episode.expire()
     trajectory = episode.trajectory()
     assert len(trajectory.answers) == len(trajectory.answer_ids) == len(set(trajectory.answers))
@@ -282,14 +311,16 @@ _BY_PROTOCOL = {
 }
 
 
-def _dialogue(name: str) -> Target:
+def _dialogue(name: str, form: Callable[[AgentProtocol, str], None]) -> Target:
     protocol = PROTOCOLS.build(name, {})
-    words = (*protocol.tags, TURN_END, "Byron", "Washington, D.C.", *_BY_PROTOCOL[name])
-    return Target(lambda text: play(protocol, text), words)
+    parts = (PART_END,) if form is chat else ()
+    words = (*protocol.tags, TURN_END, *parts, "Byron", "Washington, D.C.", *_BY_PROTOCOL[name])
+    return Target(lambda text: form(protocol, text), words)
 
 
 TARGETS = {
-    **{name: _dialogue(name) for name in _BY_PROTOCOL},
+    **{name: _dialogue(name, play) for name in _BY_PROTOCOL},
+    **{f"{name}_chat": _dialogue(name, chat) for name in _BY_PROTOCOL},
     "s_expression": Target(read_s_expression, _FORMS),
     "action": Target(read_action, _ACTIONS),
     "query": Target(read_query, _SPARQL),
