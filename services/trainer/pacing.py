@@ -14,6 +14,7 @@ because something died.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import time
@@ -60,6 +61,10 @@ class Deck:
             raise RunError("the data set has no training questions")
         self._questions, self._seed = questions, seed
         self._epoch, self._order = -1, list(questions)
+
+    def digest(self) -> str:
+        """SHA-256 over the ids of the questions, which with the seed is their order in every epoch."""
+        return hashlib.sha256("\n".join(question.id for question in self._questions).encode()).hexdigest()
 
     def __getitem__(self, position: int) -> Question:
         epoch, index = divmod(position, len(self._questions))

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from kbqa.errors import CheckpointError
+from kbqa.errors import CheckpointError, RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
 from kbqa.training.checkpoints import Checkpoints
@@ -69,10 +69,13 @@ class Reinforcement:
             # Somebody has removed the checkpoints. Workers take the newest version, so this has to be it.
             start = context.publish(self._student, 0, {})
         self._version = start
+        deck = Deck(material.questions.train, context.record.seed)
+        kg_version = context.kg_version(material.kg)
+        self._origin = {"training questions": deck.digest(), f"graph {material.kg}": kg_version}
         self._pacing = Pacing(
             self._schedule,
-            Deck(material.questions.train, context.record.seed),
-            context.request(Purpose.TRAIN, context.kg_version(material.kg)),
+            deck,
+            context.request(Purpose.TRAIN, kg_version),
             context.send,
             context.directory.inbox,
             start,
@@ -255,6 +258,7 @@ class Reinforcement:
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
         state = {
+            "origin": self._origin,
             "pacing": self._pacing.to_json(),
             "guards": self._guards.to_json(),
             "selection": self._selection.to_json(),
@@ -278,6 +282,12 @@ class Reinforcement:
             self._checkpoint()
             return
         state = checkpoint.state
+        for name, found in self._origin.items():
+            if state["origin"].get(name) != found:
+                raise RunError(
+                    f"the {name} changed since run {context.run} was last trained, so its count of what it "
+                    "has seen is void: put back what was there and resume, or start another run"
+                )
         self._seconds_before = float(state["seconds"])
         self._version = context.publish(self._student, checkpoint.step, {})
         self._pacing.restore(state["pacing"], self._version)

@@ -394,3 +394,11 @@ def test_without_its_checkpoints_the_phase_begins_anew(begin) -> None:
     Reinforcement(context, material, start).run()
     assert [record["step"] for record in records(context, "step")] == [1, 2, 3]
     assert [outcome for outcome, _ in ledger(context)["settled"].values()].count("trained") == 12
+
+
+def test_other_questions_than_those_it_began_with_are_refused(begin) -> None:
+    context, material, start = begin(steps=3)
+    Reinforcement(context, material, start).run()
+    others = replace(material.questions, train=material.questions.train[::-1])
+    with pytest.raises(RunError, match="the training questions changed since run"):
+        Reinforcement(context, replace(material, questions=others), start)
