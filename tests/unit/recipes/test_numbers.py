@@ -191,6 +191,9 @@ LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
     "optimisation.clip_low": 0.2,
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.04,
+    "optimisation.lora.rank": 64,
+    "optimisation.lora.alpha": 16.0,
+    "optimisation.lora.quantised": True,
     "schedule.questions_per_step": 128,
     "schedule.max_staleness": 0,
 }
