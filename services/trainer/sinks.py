@@ -106,7 +106,7 @@ class TensorBoard:
 
         if phase not in self._writers:
             path = str(self._path / phase)
-            self._writers[phase] = SummaryWriter(path, purge_step=purge_step)  # type: ignore[no-untyped-call]
+            self._writers[phase] = SummaryWriter(path, purge_step=purge_step)
         return self._writers[phase]
 
 
