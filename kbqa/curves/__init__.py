@@ -1,13 +1,14 @@
 """Curves: what the papers plot of a training, as numbers of each step; pure functions of scored rollouts."""
 
 from kbqa.curves.episodes import episode_means, f1_by_hops
-from kbqa.curves.figures import CURVES, FIGURES, Figure, figures_of
+from kbqa.curves.figures import CURVES, FIGURES, PAPERS, Figure, figures_of
 from kbqa.curves.questions import error_reward_points, question_means, tree_means
 from kbqa.curves.relations import gate_means, histogram, relation_similarities
 
 __all__ = [
     "CURVES",
     "FIGURES",
+    "PAPERS",
     "Figure",
     "episode_means",
     "error_reward_points",

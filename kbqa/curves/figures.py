@@ -33,7 +33,14 @@ class Figure:
     about: str = ""
 
 
-# By the name of the recipe's reward.
+# Both by the name of the recipe's reward.
+PAPERS: Mapping[str, str] = {
+    "knowcoder_a1": "KnowCoder-A1",
+    "kbqa_r1": "KBQA-R1",
+    "kg_r1": "KG-R1",
+    "isp_kgr": "ISP-KGR",
+    "learning_to_refine": "Learning-to-Refine",
+}
 FIGURES: Mapping[str, tuple[Figure, ...]] = {
     "knowcoder_a1": (
         Figure("Training reward", ("reward",), "Figure 3a"),

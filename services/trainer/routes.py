@@ -126,11 +126,14 @@ def _recipe(body: StartRun) -> Recipe:
 
 
 def _summary(directory: RunDirectory) -> RunSummary:
-    record = directory.read()
+    record, progress = directory.read(), directory.progress()
     return RunSummary(
         id=record.id,
         state=record.state,
-        phase=directory.progress().get("phase", "prepare"),
+        phase=progress.get("phase", "prepare"),
+        step=progress.get("step", 0),
+        of=progress.get("of", 0),
+        f1=progress.get("results", {}).get("f1", {}),
         dataset=record.dataset,
         recipe=record.recipe["name"],
         created_at=record.created_at,

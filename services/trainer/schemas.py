@@ -74,11 +74,14 @@ class RunView(BaseModel):
 
 
 class RunSummary(BaseModel):
-    """A run in a list."""
+    """A run in a list; see `RunView`."""
 
     id: str
     state: State
     phase: str
+    step: int
+    of: int
+    f1: dict[str, float]
     dataset: str
     recipe: str
     created_at: str

@@ -24,7 +24,7 @@ from kbqa.curves.episodes import total_reward
 from kbqa.errors import RunError
 from kbqa.policies.base import Codec
 from kbqa.policy_store.durable import write_file
-from kbqa.trajectory import ExecutedAction, Group, RewardedTree, ScoredRollout, Turn
+from kbqa.trajectory import ExecutedAction, Group, RewardedTree, ScoredRollout, Tree, Turn
 
 _MOST_CHARACTERS = 4000  # of a text
 _MOST_LABELS = 20  # of what an action found
@@ -143,17 +143,19 @@ class TracedStep(Traced):
     groups: list[TracedSummary]
 
 
-def trace(
-    step: int, outcome: str, rollout: ScoredRollout, advantage: Advantage, codec: Codec
-) -> TracedGroup:
+def trace(step: int, outcome: str, rollout: ScoredRollout, advantage: Advantage, codec: Codec) -> TracedGroup:
     """A group or tree as text.
 
     Args:
         outcome: what became of it.
         advantage: how its turns were credited.
     """
-    is_tree = isinstance(rollout, RewardedTree)
-    turns, episodes = _of_tree(rollout, advantage) if is_tree else _of_group(rollout, advantage)
+    if isinstance(rollout, RewardedTree):
+        tree: Tree | None = rollout.tree
+        turns, episodes = _of_tree(rollout, advantage)
+    else:
+        tree = None
+        turns, episodes = _of_group(rollout, advantage)
     ended = [episode for episode in episodes if episode.status is not None]
     f1s = [episode.components.get("f1", 0.0) for episode in ended] or [0.0]
     question = rollout.question
@@ -161,7 +163,7 @@ def trace(
         summary=TracedSummary(
             id=rollout.id,
             step=step,
-            kind="tree" if is_tree else "linear",
+            kind="linear" if tree is None else "tree",
             question_id=question.id,
             question=_cut(question.text),
             outcome=outcome,
@@ -176,7 +178,7 @@ def trace(
         topics=list(question.topic_entities),
         kg=question.kg,
         prompt=_cut(codec.decode(_prompt_ids(rollout))),
-        sampled=rollout.tree.sampled if is_tree else None,
+        sampled=None if tree is None else tree.sampled,
         turns=turns,
         episodes=episodes,
     )
@@ -200,8 +202,8 @@ class Traces:
         lines, room = [], _MOST_BYTES
         for group in groups:
             line = group.model_dump_json().encode()
-            room -= len(line)
-            lines.append(line if room >= 0 else b"")
+            lines.append(line if len(line) <= room else b"")
+            room -= len(lines[-1])
         summaries = [
             group.summary if line else group.summary.model_copy(update={"kept": False})
             for group, line in zip(groups, lines, strict=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
-from kbqa.curves import figures_of
+from kbqa.curves import PAPERS, figures_of
 from kbqa.errors import PolicyError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from services.trainer.errors import GroupNotFoundError
@@ -36,12 +36,13 @@ class RecipeView(BaseModel):
     """What a run was told.
 
     Attributes:
-        figures: the plots of the recipe's paper.
+        paper, figures: what the paper of its reward is called, and plots.
         values: all resolved values.
     """
 
     run: str
     name: str
+    paper: str
     figures: list[FigureView]
     values: dict[str, Any]
 
@@ -104,6 +105,7 @@ def groups_router(runs: Runs, store: PolicyStore) -> APIRouter:
         return RecipeView(
             run=run,
             name=values["name"],
+            paper=PAPERS.get(values["reward"]["name"], values["reward"]["name"]),
             figures=[FigureView.model_validate(asdict(figure)) for figure in figures],
             values=values,
         )

@@ -65,7 +65,9 @@ def test_a_group_is_whole_scored_and_repeatable(make_rollouts, publish, make_req
     assert reply.group is not None
     assert len(reply.group.members) == 3
     assert all("f1" in member.components for member in reply.group.members)
-    assert reply.timings.rollout_s > 0
+    timings = reply.timings
+    assert timings.engine_s > 0
+    assert timings.engine_s + timings.graph_s <= timings.rollout_s
     again = rollouts.answer(make_request("whole", "t1"))
     assert [m.trajectory.token_ids for m in again.group.members] == [
         m.trajectory.token_ids for m in reply.group.members

@@ -38,7 +38,8 @@ class Codec:
 
 CODEC = Codec()
 VERSION = "v000001-00000000"
-HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script></think>\u202e{{7*7}}"
+_TAKEN = "document.title='taken'"
+HOSTILE = f'<img src=x onerror="{_TAKEN}"><script>{_TAKEN}</script></think>\u202e{{{{7*7}}}}'
 QUESTION = Question("q7", f"Who is {HOSTILE}?", ("Ada & <b>Byron</b>",), ("Ada",), "world")
 
 
@@ -60,7 +61,7 @@ def made_turn(
         start,
         start + 4,
         (-0.5,) * 4,
-        said or f"<think>I look up {HOSTILE}</think><kg-query>get_tail_entities(\"Ada\")</kg-query>",
+        said or f'<think>I look up {HOSTILE}</think><kg-query>get_tail_entities("Ada")</kg-query>',
         status,
         thought=f"I look up {HOSTILE}",
         well_formed=True,
@@ -89,7 +90,10 @@ def episode(rng: random.Random, skill: float) -> RewardedTrajectory:
     trajectory = Trajectory(tuple(range(turns[-1].end)), tuple(turns), status, (HOSTILE, "Byron"))
     score = float(right)
     return RewardedTrajectory(
-        trajectory, (0.5,) * len(turns), 1.0 + score, {"f1": score, "em": score, "hit": score, "retrieval": 0.5}
+        trajectory,
+        (0.5,) * len(turns),
+        1.0 + score,
+        {"f1": score, "em": score, "hit": score, "retrieval": 0.5},
     )
 
 
@@ -119,7 +123,9 @@ def tree(rng: random.Random, id_: str, levels: int = 4) -> RewardedTree:
                     active.append(len(steps) - 1)
     rewards = tuple(round(rng.uniform(-0.7, 1.0), 2) for _ in steps)
     components = tuple(
-        {} if s.status is None else {"f1": float(s.status is Status.ANSWERED and rng.random() < 0.4), "hit": 0.0}
+        {}
+        if s.status is None
+        else {"f1": float(s.status is Status.ANSWERED and rng.random() < 0.4), "hit": 0.0}
         for s in steps
     )
     return RewardedTree(id_, QUESTION, Tree(prompt, tuple(steps), 2 * len(steps)), rewards, components)
@@ -176,5 +182,13 @@ def make_run(
 
 
 def _record(seq: int, kind: str, step: int, of: int, values: dict[str, object]) -> dict[str, object]:
-    head = {"seq": seq, "time": 1.7e9 + seq, "kind": kind, "phase": "rl", "step": step, "of": of, "seconds": 4.0 * step}
+    head = {
+        "seq": seq,
+        "time": 1.7e9 + seq,
+        "kind": kind,
+        "phase": "rl",
+        "step": step,
+        "of": of,
+        "seconds": 4.0 * step,
+    }
     return head | values

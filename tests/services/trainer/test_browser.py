@@ -1,4 +1,4 @@
-"""The trainer's page in a real browser, headless Chromium: over runs made by hand, and over one that goes on."""
+"""The trainer's page in headless Chromium: over runs made by hand, and over one that goes on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_runs_are_listed_and_lead_to_their_curves(open_page, trainer, linear, tr
     reward.locator("svg path.line").first.wait_for()
     label = reward.get_by_role("img").get_attribute("aria-label")
     assert re.search(r"Reward: from [\d.]+ to [\d.]+ over 30 records", label)
-    assert page.get_by_role("heading", name="As in the paper (kg r1)").is_visible()
+    assert page.get_by_role("heading", name="As KG-R1 plots it").is_visible()
     drawn = page.locator("figure.chart svg path.line, figure.chart svg polygon.area")
     assert drawn.count() >= page.locator("figure.chart").count()
     page.go_back()
@@ -103,8 +103,9 @@ def test_a_trajectory_unfolds_and_its_text_is_text(open_page, trainer, linear):
     page = open_page(f"{trainer.url}/runs/{linear}?view=trajectories")
     page.locator("a.group").first.click()
     page.locator("li.turn").first.wait_for()
-    assert HOSTILE in page.locator("li.turn .thought").first.inner_text()
-    assert HOSTILE in page.locator(".detail h2").inner_text()
+    shown = HOSTILE.replace("\u202e", "⟨U+202E⟩")  # what would turn the text around is seen
+    assert shown in page.locator("li.turn .thought").first.inner_text()
+    assert shown in page.locator(".detail h2").inner_text()
     assert "parent <i>of</i>" in page.locator("li.turn .action code").first.inner_text()
     assert page.locator(".detail img, .detail script, .detail i:not(.swatch)").count() == 0
     assert "taken" not in page.title()

@@ -133,7 +133,15 @@ def test_what_a_figure_plots_stands_in_the_records(home):
     """Of the fields that rollouts of the recipe have; the others need queries, gates or trees."""
     directory = make_run(home, load_recipe("knowcoder-a1"), steps=1)
     (record,) = directory.records()
-    wanted = {"reward", "generated_tokens", "turns", "invalid_calls", "direct", "unique_queries", "error_reward"}
+    wanted = {
+        "reward",
+        "generated_tokens",
+        "turns",
+        "invalid_calls",
+        "direct",
+        "unique_queries",
+        "error_reward",
+    }
     assert wanted <= record.keys()
 
 

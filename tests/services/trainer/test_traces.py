@@ -45,7 +45,12 @@ def test_a_group_as_text():
     # Mean turn reward plus outcome is 0.5 and 2: one deviation below and above, for all their turns.
     assert [turn.advantage for turn in traced.turns] == pytest.approx([-1, -1, 1], abs=1e-4)
     failed = traced.turns[0].actions[0]
-    assert (failed.name, failed.code, failed.found, failed.labels) == ("get_tail_entities", "KG_NO_RESULTS", 0, [])
+    assert (failed.name, failed.code, failed.found, failed.labels) == (
+        "get_tail_entities",
+        "KG_NO_RESULTS",
+        0,
+        [],
+    )
     assert traced.turns[0].logprob == -0.5
     assert traced.prompt == CODEC.decode(range(8))
     assert traced.gold == list(QUESTION.answers)
@@ -95,7 +100,9 @@ def test_what_was_written_is_read_again(tmp_path):
 
 def test_long_texts_are_cut_and_half_a_surrogate_is_replaced(tmp_path):
     turn = made_turn(8, Status.ANSWERED, said="x" * 100_000 + "\ud83d")
-    member = RewardedTrajectory(Trajectory(tuple(range(12)), (turn,), Status.ANSWERED, ("\udc00",)), (0.0,), 0.0, {"f1": 0.0})
+    member = RewardedTrajectory(
+        Trajectory(tuple(range(12)), (turn,), Status.ANSWERED, ("\udc00",)), (0.0,), 0.0, {"f1": 0.0}
+    )
     traced = trace(1, "no_spread", Group("g", QUESTION, (member,)), GROUP_KIND, CODEC)
     assert len(traced.turns[0].text) < 4100
     assert "100001 characters" in traced.turns[0].text
@@ -105,10 +112,14 @@ def test_long_texts_are_cut_and_half_a_surrogate_is_replaced(tmp_path):
 
 def test_a_step_that_is_too_large_keeps_the_summaries_of_all(tmp_path, monkeypatch):
     groups = [trace(1, "trained", group(random.Random(i), f"t{i}", 0.5), GROUP_KIND, CODEC) for i in range(3)]
-    monkeypatch.setattr(module, "_MOST_BYTES", len(groups[0].model_dump_json()) + 10)
+    monkeypatch.setattr(module, "_MOST_BYTES", len(groups[0].model_dump_json().encode()) + 10)
     traces = Traces(tmp_path, 10)
     traces.write(1, "v", groups)
-    assert [(one.id, one.kept) for one in traces.step(1).groups] == [("t0", True), ("t1", False), ("t2", False)]
+    assert [(one.id, one.kept) for one in traces.step(1).groups] == [
+        ("t0", True),
+        ("t1", False),
+        ("t2", False),
+    ]
     assert traces.group(1, "t0") == groups[0]
     assert traces.group(1, "t1") is None
 

@@ -16,9 +16,13 @@ export function href(run, parameters = {}) {
   return `/runs/${encodeURIComponent(run)}${query ? `?${query}` : ""}`;
 }
 
-// Change the address without leaving the page; `quietly` adds no step to the way back.
-export function change(url, { quietly = false } = {}) {
-  if (url === location.pathname + location.search) return;
-  history[quietly ? "replaceState" : "pushState"](null, "", url);
-  if (!quietly) window.dispatchEvent(new Event("addresschange"));
+// Change the address without leaving the page; the page shows what it says.
+export function go(url) {
+  note(url);
+  window.dispatchEvent(new Event("addresschange"));
+}
+
+// Write into the address what is shown already; `instead` adds no step to the way back.
+export function note(url, { instead = false } = {}) {
+  if (url !== location.pathname + location.search) history[instead ? "replaceState" : "pushState"](null, "", url);
 }

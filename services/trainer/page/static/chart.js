@@ -2,15 +2,15 @@
 // a drawing that fits the card's width, and a line that says what lies under the pointer.
 
 import { h, replace, svg } from "./dom.js";
-import { number, percent } from "./format.js";
+import { number, percent, short } from "./format.js";
 
 const HEIGHT = 168, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 22;
 const MOST_POINTS = 500; // drawn of a line; more are averaged
 const cards = new Set(); // those on the page: they point at the same step together
 
-const widths = new ResizeObserver((entries) => {
-  for (const { target } of entries) target.chart?.draw();
-});
+const widths = new ResizeObserver((entries) => requestAnimationFrame(() => {
+  for (const { target } of entries) target.chart?.fit();
+}));
 
 // figure: {title, kind, unit, about, source}; data(): the series at this moment, see `draw…` below.
 export function chart(figure, data) {
@@ -20,13 +20,18 @@ export function chart(figure, data) {
     h("figcaption", {}, h("h3", {}, figure.title), figure.source ? h("span", { class: "source" }, figure.source) : null,
       figure.about ? h("p", { class: "about" }, figure.about) : null),
     readout, drawing);
-  card.chart = { draw, point, card };
+  card.chart = { draw, fit, point, card };
   cards.add(card.chart);
   widths.observe(card);
 
-  let view = null;
+  let view = null, fitted = 0;
+  const room = () => Math.round(drawing.getBoundingClientRect().width);
+  function fit() {
+    if (room() !== fitted) draw();
+  }
+
   function draw() {
-    const width = drawing.clientWidth || card.clientWidth - 2;
+    const width = fitted = room();
     if (width < 60) return;
     const series = data();
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -177,17 +182,17 @@ function atStep(xs, x, tell) {
   return (wanted) => {
     if (wanted < xs[0] - 0.5 || wanted > xs.at(-1) + 0.5) return null;
     const at = xs.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best));
-    return { px: x(at), x: at, text: [h("span", { class: "step" }, `step ${number(at)}`), tell(at)] };
+    return { px: x(at), x: at, text: [h("span", { class: "step" }, `step ${short(at)}`), tell(at)] };
   };
 }
 
 function axes(x, y, width, figure) {
   const lines = ticks(y.domain, 4).map((value) => [
-    svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
-    svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 3.5, "text-anchor": "end" }, figure.kind === "share" && figure.whole !== false ? percent(value) : number(value)),
+    svg("line", { class: "gridline", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+    svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 3.5, "text-anchor": "end" }, figure.kind === "share" && figure.whole !== false ? percent(value) : short(value)),
   ]);
-  const below = ticks(x.domain, Math.max(2, Math.floor(width / 90)), figure.kind === "line" || figure.kind === "share").map((value) =>
-    svg("text", { class: "tick", x: x(value), y: HEIGHT - 6, "text-anchor": "middle" }, number(value)));
+  const below = ticks(x.domain, Math.max(2, Math.floor(width / 60)), figure.kind === "line" || figure.kind === "share").map((value) =>
+    svg("text", { class: "tick", x: x(value), y: HEIGHT - 6, "text-anchor": "middle" }, short(value)));
   return [...lines.flat(), ...below];
 }
 
@@ -215,7 +220,7 @@ function padded([low, high], least = 1e-9) {
 
 export function ticks([low, high], count, whole = false) {
   const rough = (high - low) / count, magnitude = 10 ** Math.floor(Math.log10(rough));
-  let step = [1, 2, 5, 10].find((factor) => factor * magnitude >= rough) * magnitude;
+  let step = [1, 2, 2.5, 5, 10].find((factor) => factor * magnitude >= 0.9 * rough) * magnitude;
   if (whole) step = Math.max(1, Math.round(step));
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);

@@ -1,7 +1,7 @@
 // The curves of a run: those of its paper first, then what every run is watched by.
 
 import * as api from "./api.js";
-import { change, href } from "./address.js";
+import { href, note } from "./address.js";
 import { chart, forgetCharts, redrawCharts } from "./chart.js";
 import { h, replace } from "./dom.js";
 import { words } from "./format.js";
@@ -67,9 +67,9 @@ export async function curvesView(panel, { run, recipe, address }) {
       Object.keys(r).map((name) => (r.kind === "evaluation" ? `${r.split}.${name}` : name))));
     const known = (figure) => figure.fields.some((name) => fields.has(name));
     const paper = phase === "rl" ? recipe.figures : [];
-    const taken = new Set(paper.map((figure) => figure.fields.join()));
-    const groups = [[`As in the paper (${words(recipe.values.reward.name)})`, paper],
-      ...SECTIONS.map(([name, figures]) => [name, figures.filter((f) => known(f) && !taken.has(f.fields.join()))])]
+    const taken = new Set(paper.map((figure) => figure.fields[0]));
+    const groups = [[`As ${recipe.paper} plots it`, paper],
+      ...SECTIONS.map(([name, figures]) => [name, figures.filter((f) => known(f) && !taken.has(f.fields[0]))])]
       .filter(([, figures]) => figures.length);
     const shape = JSON.stringify([phase, phases, groups.map(([name, figures]) => [name, figures.map((f) => f.title)])]);
     if (shape === drawn) { redrawCharts(); return; }
@@ -97,7 +97,7 @@ export async function curvesView(panel, { run, recipe, address }) {
     ];
   }
 
-  const share = () => change(href(run, { view: "curves", phase: follows ? null : phase, smooth: smoothing === 0.6 ? null : smoothing }), { quietly: true });
+  const share = () => note(href(run, { view: "curves", phase: follows ? null : phase, smooth: smoothing === 0.6 ? null : smoothing }), { instead: true });
 
   function seriesOf(figure) {
     const steps = records.filter((record) => record.phase === phase && record.kind === "step");

@@ -1,6 +1,8 @@
 // Elements from plain calls. Text only ever becomes text nodes: nothing here reads markup from strings,
 // since questions, thoughts and observations come from models and graphs.
 
+// Characters that would be invisible, or turn around what stands beside them.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const SVG = "http://www.w3.org/2000/svg";
 
 // h("button", {class: "quiet", onclick: go}, "Go", child, …); null and false children are left out.
@@ -37,6 +39,11 @@ function fill(element, props, children) {
   return element;
 }
 
+function seen(text) {
+  return text.replaceAll("\r\n", "\n").replace(UNSEEN, (one) => `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
 function nodes(children) {
-  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (typeof child === "string" ? seen(child) : child));
 }

@@ -27,6 +27,7 @@ export function forest(group, chosen, choose) {
     const node = svg("g", { class: `node ${ring(turn)}${i === chosen ? " chosen" : ""}`, transform: `translate(${x(i)} ${y(i)})`,
       role: "treeitem", tabindex: i === (chosen ?? 0) ? "0" : "-1", "aria-selected": String(i === chosen), "aria-level": String(depth[i] + 1),
       "aria-label": describe(turn, depth[i]), "data-turn": String(i), onclick: () => choose(i) },
+    svg("circle", { class: "under", r: RADIUS }),
     svg("circle", { class: credit(turn), r: RADIUS, "fill-opacity": turn.advantage === null ? 1 : 0.25 + 0.75 * Math.abs(turn.advantage) / strongest }),
     turn.status === "answered" ? svg("path", { class: "tick-mark", d: "M-3.5 0l2.5 2.8 4.5-5.4" }) : null,
     failed(turn) ? svg("path", { class: "cross-mark", d: "M-3 -3l6 6M3 -3l-6 6" }) : null,
@@ -43,7 +44,7 @@ export function forest(group, chosen, choose) {
     const to = step(turns, at, event.key, depth, row);
     if (to === at && event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    choose(to, { focus: true });
+    choose(to);
   });
   return h("div", { class: "scroll forest-box" }, drawing);
 }

@@ -8,6 +8,11 @@ export function number(value) {
   return value.toFixed(digits).replace("-", "−");
 }
 
+// As short as it goes: for axes.
+export function short(value) {
+  return Math.abs(value) >= 1e6 ? number(value) : String(Number(value.toPrecision(4))).replace("-", "−");
+}
+
 export function signed(value) {
   return value > 0 ? `+${number(value)}` : number(value);
 }

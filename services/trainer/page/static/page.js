@@ -1,6 +1,6 @@
 // The page: which run, which view of it, and when to look again.
 
-import { change, href, read } from "./address.js";
+import { go, href, read } from "./address.js";
 import * as api from "./api.js";
 import { curvesView } from "./curves.js";
 import { announce, h, problem, replace } from "./dom.js";
@@ -18,12 +18,13 @@ let current = null; // {run, view, part, close}
 let turn = 0; // counts addresses, so that an answer that comes too late is dropped
 
 async function show() {
-  const mine = ++turn, address = read();
+  const address = read();
   const view = address.view in VIEWS ? address.view : "curves";
   if (current?.run === address.run && current?.view === view && current?.part?.revisit) {
     current.part.revisit(address);
     return;
   }
+  const mine = ++turn;
   current?.part?.close?.();
   current = { run: address.run, view };
   try {
@@ -44,12 +45,14 @@ async function showRuns(mine) {
   if (mine !== turn) return;
   const body = h("tbody");
   const table = h("table", { class: "runs" },
-    h("thead", {}, h("tr", {}, ["Run", "State", "Phase", "Recipe", "Data set", "Begun"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["Run", "State", "Phase", "Recipe", "Data set", "F1", "Begun"].map((name) => h("th", { scope: "col" }, name)))),
     body);
   const rows = (list) => list.slice().reverse().map((run) => h("tr", {},
     h("th", { scope: "row" }, h("a", { href: href(run.id), "data-link": "" }, run.id)),
-    h("td", {}, state(run.state)), h("td", {}, words(run.phase)), h("td", {}, run.recipe),
-    h("td", {}, run.dataset), h("td", {}, when(run.created_at))));
+    h("td", {}, state(run.state)),
+    h("td", {}, words(run.phase), run.of && run.phase !== "done" ? h("span", { class: "muted" }, ` ${run.step} / ${run.of}`) : null),
+    h("td", {}, run.recipe), h("td", {}, run.dataset),
+    h("td", {}, number(run.f1.rl ?? run.f1.cold_start ?? run.f1.base)), h("td", {}, when(run.created_at))));
   replace(body, rows(runs));
   replace(main, h("h1", {}, "Runs"), runs.length ? h("div", { class: "scroll" }, table)
     : h("p", { class: "empty" }, "No run yet. Start one with ", h("code", {}, "kbqa train"), " or ", h("code", {}, "make demo"), "."));
@@ -69,8 +72,10 @@ async function showRun(mine, address, view) {
   if (mine !== turn) return;
   const head = h("section", { class: "head", "aria-label": "How the run goes" });
   const panel = h("section", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${view}` });
+  const onTab = document.activeElement?.getAttribute("role") === "tab";
   replace(main, head, tabs(run, view), panel);
   replace(head, summary(shown));
+  if (onTab) document.getElementById(`tab-${view}`).focus();
   const part = await VIEWS[view][1](panel, { run, recipe, address, shown });
   if (mine !== turn) { part?.close?.(); return; }
   current.part = part;
@@ -119,8 +124,7 @@ function tabs(run, view) {
     if (!step) return;
     event.preventDefault();
     const next = names[(names.indexOf(view) + step + names.length) % names.length];
-    change(href(run, { view: next }));
-    requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus());
+    go(href(run, { view: next }));
   });
   return list;
 }
@@ -135,15 +139,15 @@ function summary(run) {
       run.restarts ? ` · ${run.restarts} restarts` : null),
     h("ol", { class: "phases", "aria-label": "Phases" }, PHASES.map((phase, index) =>
       h("li", { class: index < at || run.state === "done" ? "past" : index === at ? "now" : "", "aria-current": index === at ? "step" : null },
-        words(phase), index === at && run.of ? h("span", { class: "count" }, ` ${run.step} / ${run.of}`) : null))),
+        words(phase), index === at && run.of && phase !== "done" ? h("span", { class: "count" }, ` ${run.step} / ${run.of}`) : null))),
     run.of && run.state === "running" ? h("progress", { max: String(run.of), value: String(run.step), "aria-label": "Steps of the phase" }) : null,
     run.error ? h("p", { class: "problem", role: "alert" }, run.error) : null,
     Object.entries(run.alarms ?? {}).map(([name, alarm]) =>
       h("p", { class: "alarm", role: "alert" }, h("b", {}, words(name)), `: ${number(alarm.value)} beyond ${number(alarm.bound)}`)),
     run.ended ? h("p", { class: "muted" }, `Ended early: ${run.ended}`) : null,
     h("dl", { class: "tiles" },
-      Object.entries({ base: "Base", cold_start: "Cold start", rl: "After RL" }).map(([key, name]) =>
-        tile(`F1, ${name.toLowerCase()}`, key in run.f1 ? number(run.f1[key]) : "–", key in run.f1 ? "test questions" : "not known yet")),
+      Object.entries({ base: "F1 of the base", cold_start: "F1 after cold start", rl: "F1 after RL" }).map(([key, name]) =>
+        tile(name, key in run.f1 ? number(run.f1[key]) : "–", key in run.f1 ? "test questions" : "not known yet")),
       tile("Latest reward", number(run.latest?.reward), run.latest ? `step ${run.latest.step}` : "no step yet"),
       tile("Groups", String(total), groups.map(([name, count]) => `${count} ${words(name)}`).join(", ") || "none settled yet"),
       tile("Policy", run.policy ?? "–", run.best ? `best at step ${run.best.step}` : "newest with a result", "small")),
@@ -162,7 +166,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-link]");
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  change(link.getAttribute("href"));
+  go(link.getAttribute("href"));
 });
 window.addEventListener("popstate", show);
 window.addEventListener("addresschange", show);

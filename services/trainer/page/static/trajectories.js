@@ -1,7 +1,7 @@
 // What rollouts said: groups of steps, filtered; one group with its episodes; one path through it.
 
 import * as api from "./api.js";
-import { change, href } from "./address.js";
+import { href, note } from "./address.js";
 import { announce, h, problem, replace } from "./dom.js";
 import { forest, pathTo } from "./forest.js";
 import { number, percent, signed, words } from "./format.js";
@@ -130,18 +130,21 @@ export async function trajectoriesView(panel, { run, address }) {
       if (open.step !== step || open.group !== id) return;
       if (open.turn === null || !group.turns[open.turn]) open.turn = best(group);
       draw(group);
-      if (focus) detail.focus();
+      if (focus) {
+        detail.focus({ preventScroll: true });
+        if (detail.getBoundingClientRect().top < 0 || !list.offsetParent) panel.scrollIntoView({ block: "start" });
+      }
     } catch (error) {
       replace(detail, back(), problem(error));
     }
   }
 
   function draw(group) {
-    const choose = (turn, { focus = false } = {}) => {
+    const choose = (turn) => {
       open.turn = turn;
       share(true);
       draw(group);
-      if (focus) detail.querySelector(`[data-turn="${turn}"]`)?.focus();
+      detail.querySelector(`[data-turn="${turn}"]`)?.focus({ preventScroll: true });
     };
     const { summary } = group;
     const path = pathTo(group.turns, open.turn);
@@ -162,7 +165,11 @@ export async function trajectoriesView(panel, { run, address }) {
       h("ol", { class: "turns" }, path.map((index, k) => turnCard(group.turns[index], k, index === open.turn))),
       h("details", { class: "raw" }, h("summary", {}, "What the policy read first"), h("pre", { dir: "auto" }, group.prompt)));
     const box = detail.querySelector(".forest-box");
-    if (box) { box.scrollLeft = scrolled; box.scrollTop = top; }
+    if (!box) return;
+    box.scrollTo(scrolled, top);
+    const node = box.querySelector(".chosen"), inside = box.getBoundingClientRect(), at = node?.getBoundingClientRect();
+    if (at && (at.bottom > inside.bottom || at.top < inside.top)) box.scrollTop += at.top - inside.top - inside.height / 2;
+    if (at && (at.right > inside.right || at.left < inside.left)) box.scrollLeft += at.left - inside.left - inside.width / 2;
   }
 
   function back() {
@@ -173,8 +180,8 @@ export async function trajectoriesView(panel, { run, address }) {
     } }, "‹ All groups");
   }
 
-  function share(quietly = false) {
-    change(href(run, { view: "trajectories", ...filters, at: open.step, group: open.group, turn: open.turn }), { quietly });
+  function share(instead = false) {
+    note(href(run, { view: "trajectories", ...filters, at: open.step, group: open.group, turn: open.turn }), { instead });
   }
 
   return {
@@ -191,11 +198,14 @@ export async function trajectoriesView(panel, { run, address }) {
       }
     },
     revisit: (next) => {
+      const before = JSON.stringify(filters);
       filters = pick(next);
       open = { step: next.at ?? null, group: next.group ?? null, turn: turnOf(next) };
       if (!steps.length) return;
-      replace(form, controls());
-      load();
+      if (JSON.stringify(filters) !== before) {
+        replace(form, controls());
+        load();
+      }
       showGroup();
     },
   };
