@@ -124,8 +124,18 @@ class KgR1Dialogue:
         self._results: Sequence[ActionResult] = ()
 
     def prompt(self) -> list[Segment]:
+        if self._protocol.prompt == "brief":
+            # A colon stands before listed entities and nowhere else, as in observations: a small
+            # policy that is to write an entity can always copy what follows the last one.
+            return [
+                Segment("Question "),
+                Segment(self._question.text, trusted=False),
+                Segment("\nInitial entities: "),
+                Segment(", ".join(self._question.topic_entities), trusted=False),
+                Segment("\nAssistant"),
+            ]
         return [
-            Segment(self._instruction if self._protocol.prompt == "full" else ""),
+            Segment(self._instruction),
             Segment("Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nInitial entities: "),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,18 +121,3 @@ def warm_up(
             length = min(float(longest), length * config.growth)
     model.eval()
     return learned
-
-
-def release(model: Any, tokens: Sequence[int], seed: int) -> None:
-    """Draw the embeddings of `tokens` anew, in place, as small as they were at first.
-
-    A head that has learned to copy matches a token with itself. Before an argument or an
-    answer stands a mark of the dialect, which has to be matched with another mark, the one
-    before the listing that is copied from; an embedding that the warm-up made long takes
-    hundreds of steps to turn there, one that is still small takes few (docs/benchmarks.md).
-    """
-    generator = torch.Generator().manual_seed(seed)
-    embeddings = model.get_input_embeddings().weight
-    drawn = torch.randn(len(tokens), embeddings.shape[1], generator=generator)
-    with torch.no_grad():
-        embeddings[list(tokens)] = drawn * model.config.initializer_range

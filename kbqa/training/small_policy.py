@@ -19,12 +19,12 @@ _ROTARY_BASE = 500.0
 
 # White space is never part of a word: a name is the same tokens after a blank, a quote or
 # a line break, and copying it is copying tokens. Identifiers (domain.type.property,
-# place_of_birth) are words; digits stand alone. What stands before or behind an argument or an
-# item of a listing is one token of its own kind (`("`, `", "`, `": `, `, `), by which a copying
-# head tells what to copy; a mere blank or quote stands everywhere (docs/benchmarks.md).
+# place_of_birth) are words; digits stand alone. The marks around arguments and items are tokens
+# of their own kind (`("`, `", `, `")`, `: `, `, `), by which a copying head tells what to copy;
+# a mere blank or quote stands everywhere (docs/benchmarks.md).
 _WORDS = (
     r"\p{N}|[\p{L}\p{M}_]+(?:\.[\p{L}\p{M}_]+)*"
-    r'|[(\[{]"|"?[,:]\s"?|"[)\]}]+'
+    r'|[(\[{]"|",\s|"[)\]}]+|[,:]\s'
     r"|[^\s\p{L}\p{M}\p{N}_]|\s"
 )
 

@@ -19,7 +19,7 @@ from kbqa.datasets import Splits, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.schema import ColdStartSection, SmallPolicySection
-from kbqa.training.copying import release, warm_up
+from kbqa.training.copying import warm_up
 from kbqa.training.sft import Example, fine_tune
 from kbqa.trajectory import Question
 from services.trainer.context import Context
@@ -122,7 +122,6 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
     vocabulary = range(max(specials) + 1, student.tokenizer.get_vocab_size())
     if not warm_up(student.model, vocabulary, small.warm_up.build(), seed, on_step):
         logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
-    release(student.model, student.marks(), seed)
     return student
 
 

@@ -105,8 +105,3 @@ class Student:
     def words(self) -> list[str]:
         """Pieces of words of the vocabulary, to make names from."""
         return [t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha()]
-
-    def marks(self) -> list[int]:
-        """Tokens that are neither pieces of words nor digits: tags, punctuation, white space, identifiers."""
-        pieces = {*self.words(), *"0123456789"}
-        return [number for token, number in self.tokenizer.get_vocab().items() if token not in pieces]

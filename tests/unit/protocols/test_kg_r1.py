@@ -247,3 +247,9 @@ def test_what_is_written_is_read_back(name):
 def test_json_that_nobody_could_send_on_is_read_as_plain_text(inside):
     (action,) = parse(f"<kg-query>get_tail_relations({inside})</kg-query>").actions
     action.arguments["entity"].encode()
+
+
+def test_in_a_brief_prompt_only_listed_entities_follow_a_colon():
+    asked = question(topic="Ada Day", text="who is it ?")
+    prompt = "".join(segment.text for segment in KgR1(prompt="brief").begin(asked, 3).prompt())
+    assert prompt == "Question who is it ?\nInitial entities: Ada Day\nAssistant"

@@ -1,12 +1,10 @@
-"""The tokenizer and the embeddings of a small policy: what a copying head needs of them."""
+"""The tokenizer of a small policy: what a copying head needs of it."""
 
 from __future__ import annotations
 
 import pytest
-import torch
 
-from kbqa.training.copying import release
-from kbqa.training.small_policy import SmallPolicyConfig, build_model, train_tokenizer
+from kbqa.training.small_policy import train_tokenizer
 
 TEXTS = [
     'get_tail_entities("Heat", "film.actor.film")',
@@ -24,13 +22,13 @@ def pieces(tokenizer, text):
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
-@pytest.mark.parametrize("before", ['"', '("', '": ', " ", ": ", ", ", "<answer>"])
+@pytest.mark.parametrize("before", ['"', '("', " ", ": ", ", ", "<answer>"])
 def test_a_name_is_the_same_tokens_wherever_it_stands(tokenizer, before):
     name = pieces(tokenizer, "Ann Lee")
     assert pieces(tokenizer, f"{before}Ann Lee")[-len(name) :] == name
 
 
-@pytest.mark.parametrize("mark", ['("', '", "', '")', '": ', ", "])
+@pytest.mark.parametrize("mark", ['("', '", ', '")', ": ", ", "])
 def test_what_stands_around_arguments_and_items_is_a_token_of_its_own_kind(tokenizer, mark):
     assert len(pieces(tokenizer, mark)) == 1
 
@@ -38,17 +36,3 @@ def test_what_stands_around_arguments_and_items_is_a_token_of_its_own_kind(token
 @pytest.mark.parametrize("text", ["a:b, c", "Æon (Flux),  :\n\t42", '"x" : y'])
 def test_any_text_round_trips(tokenizer, text):
     assert tokenizer.decode(pieces(tokenizer, text)) == text
-
-
-def test_marks_are_released_and_pieces_of_names_are_not(tokenizer):
-    model = build_model(tokenizer, SmallPolicyConfig(600, 1, 32, 2, 64, 64), seed=1)
-    embeddings = model.get_input_embeddings().weight
-    with torch.no_grad():
-        embeddings.mul_(50)  # as after a warm-up
-    before = embeddings.detach().clone()
-    marks = pieces(tokenizer, '("')
-    release(model, marks, seed=1)
-    changed = (embeddings != before).any(dim=1).nonzero().flatten().tolist()
-    assert changed == marks
-    assert embeddings[marks].norm() < 0.1 * before[marks].norm()
-    assert model.lm_head.weight is embeddings  # tied: what is read is what is written
