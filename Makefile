@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= 1
 DATASET ?= world
+MINUTES ?= 30
 RECIPE ?= kg-r1-small
 SECONDS ?= 3600
 
-.PHONY: help setup demo up down fmt check test test-integration test-gpu fuzz bench bench-large clean
+.PHONY: help setup demo up down fmt check test test-integration test-gpu fuzz bench bench-large soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -57,6 +58,9 @@ bench: setup ## measure; figures belong in docs/benchmarks.md
 
 bench-large: setup ## measure a graph of 20 million triples (a quarter of an hour, 5 GB of disk)
 	@$(BIN)/python -m benchmarks large-graph
+
+soak: setup ## train for a long time and watch for what grows (MINUTES=30)
+	@$(BIN)/python -m benchmarks.soak $(MINUTES)
 
 clean: ## remove the virtual environment and what services left under ./var
 	rm -rf $(VENV) var

@@ -24,6 +24,7 @@
     │   ├── PolicyMismatchError     an engine computes something else than a version's trainer
     │   ├── PolicyRefusedError      the endpoint of a policy refuses requests
     │   └── PolicyUnavailableError  the engine does not answer
+    │       └── PolicyStoreUnavailableError
     ├── ChatError                   a chat endpoint
     │   ├── ChatRefusedError        it refuses requests, or is none
     │   └── ChatUnavailableError    no reply, however often it was asked
@@ -173,6 +174,10 @@ class ChatRefusedError(ChatError):
 
 class ChatUnavailableError(ChatError):
     """The endpoint gave no reply in any of several attempts."""
+
+
+class PolicyStoreUnavailableError(PolicyUnavailableError):
+    """The place where policy versions are kept does not answer."""
 
 
 class JudgeUnavailableError(KbqaError):

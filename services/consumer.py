@@ -110,7 +110,7 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
         )
         controller.start()
         if _stopping.is_set():
-            return bool(controller.pool.idle)
+            return controller.pool is None or bool(controller.pool.idle)  # None: it had not begun
         # What it could not read is gone from the queue; go on with the rest.
         pause_s = _BACK_OFF_S[0] if time.monotonic() - began > longest_s else min(2 * pause_s, longest_s)
         logger.error("the consumer failed and starts anew", extra={"queue": queue, "pause_s": pause_s})

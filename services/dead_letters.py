@@ -63,10 +63,18 @@ class DeadLetters:
             self._make_room(connection)
         send(self._app, self._name, BURIED_TASK, encoded)
 
-    def count(self) -> int:
-        """Raises: QueueUnavailableError."""
+    def counts(self) -> dict[str, int]:
+        """Messages of the queue that wait, those that are taken and not finished (0 where the broker
+        does not tell), and dead letters.
+
+        Raises:
+            QueueUnavailableError: the broker does not answer.
+        """
         with connected(self._app) as connection:
-            return depth(self._app, connection, self._name)
+            channel = connection.default_channel
+            taken = channel.client.hlen(channel.unacked_key) if hasattr(channel, "unacked_key") else 0
+            waiting, dead = (depth(self._app, connection, name) for name in (self._queue, self._name))
+            return {"waiting": waiting, "taken": int(taken), "dead": dead}
 
     def read(self) -> list[DeadLetter]:
         """All letters, oldest first; they stay.

@@ -25,6 +25,7 @@ from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kbqa.errors import ConfigurationError
+from kbqa.policy_store import PolicyStore, open_store
 from kbqa.telemetry import LogFormat
 
 SERVICES = ("kg_server", "rollout_worker", "trainer", "gateway")
@@ -36,6 +37,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_HOME",
         "KBQA_LOG_LEVEL",
         "KBQA_LOG_FORMAT",
+        "KBQA_POLICY_STORE",
         "KBQA_REDIS_URL",
         "KBQA_BROKER_URL",
         "KBQA_DATA",
@@ -55,6 +57,8 @@ class ServiceSettings(BaseSettings):
     Attributes:
         service: its name, one of `SERVICES`; a subclass sets it.
         home: directory under which graphs, policies and runs are kept (`KBQA_HOME`).
+        policy_store: directory or `s3://` URL of the policies; HOME/policies unless given
+            (`KBQA_POLICY_STORE`).
         host: address to listen on.
         port: port to listen on.
         log_level: lowest level that is logged (`KBQA_LOG_LEVEL`).
@@ -65,6 +69,7 @@ class ServiceSettings(BaseSettings):
     service: ClassVar[str] = ""
 
     home: Path = Field(Path("var"), validation_alias="KBQA_HOME")
+    policy_store: str | None = Field(None, validation_alias="KBQA_POLICY_STORE")
     host: str = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", validation_alias="KBQA_LOG_LEVEL")
@@ -78,6 +83,10 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         cls.model_config["env_prefix"] = _prefix(cls.service)
+
+    def policies(self) -> PolicyStore:
+        """Where policy versions are kept."""
+        return open_store(self.home, self.policy_store)
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:

@@ -1,6 +1,18 @@
 """Where policies are kept: versions, integrity, promotion, retention. Knows no tensor library."""
 
+from kbqa.policy_store.changes import Changes, TensorChange, compare
 from kbqa.policy_store.manifest import Manifest
-from kbqa.policy_store.store import PolicyStore, PolicyVersion
+from kbqa.policy_store.shelves import LocalShelf, RemoteShelf
+from kbqa.policy_store.store import PolicyStore, PolicyVersion, open_store
 
-__all__ = ["Manifest", "PolicyStore", "PolicyVersion"]
+__all__ = [
+    "Changes",
+    "LocalShelf",
+    "Manifest",
+    "PolicyStore",
+    "PolicyVersion",
+    "RemoteShelf",
+    "TensorChange",
+    "compare",
+    "open_store",
+]

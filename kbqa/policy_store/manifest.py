@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kbqa.policies.probe import Probe
 
@@ -13,6 +14,11 @@ RECIPE_NAME = "recipe.json"
 MANIFEST_NAME = "manifest.json"
 
 Kind = Literal["full", "lora"]
+
+# Weights are safetensors and all else is text, so nothing that is read can run code.
+_FILE = re.compile(
+    r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.(safetensors|json|txt|jinja|model|md)"
+)
 
 
 class Manifest(BaseModel):
@@ -46,6 +52,14 @@ class Manifest(BaseModel):
     files: dict[str, str]
     created_at: str
     probe: Probe | None = None
+
+    @field_validator("files")
+    @classmethod
+    def _harmless(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            if not _FILE.fullmatch(name) or name == MANIFEST_NAME:
+                raise ValueError(f"{name!r} is no file of a version: safetensors, JSON or text inside of it")
+        return files
 
 
 def version_id(number: int, sha256: str) -> str:

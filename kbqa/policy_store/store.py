@@ -1,11 +1,12 @@
-"""The directory in which policy versions are published, and from which every engine pulls.
+"""The place where policy versions are published, and from which every engine pulls.
 
     policies/promoted.json
     policies/<run>/v000006-1a2b3c4d/    config.json, model.safetensors, tokenizer.json, …
                                         recipe.json, manifest.json
+    policies/.uses/<holder>.json        versions that a process uses, until when
 
-A version is an ordinary Hugging Face directory that never changes. It appears
-under its name only when it is whole.
+A version is an ordinary Hugging Face directory that never changes. It is one once its
+manifest is there, which comes last and goes first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from pydantic import ValidationError
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policies.probe import Probe
-from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep, write_file
+from kbqa.policy_store.durable import new_directory, sweep
 from kbqa.policy_store.manifest import (
     MANIFEST_NAME,
     RECIPE_NAME,
@@ -32,15 +33,17 @@ from kbqa.policy_store.manifest import (
     Manifest,
     version_id,
 )
+from kbqa.policy_store.shelves import LocalShelf, RemoteShelf, Shelf
+from kbqa.policy_store.uses import Uses
 
-_VERSION = re.compile(VERSION_PATTERN)
-_RUN = re.compile(r"^[a-z0-9][a-z0-9-]{0,63}$")
+_VERSION = re.compile(VERSION_PATTERN.removesuffix("$") + r"\Z")
+_RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 _PROMOTED = "promoted.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A published version; `path` is its directory."""
+    """A published version; `path` is its directory, which `PolicyStore.verify` makes sure is here."""
 
     path: Path
     manifest: Manifest
@@ -63,20 +66,41 @@ class PolicyVersion:
         Raises:
             PolicyIntegrityError: its file is missing or no JSON object.
         """
-        return _read_json(self.path / RECIPE_NAME)
+        path = self.path / RECIPE_NAME
+        try:
+            return _json_object(path.read_bytes(), path)
+        except OSError as error:
+            raise PolicyIntegrityError(f"{path}: cannot be read ({error})") from error
+
+
+def open_store(home: Path, location: str | None = None) -> PolicyStore:
+    """The policy store of an installation.
+
+    Args:
+        home: `KBQA_HOME`.
+        location: a directory or an fsspec URL (`KBQA_POLICY_STORE`); unless given, `home`/policies.
+
+    Raises:
+        ConfigurationError: nothing is installed that speaks the URL's protocol.
+    """
+    if location is not None and "://" in location:
+        return PolicyStore(RemoteShelf(location.rstrip("/"), home / "pulled-policies"))
+    return PolicyStore(home / "policies" if location is None else Path(location))
 
 
 class PolicyStore:
     """Versions of all runs, and the pointer to the one that answers users.
 
-    Safe for any number of readers, and one writer for each run.
+    Safe for any number of readers, and one writer for each run. A remote store that does not
+    answer raises `PolicyStoreUnavailableError` after a while.
 
     Args:
-        root: usually `KBQA_HOME/policies`.
+        shelf: where the files are; a directory stands for itself.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, shelf: Shelf | Path) -> None:
+        self._shelf: Shelf = LocalShelf(shelf) if isinstance(shelf, Path) else shelf
+        self._uses = Uses(self._shelf)
 
     def publish(
         self,
@@ -102,61 +126,63 @@ class PolicyStore:
 
         Raises:
             NoPolicyError: the run's name is none.
+            PolicyIntegrityError: a file that was written is none of a version.
         """
-        sweep(self._directory(run))
-        with new_directory(self._directory(run)) as directory:
+        here = self._shelf.path / _checked(run)
+        sweep(here)
+        with new_directory(here) as directory:
             write(directory)
             _dump_json(directory / RECIPE_NAME, recipe)
             files = {
-                str(path.relative_to(directory)): _checksum(path)
+                path.relative_to(directory).as_posix(): _checksum(path)
                 for path in sorted(directory.rglob("*"))
                 if path.is_file()
             }
             sha256 = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-            manifest = Manifest(
-                id=version_id(number, sha256),
-                number=number,
-                run=run,
-                kind=kind,
-                recipe=str(recipe["name"]),
-                recipe_digest=recipe_digest,
-                base_model=base_model,
-                step=step,
-                metrics=dict(metrics),
-                sha256=sha256,
-                files=files,
-                created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                probe=probe,
-            )
+            try:
+                manifest = Manifest(
+                    id=version_id(number, sha256),
+                    number=number,
+                    run=run,
+                    kind=kind,
+                    recipe=str(recipe["name"]),
+                    recipe_digest=recipe_digest,
+                    base_model=base_model,
+                    step=step,
+                    metrics=dict(metrics),
+                    sha256=sha256,
+                    files=files,
+                    created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    probe=probe,
+                )
+            except ValidationError as error:
+                raise PolicyIntegrityError(f"version {number} of run {run}: {error}") from error
             (directory / MANIFEST_NAME).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-            final = self._directory(run) / manifest.id
-            if not final.exists():  # the same weights under the same number are there already
-                put_in_place(directory, final)
+            if not self._shelf.exists(_manifest_path(run, manifest.id)):  # else the same is there already
+                self._shelf.publish(directory, f"{run}/{manifest.id}")
         return self.get(run, manifest.id)
 
     def runs(self) -> list[str]:
         """Names of the runs that have published anything, in alphabetical order."""
-        if not self._root.is_dir():
-            return []
-        return sorted(path.name for path in self._root.iterdir() if path.is_dir() and _RUN.match(path.name))
+        return sorted(name for name in self._shelf.names("") if _RUN.match(name))
+
+    def ids(self, run: str) -> list[str]:
+        """Ids of all versions of a run, damaged ones too, in no order."""
+        return [name for name in self._shelf.names(_checked(run)) if _VERSION.match(name)]
 
     def versions(self, run: str) -> list[PolicyVersion]:
         """All versions of a run, oldest first."""
-        versions = []
-        for name in self._names(run):
-            try:
-                versions.append(self.get(run, name))
-            except (NoPolicyError, PolicyIntegrityError):
-                continue  # removed meanwhile, or damaged: `verify` says so, nobody is offered it
-        return sorted(versions, key=lambda version: (version.number, version.manifest.created_at))
+        return sorted(self._readable(run, self.ids(run)), key=_age)
 
     def newest(self, run: str, at_least: int = 0) -> PolicyVersion | None:
         """The version with the highest number, or None if there is none from `at_least` on."""
-        numbers = [int(name[1:].partition("-")[0]) for name in self._names(run)]
-        if not numbers or max(numbers) < at_least:
-            return None
-        versions = self.versions(run)
-        return versions[-1] if versions and versions[-1].number >= at_least else None
+        ids = self.ids(run)
+        for number in sorted({_number(name) for name in ids}, reverse=True):
+            if number < at_least:
+                break
+            if versions := self._readable(run, [name for name in ids if _number(name) == number]):
+                return max(versions, key=_age)
+        return None
 
     def get(self, run: str, version: str) -> PolicyVersion:
         """One version by its full id.
@@ -165,11 +191,14 @@ class PolicyStore:
             NoPolicyError: there is none of that id.
             PolicyIntegrityError: its manifest cannot be read.
         """
-        path = self._directory(run) / version
-        if not _VERSION.match(version) or not path.is_dir():
-            raise NoPolicyError(f"run {run} has no policy version {version}")
+        _checked(run)
+        if not _VERSION.match(version):
+            raise NoPolicyError(f"run {run} has no policy version {version!r}")
+        path = self._shelf.path / run / version
         try:
-            manifest = Manifest.model_validate_json((path / MANIFEST_NAME).read_bytes())
+            manifest = Manifest.model_validate_json(self._shelf.read(_manifest_path(run, version)))
+        except FileNotFoundError:
+            raise NoPolicyError(f"run {run} has no policy version {version}") from None
         except (OSError, ValidationError) as error:
             raise PolicyIntegrityError(f"{path}: no readable manifest ({error})") from error
         if (manifest.run, manifest.id) != (run, version):
@@ -177,20 +206,39 @@ class PolicyStore:
         return PolicyVersion(path, manifest)
 
     def verify(self, version: PolicyVersion) -> None:
-        """Compare every file with its checksum.
+        """Have a version's files here, and compare every one with its checksum.
 
         Raises:
             PolicyIntegrityError: a file is missing, was changed or was added.
         """
-        stated = version.manifest.files
-        present = {str(p.relative_to(version.path)) for p in version.path.rglob("*") if p.is_file()}
-        if extra := present - {*stated, MANIFEST_NAME}:
-            raise PolicyIntegrityError(f"{version.path}: {min(extra)} does not belong to the version")
-        for name, checksum in stated.items():
-            if name not in present:
-                raise PolicyIntegrityError(f"{version.path}: {name} is missing")
-            if _checksum(version.path / name) != checksum:
-                raise PolicyIntegrityError(f"{version.path}: {name} does not match its checksum")
+        name, stated = f"{version.run}/{version.id}", version.manifest.files
+        try:
+            self._shelf.bring(name, [*stated, MANIFEST_NAME])
+            _compare(version.path, stated)
+        except FileNotFoundError as error:
+            raise PolicyIntegrityError(f"{version.path}: {error} is missing") from error
+        except PolicyIntegrityError:
+            self._shelf.forget(name)
+            raise
+
+    def hold(self, holder: str, versions: Iterable[PolicyVersion]) -> None:
+        """Say which versions a process uses from now on, and no others, so that they stay.
+
+        It is believed for `uses.HELD_S`, so say it again meanwhile: that costs nothing.
+
+        Args:
+            holder: name of the process.
+
+        Raises:
+            NoPolicyError: one has been removed.
+        """
+        held = [(version.run, version.id) for version in versions]
+        if not self._uses.hold(holder, held):
+            return
+        # Whoever removes hides the manifest and then looks who uses the version; so one of both notices.
+        for run, version in held:
+            if not self._shelf.exists(_manifest_path(run, version)):
+                raise NoPolicyError(f"policy version {version} of run {run} has been removed")
 
     def promote(self, run: str, version: str) -> PolicyVersion:
         """Make a version the one that answers users.
@@ -202,7 +250,9 @@ class PolicyStore:
         found = self.get(run, version)
         self.verify(found)
         pointer = {"run": run, "id": version, "promoted_at": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_file(self._root / _PROMOTED, json.dumps(pointer).encode())
+        self._shelf.write(_PROMOTED, json.dumps(pointer).encode())
+        if not self._shelf.exists(_manifest_path(run, version)):  # as in `hold`
+            raise NoPolicyError(f"policy version {version} of run {run} has been removed")
         return found
 
     def promoted(self) -> PolicyVersion:
@@ -220,46 +270,91 @@ class PolicyStore:
     def retain(self, run: str, keep: int, protect: Collection[str] = ()) -> list[str]:
         """Remove all but the newest `keep` versions of a run; returns the ids removed.
 
-        The newest, the promoted one and those in `protect` always stay.
+        The newest, the promoted one, those in `protect` and those that anybody holds always stay.
         """
         versions = self.versions(run)
-        spared = {*protect, *(version.id for version in versions[-max(keep, 1) :])}
+        spared = {*protect, *(version.id for version in versions[-max(keep, 1) :])} | self._spoken_for(run)
+        removed = []
+        for version in versions:
+            manifest = _manifest_path(run, version.id)
+            if version.id in spared or not self._shelf.exists(manifest):
+                continue
+            data = self._shelf.read(manifest)
+            self._shelf.remove(manifest)
+            if version.id in self._spoken_for(run):
+                self._shelf.write(manifest, data)
+                continue
+            self._shelf.discard(f"{run}/{version.id}")
+            removed.append(version.id)
+        for name in set(self.ids(run)) - {version.id for version in versions}:
+            if not self._shelf.exists(_manifest_path(run, name)):  # what a remover or writer that died left
+                self._shelf.discard(f"{run}/{name}")
+        return removed
+
+    def _spoken_for(self, run: str) -> set[str]:
+        """Versions of a run that are promoted, or held by anybody."""
         pointer = self._pointer()
-        if pointer is not None and pointer[0] == run:
-            spared.add(pointer[1])
-        doomed = [version.id for version in versions if version.id not in spared]
-        for name in doomed:
-            remove_directory(self._directory(run) / name)
-        return doomed
+        promoted = {pointer[1]} if pointer is not None and pointer[0] == run else set()
+        return promoted | self._uses.of(run)
 
     def _pointer(self) -> tuple[str, str] | None:
         """Run and id of the promoted version."""
-        path = self._root / _PROMOTED
-        if not path.exists():
+        try:
+            values = _json_object(self._shelf.read(_PROMOTED), Path(_PROMOTED))
+        except FileNotFoundError:
             return None
-        values = _read_json(path)
+        except OSError as error:
+            raise PolicyIntegrityError(f"{_PROMOTED}: cannot be read ({error})") from error
         return str(values.get("run")), str(values.get("id"))
 
-    def _names(self, run: str) -> list[str]:
-        directory = self._directory(run)
-        if not directory.is_dir():
-            return []
-        return [path.name for path in directory.iterdir() if _VERSION.match(path.name)]
+    def _readable(self, run: str, ids: Iterable[str]) -> list[PolicyVersion]:
+        versions = []
+        for name in ids:
+            try:
+                versions.append(self.get(run, name))
+            except (NoPolicyError, PolicyIntegrityError):
+                continue  # removed meanwhile, or damaged: `verify` says so, nobody is offered it
+        return versions
 
-    def _directory(self, run: str) -> Path:
-        if not _RUN.match(run):
-            raise NoPolicyError(f"{run!r} is no name of a run")
-        return self._root / run
+
+def _checked(run: str) -> str:
+    if not _RUN.match(run):
+        raise NoPolicyError(f"{run!r} is no name of a run")
+    return run
+
+
+def _manifest_path(run: str, version: str) -> str:
+    return f"{run}/{version}/{MANIFEST_NAME}"
+
+
+def _number(version: str) -> int:
+    return int(version[1:].partition("-")[0])
+
+
+def _age(version: PolicyVersion) -> tuple[int, str]:
+    return version.number, version.manifest.created_at
+
+
+def _compare(path: Path, stated: Mapping[str, str]) -> None:
+    """Raises: PolicyIntegrityError."""
+    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    if extra := present - {*stated, MANIFEST_NAME}:
+        raise PolicyIntegrityError(f"{path}: {min(extra)} does not belong to the version")
+    for name, checksum in stated.items():
+        if name not in present:
+            raise PolicyIntegrityError(f"{path}: {name} is missing")
+        if _checksum(path / name) != checksum:
+            raise PolicyIntegrityError(f"{path}: {name} does not match its checksum")
 
 
 def _dump_json(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=1, sort_keys=True), encoding="utf-8")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _json_object(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        values = json.loads(data)
+    except ValueError as error:
         raise PolicyIntegrityError(f"{path}: cannot be read ({error})") from error
     if not isinstance(values, dict):
         raise PolicyIntegrityError(f"{path}: not a JSON object")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from kbqa.errors import KbqaError
-from services.cli import ask, demo, export, forms, kg, mcp, policies, recipes, serve, status, train, up
+from services.cli import ask, demo, export, forms, kg, mcp, policies, queue, recipes, serve, status, train, up
 
 _ERROR, _UNEXPECTED = 2, 1
 
@@ -41,6 +41,8 @@ def create_cli() -> typer.Typer:
     cli.add_typer(forms.commands, name="forms")
     cli.add_typer(train.runs, name="runs")
     cli.add_typer(recipes.commands, name="recipe")
+    cli.add_typer(policies.commands, name="policy")
+    cli.add_typer(queue.commands, name="queue")
     return cli
 
 

@@ -13,6 +13,12 @@ from kbqa.errors import ConfigurationError
 Home = Annotated[
     Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory of graphs, policies and runs.")
 ]
+StoreLocation = Annotated[
+    str | None,
+    typer.Option(
+        "--store", envvar="KBQA_POLICY_STORE", help="Directory or s3:// URL of the policies; HOME/policies."
+    ),
+]
 GatewayUrl = Annotated[
     str, typer.Option("--gateway", envvar="KBQA_GATEWAY_URL", help="Where the gateway is.")
 ]

@@ -1,25 +1,151 @@
-"""`kbqa promote`: which policy answers."""
+"""`kbqa policy`: the versions in a policy store; `kbqa promote`: which one answers."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from kbqa.errors import NoPolicyError
-from kbqa.policy_store import PolicyStore
+from kbqa.errors import NoPolicyError, PolicyIntegrityError
+from kbqa.policy_store import PolicyStore, PolicyVersion, compare, open_store
 from services.cli.api import Api, ApiError
-from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, TrainerUrl
+from services.cli.options import (
+    DEFAULT_HOME,
+    DEFAULT_TRAINER,
+    AsJson,
+    Home,
+    StoreLocation,
+    TrainerUrl,
+)
+
+commands = typer.Typer(help="List, show, compare and check policy versions.", no_args_is_help=True)
+
+_DAMAGED = 1
+
+Run = Annotated[str, typer.Argument(help="A training run.")]
+Version = Annotated[str | None, typer.Argument(help="One of its versions; unless given, the newest.")]
+
+
+@commands.command("list")
+def list_versions(
+    run: Annotated[str | None, typer.Argument(help="A training run; unless given, all of them.")] = None,
+    home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the versions that have been published, oldest first."""
+    store = open_store(home, location)
+    promoted = _promoted(store)
+    versions = [version for name in ([run] if run else store.runs()) for version in store.versions(name)]
+    if as_json:
+        listed = [
+            {**v.manifest.model_dump(mode="json", exclude={"files", "probe"}), "promoted": v == promoted}
+            for v in versions
+        ]
+        typer.echo(json.dumps(listed))
+        return
+    if not versions:
+        typer.echo("no policy version yet: kbqa train publishes them")
+        return
+    table = Table("run", "version", "kind", "recipe", "step", "created", "", box=None)
+    for v in versions:
+        mark = "promoted" if v == promoted else ""
+        m = v.manifest
+        table.add_row(v.run, v.id, m.kind, m.recipe, str(m.step), m.created_at[:19], mark)
+    Console().print(table)
+
+
+@commands.command()
+def show(
+    run: Run, version: Version = None, home: Home = DEFAULT_HOME, location: StoreLocation = None
+) -> None:
+    """Print a version's manifest as JSON."""
+    found = _find(open_store(home, location), run, version)
+    typer.echo(found.manifest.model_dump_json(indent=1))
+
+
+@commands.command()
+def diff(
+    run: Run,
+    old: Annotated[str, typer.Argument(help="A version.")],
+    new: Annotated[str, typer.Argument(help="Another version.")],
+    other_run: Annotated[
+        str | None, typer.Option("--run", help="The other version's run, if it is another one.")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what changed from one version to another: fields of the manifest, and how far tensors moved.
+
+    The norm is the Euclidean one of the difference; beside it, its share of the old tensor's norm.
+    """
+    store = open_store(home, location)
+    versions = store.get(run, old), store.get(other_run or run, new)
+    for version in versions:
+        store.verify(version)
+    changes = compare(*versions)
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "fields": changes.fields,
+                    "tensors": {t.name: {"norm": t.norm, "relative": t.relative} for t in changes.tensors},
+                    "added": changes.added,
+                    "removed": changes.removed,
+                    "files": changes.files,
+                }
+            )
+        )
+        return
+    for name, (before, after) in changes.fields.items():
+        typer.echo(f"{name}: {before} → {after}")
+    for verb, names in (("changed", changes.files), ("added", changes.added), ("removed", changes.removed)):
+        for name in names:
+            typer.echo(f"{verb}: {name}")
+    table = Table("tensor", "shape", "norm of change", "relative", box=None)
+    for t in sorted(changes.tensors, key=lambda t: -t.relative):
+        if t.norm:
+            table.add_row(t.name, "×".join(map(str, t.shape)), f"{t.norm:.4g}", f"{t.relative:.2%}")
+    same = sum(not t.norm for t in changes.tensors)
+    Console().print(table)
+    typer.echo(f"{len(changes.tensors) - same} tensors have moved, {same} have not")
+
+
+@commands.command()
+def verify(
+    run: Annotated[str | None, typer.Argument(help="A training run; unless given, all of them.")] = None,
+    version: Annotated[str | None, typer.Argument(help="One of its versions; unless given, all.")] = None,
+    home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
+) -> None:
+    """Compare every file of versions with its checksum. Exit code 1 when one is damaged."""
+    store = open_store(home, location)
+    damaged = 0
+    for name in [run] if run else store.runs():
+        for identifier in [version] if version else store.ids(name):
+            try:
+                store.verify(store.get(name, identifier))
+                typer.echo(f"{name}/{identifier}: good")
+            except PolicyIntegrityError as error:
+                damaged += 1
+                typer.echo(f"{name}/{identifier}: {error}")
+    if damaged:
+        raise typer.Exit(_DAMAGED)
 
 
 def promote(
-    run: Annotated[str, typer.Argument(help="A training run.")],
+    run: Run,
     version: Annotated[
         str | None, typer.Option(help="One of its versions; unless given, the newest that was tested.")
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
 ) -> None:
     """Make a run's policy the one that answers users. A running gateway takes it over by itself.
 
@@ -31,15 +157,21 @@ def promote(
     except ApiError as error:
         if error.status not in (0, 404):
             raise
-        promoted = _promote_here(PolicyStore(home / "policies"), run, version)
+        store = open_store(home, location)
+        promoted = store.promote(run, _find(store, run, version).id).id
     typer.echo(f"promoted {promoted} of run {run}")
 
 
-def _promote_here(store: PolicyStore, run: str, version: str | None) -> str:
-    if version is None:
-        newest = store.newest(run)
-        if newest is None:
-            known = ", ".join(store.runs()) or "none yet"
-            raise NoPolicyError(f'run "{run}" has published no policy (runs that have: {known})')
-        version = newest.id
-    return store.promote(run, version).id
+def _find(store: PolicyStore, run: str, version: str | None) -> PolicyVersion:
+    found = store.newest(run) if version is None else store.get(run, version)
+    if found is None:
+        known = ", ".join(store.runs()) or "none yet"
+        raise NoPolicyError(f'run "{run}" has published no policy (runs that have: {known})')
+    return found
+
+
+def _promoted(store: PolicyStore) -> PolicyVersion | None:
+    try:
+        return store.promoted()
+    except (NoPolicyError, PolicyIntegrityError):
+        return None

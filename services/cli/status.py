@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from kbqa import __version__
 from kbqa.errors import NoPolicyError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.policy_store import PolicyStore
+from kbqa.policy_store import open_store
 from services.cli.api import Api, ApiError
 from services.cli.following import describe
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, AsJson, Home, TrainerUrl
@@ -38,7 +39,7 @@ def status(
     """
     api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")
     if run is not None:
-        view = api.get(f"/v1/runs/{run}")
+        view = api.get(f"/v1/runs/{quote(run, safe='')}")
         typer.echo(json.dumps(view, indent=1) if as_json else "\n".join(_lines(view)))
         return
     all_ready = True
@@ -93,7 +94,7 @@ def _lines(view: dict[str, Any]) -> list[str]:
 
 def _promoted(home: Home) -> str:
     try:
-        policy = PolicyStore(home / "policies").promoted()
+        policy = open_store(home, os.environ.get("KBQA_POLICY_STORE")).promoted()
     except NoPolicyError as error:
         return str(error)
     return f"{policy.id} of run {policy.run}, recipe {policy.manifest.recipe}"

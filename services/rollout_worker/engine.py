@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +63,7 @@ class Engine:
         self._store, self._host = store, host
         self._loads = metrics.counter("kbqa_rollout_policy_loads_total")
         self._number = metrics.gauge("kbqa_rollout_policy_version")
+        self._holder = f"worker-{socket.gethostname()}-{os.getpid()}"
         self._held: Held | None = None
         self._users = 0
         self._trouble: PolicyError | None = None  # why the last load failed
@@ -107,6 +110,7 @@ class Engine:
                 if newest is not None and self._may_hold(newest):
                     held = self._hold(newest)
                     if held is not None:
+                        self._store.hold(self._holder, [held.version])
                         self._users += 1
                         return held
                 if time.monotonic() > deadline:
@@ -147,6 +151,7 @@ class Engine:
         began = time.monotonic()
         held, self._held = self._held, None  # a load that fails leaves an engine in doubt
         try:
+            self._store.hold(self._holder, [version] if held is None else [held.version, version])
             self._store.verify(version)
             recipe = recipe_from(version.recipe(), version.id)
             in_place = held is not None and held.recipe.deterministic == recipe.deterministic

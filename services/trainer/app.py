@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 
 from kbqa import __version__
 from kbqa.errors import QueueUnavailableError
-from kbqa.policy_store import PolicyStore
 from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.broker import create_celery, require_broker
@@ -75,7 +74,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
-    store = PolicyStore(settings.home / "policies")
+    store = settings.policies()
     app.include_router(runs_router(runs, supervisor, store, settings.data))
     app.include_router(groups_router(runs, store))
     app.include_router(site_router())

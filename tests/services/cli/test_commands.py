@@ -22,7 +22,7 @@ def store(tmp_path):
         store.publish(
             "world-1",
             number,
-            lambda directory, number=number: (directory / "weights").write_text(str(number)),
+            lambda directory, number=number: (directory / "model.safetensors").write_text(str(number)),
             recipe={"name": "kg-r1-small"},
             recipe_digest="0" * 64,
             step=number,

@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections import Counter
-from pathlib import Path
 
 import psutil
 import pytest
@@ -20,8 +18,7 @@ from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Traject
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES, Purpose, RolloutReply, encode
 from services.broker import create_celery, send
 from services.dead_letters import DeadLetters
-
-_OUTCOMES = {"trained", "stale", "no_spread", "non_finite", "failed", "unanswered", "run_ended"}
+from tests.services.invariant import assert_every_group_occurs_once
 
 
 @pytest.fixture(scope="module")
@@ -59,25 +56,6 @@ def in_rl(step: int):
 
 def is_done(view: dict) -> bool:
     return view["state"] == "done"
-
-
-def assert_every_group_occurs_once(directory: Path, view: dict, questions_per_step: int) -> dict[str, int]:
-    """No gap and no repetition: the ids asked for are 0, 1, 2, …, each with one outcome."""
-    ledger = json.loads((directory / "ledger.json").read_text())
-    assert ledger["in_flight"] == []
-    settled = ledger["settled"]
-    assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]
-    assert {outcome for outcome, _ in settled.values()} <= _OUTCOMES
-    # Each step of the surviving history consumed exactly its questions.
-    steps = Counter(
-        step for outcome, step in settled.values() if outcome in ("trained", "no_spread", "non_finite")
-    )
-    assert steps == dict.fromkeys(range(1, view["step"] + 1), questions_per_step)
-    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    rl_steps = [r["step"] for r in records if r["phase"] == "rl" and r["kind"] == "step"]
-    assert rl_steps == list(range(1, view["step"] + 1))
-    assert list((directory / "inbox").iterdir()) == []
-    return Counter(outcome for outcome, _ in settled.values())
 
 
 def training_process(trainer) -> psutil.Process:

@@ -8,25 +8,14 @@ from pathlib import Path
 import pytest
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
-from kbqa.policy_store import PolicyStore, PolicyVersion
-
-RECIPE = {"name": "tiny", "schedule": {"steps": 3}}
-DIGEST = "ab" * 32
+from kbqa.policy_store import PolicyStore, uses
+from tests.unit.policy_store.conftest import DIGEST, RECIPE, publish
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> PolicyStore:
+def directory(tmp_path: Path) -> PolicyStore:
+    """A store in tmp_path/policies, into which a test reaches."""
     return PolicyStore(tmp_path / "policies")
-
-
-def publish(store: PolicyStore, number: int, weights: str = "w", run: str = "r1") -> PolicyVersion:
-    def write(directory: Path) -> None:
-        (directory / "config.json").write_text("{}")
-        (directory / "model.safetensors").write_text(weights)
-
-    return store.publish(
-        run, number, write, recipe=RECIPE, recipe_digest=DIGEST, step=number, metrics={"f1": 0.5}
-    )
 
 
 def test_a_version_carries_its_number_recipe_and_checksums(store: PolicyStore) -> None:
@@ -62,22 +51,22 @@ def test_newest_goes_by_number_and_respects_the_least(store: PolicyStore) -> Non
     assert store.newest("r1", at_least=11) is None
 
 
-def test_a_write_that_fails_publishes_nothing(store: PolicyStore, tmp_path: Path) -> None:
-    def write(directory: Path) -> None:
-        (directory / "config.json").write_text("{}")
+def test_a_write_that_fails_publishes_nothing(directory: PolicyStore, tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        (path / "config.json").write_text("{}")
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        store.publish("r1", 1, write, recipe=RECIPE, recipe_digest=DIGEST, step=0, metrics={})
+        directory.publish("r1", 1, write, recipe=RECIPE, recipe_digest=DIGEST, step=0, metrics={})
     assert list((tmp_path / "policies" / "r1").iterdir()) == []
 
 
-def test_what_a_dead_writer_left_is_invisible_and_swept(store: PolicyStore, tmp_path: Path) -> None:
+def test_what_a_dead_writer_left_is_invisible_and_swept(directory: PolicyStore, tmp_path: Path) -> None:
     left = tmp_path / "policies" / "r1" / ".aside-dead"
     left.mkdir(parents=True)
     (left / "manifest.json").write_text("{}")
-    assert store.versions("r1") == []
-    publish(store, 1)
+    assert directory.versions("r1") == []
+    publish(directory, 1)
     assert not left.exists()
 
 
@@ -89,31 +78,39 @@ def test_what_a_dead_writer_left_is_invisible_and_swept(store: PolicyStore, tmp_
         (lambda path: (path / "evil.py").write_text("x"), "evil.py does not belong"),
     ],
 )
-def test_verify_finds_damage(store: PolicyStore, damage, complaint: str) -> None:
-    version = publish(store, 1)
+def test_verify_finds_damage(directory: PolicyStore, damage, complaint: str) -> None:
+    version = publish(directory, 1)
     damage(version.path)
     with pytest.raises(PolicyIntegrityError, match=complaint):
-        store.verify(version)
+        directory.verify(version)
     with pytest.raises(PolicyIntegrityError):
-        store.promote("r1", version.id)
+        directory.promote("r1", version.id)
 
 
-def test_a_version_with_an_unreadable_manifest_is_not_offered(store: PolicyStore) -> None:
-    good = publish(store, 1)
-    bad = publish(store, 2, "other")
+def test_a_version_with_an_unreadable_manifest_is_not_offered(directory: PolicyStore) -> None:
+    good = publish(directory, 1)
+    bad = publish(directory, 2, "other")
     (bad.path / "manifest.json").write_text("{")
     with pytest.raises(PolicyIntegrityError, match="manifest"):
-        store.get("r1", bad.id)
-    assert [v.id for v in store.versions("r1")] == [good.id]
+        directory.get("r1", bad.id)
+    assert [v.id for v in directory.versions("r1")] == [good.id]
 
 
-@pytest.mark.parametrize("name", ["../r1", "", "R1", "a/b", ".."])
+@pytest.mark.parametrize(
+    "name",
+    ["../r1", "", "R1", "a/b", "..", ".uses", "r1\n", "r1\0", "v000001-00000000\n", "%2e%2e", "~", "/etc"],
+)
 def test_names_never_form_paths_unchecked(store: PolicyStore, name: str) -> None:
     publish(store, 1)
     with pytest.raises(NoPolicyError):
         store.get("r1", name)
+    for look in (store.versions, store.newest, store.ids):
+        with pytest.raises(NoPolicyError):
+            look(name)
     with pytest.raises(NoPolicyError):
-        store.versions(name)
+        store.get(name, "v000001-00000000")
+    with pytest.raises(NoPolicyError):
+        publish(store, 1, run=name)
 
 
 def test_promotion_points_to_one_version_of_all_runs(store: PolicyStore) -> None:
@@ -139,9 +136,96 @@ def test_retention_spares_newest_promoted_and_protected(store: PolicyStore) -> N
     assert [v.number for v in store.versions("r1")] == [1, 5]
 
 
-def test_the_promoted_pointer_is_replaced_whole(store: PolicyStore, tmp_path: Path) -> None:
-    version = publish(store, 1)
-    store.promote("r1", version.id)
+def test_the_promoted_pointer_is_replaced_whole(directory: PolicyStore, tmp_path: Path) -> None:
+    version = publish(directory, 1)
+    directory.promote("r1", version.id)
     pointer = json.loads((tmp_path / "policies" / "promoted.json").read_text())
     assert (pointer["run"], pointer["id"]) == ("r1", version.id)
     assert [p.name for p in (tmp_path / "policies").iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil.json", "/etc/evil.json", "a/../../evil.json", ".hidden.json", "model.bin", "run.py", "x.pt"],
+)
+def test_a_manifest_cannot_name_files_outside_or_such_that_run(directory, tmp_path, name: str) -> None:
+    version = publish(directory, 1)
+    manifest = json.loads((version.path / "manifest.json").read_text())
+    manifest["files"][name] = "0" * 64
+    (version.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(PolicyIntegrityError, match="no file of a version"):
+        directory.get("r1", version.id)
+
+
+def test_what_could_run_code_is_not_published(store: PolicyStore) -> None:
+    def write(path: Path) -> None:
+        (path / "pytorch_model.bin").write_bytes(b"pickle")
+
+    with pytest.raises(PolicyIntegrityError, match="pytorch_model.bin"):
+        store.publish("r1", 1, write, recipe=RECIPE, recipe_digest=DIGEST, step=0, metrics={})
+    assert store.versions("r1") == []
+
+
+def test_a_promoted_pointer_that_names_something_else_leads_nowhere(directory, tmp_path) -> None:
+    publish(directory, 1)
+    pointer = {"run": "../..", "id": "../../etc"}
+    (tmp_path / "policies" / "promoted.json").write_text(json.dumps(pointer))
+    with pytest.raises(NoPolicyError):
+        directory.promoted()
+
+
+def test_what_anybody_holds_stays_until_it_is_let_go(make_store) -> None:
+    store, worker = make_store("here"), make_store("worker")
+    versions = [publish(store, number, f"w{number}") for number in range(5)]
+    worker.hold("worker-1", [versions[0], versions[1]])
+    worker.hold("gateway", [versions[2]])
+    assert store.retain("r1", keep=1) == [versions[3].id]
+    worker.hold("worker-1", [versions[1]])
+    assert store.retain("r1", keep=1) == [versions[0].id]
+    worker.hold("gateway", [])
+    assert store.retain("r1", keep=1) == [versions[2].id]
+    assert {v.id for v in store.versions("r1")} == {versions[1].id, versions[4].id}
+    with pytest.raises(ValueError, match="no name"):
+        store.hold("../../x", [versions[1]])
+
+
+def test_a_holder_that_died_is_forgotten_after_a_while(store, monkeypatch) -> None:
+    versions = [publish(store, number, f"w{number}") for number in range(2)]
+    monkeypatch.setattr(uses, "HELD_S", -1.0)
+    store.hold("dead", [versions[0]])
+    assert store.retain("r1", keep=1) == [versions[0].id]
+
+
+def test_whoever_holds_a_version_that_is_being_removed_is_told(make_store) -> None:
+    store, worker = make_store("here"), make_store("worker")
+    first = publish(store, 1, "w1")
+    publish(store, 2, "w2")
+    assert store.retain("r1", keep=1) == [first.id]
+    with pytest.raises(NoPolicyError, match="has been removed"):
+        worker.hold("worker-1", [first])
+
+
+def test_a_version_that_is_held_in_the_moment_of_its_removal_stays(directory, monkeypatch) -> None:
+    """The holder says so after it was looked who uses the version, and before its manifest is hidden."""
+    first = publish(directory, 1, "w1")
+    publish(directory, 2, "w2")
+    shelf = directory._shelf
+    remove = shelf.remove
+
+    def hold_first(path: str) -> None:
+        monkeypatch.setattr(shelf, "remove", remove)
+        PolicyStore(shelf.path).hold("late", [first])
+        remove(path)
+
+    monkeypatch.setattr(shelf, "remove", hold_first)
+    assert directory.retain("r1", keep=1) == []
+    directory.verify(directory.get("r1", first.id))
+
+
+def test_what_a_dead_remover_left_is_removed(directory) -> None:
+    left = publish(directory, 1, "w1")
+    publish(directory, 2, "w2")
+    (left.path / "manifest.json").unlink()
+    assert [v.number for v in directory.versions("r1")] == [2]
+    directory.retain("r1", keep=5)
+    assert not left.path.exists()

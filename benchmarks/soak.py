@@ -1,0 +1,177 @@
+"""python -m benchmarks.soak MINUTES: a training run that goes on and on, and a watch for what grows.
+
+Every service runs as it does under `kbqa up`, with a Redis that appends; a small policy trains,
+publishes a version at each step, and the workers load it. Every few seconds the resident memory
+and the open files of each process are noted, and what lies in Redis. After the first third, by
+when caches are full, none of them may rise steadily: see `_verdict`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import redis
+
+from kbqa.datasets import load_dataset
+from kbqa.kg.catalog import GraphCatalog
+from services.cli.supervisor import Stack
+
+_EVERY_S = 5.0
+_READY_S = 300.0
+_SERVICES = ("kg_server", "rollout_worker", "trainer")
+# Everything that kg-r1-small does; what comes before the reinforcement is cut short.
+_OVERRIDES = {
+    "schedule.steps": 1_000_000,
+    "schedule.max_run_seconds": None,
+    "schedule.validate_every": 200,
+    "small_policy.warm_up.steps": 50,
+    "cold_start.steps": 100,
+    "cold_start.validate_every": 100,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How much a quantity may rise from the second third of a soak to its end.
+
+    Attributes:
+        absolute: in its own unit.
+        relative: of its level in the second third.
+    """
+
+    unit: str
+    absolute: float
+    relative: float
+
+    def exceeded(self, before: float, after: float) -> bool:
+        return after - before > self.absolute + self.relative * before
+
+
+_BOUNDS = {
+    "resident": Bound("MB", 16, 0.05),
+    "files": Bound("open files", 4, 0.0),
+    "keys": Bound("keys", 4, 0.0),
+    "messages": Bound("messages", 64, 0.0),  # as many as may wait anyhow
+}
+
+
+def main(minutes: float) -> int:
+    """Returns 1 if anything grew."""
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch)
+        _load_world(home)
+        with Stack(home, services=_SERVICES, rollout_workers=2, free_ports=True) as stack:
+            stack.wait_ready(_READY_S)
+            run = _begin(stack.urls["trainer"])
+            samples = defaultdict[tuple[str, str], list[float]](list)
+            records = _until_reinforcement(home / "runs" / run)
+            deadline = time.monotonic() + 60 * minutes
+            while time.monotonic() < deadline:
+                for key, value in _measure(stack):
+                    samples[key].append(value)
+                time.sleep(_EVERY_S)
+            steps = _steps(home / "runs" / run) - records
+        lines, growing = _verdict(samples)
+    sys.stdout.write(
+        f"soak of {minutes:g} minutes: {steps} steps, each with a new policy version\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+    sys.stdout.write(f"growing: {', '.join(growing)}\n" if growing else "nothing grows\n")
+    return 1 if growing else 0
+
+
+def _load_world(home: Path) -> None:
+    text = load_dataset("world", seed=1).graph
+    assert text is not None
+    (home / "world.txt").write_text(text)
+    catalog = GraphCatalog(home)
+    catalog.load("world", home / "world.txt")
+    catalog.close()
+
+
+def _begin(trainer: str) -> str:
+    body = {
+        "dataset": "world",
+        "recipe": "kg-r1-small",
+        "overrides": _OVERRIDES,
+        "limits": {"validation": 8, "test": 8},
+        "seed": 1,
+    }
+    response = httpx.post(f"{trainer}/v1/runs", json=body, timeout=60)
+    response.raise_for_status()
+    return str(response.json()["id"])
+
+
+def _until_reinforcement(directory: Path) -> int:
+    """Wait until reinforcement has begun; returns its steps so far."""
+    while (steps := _steps(directory)) < 1:
+        state = json.loads((directory / "run.json").read_text())
+        if state["state"] != "running":
+            raise SystemExit(f"the run is {state['state']}: {state['error']}")
+        time.sleep(1)
+    return steps
+
+
+def _steps(directory: Path) -> int:
+    path = directory / "progress.json"
+    progress = json.loads(path.read_text()) if path.exists() else {}
+    return int(progress["step"]) if progress.get("phase") == "rl" else 0
+
+
+def _measure(stack: Stack) -> Iterator[tuple[tuple[str, str], float]]:
+    for name, pid in stack.pids().items():
+        process = psutil.Process(pid)
+        yield from _of_process(name, process)
+        for child in process.children():
+            if "services.trainer.run" in child.cmdline():
+                yield from _of_process("training process", child)
+    assert stack.redis_url is not None
+    with redis.Redis.from_url(stack.redis_url) as client:
+        yield ("redis", "keys"), client.dbsize()
+        yield ("redis", "messages"), sum(_length(client, key) for key in client.keys("*"))
+
+
+def _of_process(name: str, process: psutil.Process) -> Iterator[tuple[tuple[str, str], float]]:
+    yield (name, "resident"), process.memory_info().rss / 2**20
+    yield (name, "files"), process.num_fds()
+
+
+def _length(client: redis.Redis, key: bytes) -> int:
+    match client.type(key):
+        case b"list":
+            return int(client.llen(key))
+        case b"hash":
+            return int(client.hlen(key))
+        case _:
+            return 0
+
+
+def _verdict(samples: Mapping[tuple[str, str], Sequence[float]]) -> tuple[list[str], list[str]]:
+    """A line for each quantity, and which ones grow: the medians of the second and the last third differ."""
+    lines, growing = [], []
+    for (name, kind), values in sorted(samples.items()):
+        third = max(len(values) // 3, 1)
+        before, after = statistics.median(values[third : 2 * third]), statistics.median(values[-third:])
+        bound = _BOUNDS[kind]
+        if bound.exceeded(before, after):
+            growing.append(f"{name} {kind}")
+        lines.append(
+            f"{name:<18} {values[0]:8.1f} at first, {before:8.1f} in the second third, "
+            f"{after:8.1f} in the last, {max(values):8.1f} at most {bound.unit}"
+        )
+    return lines, growing
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 30))

@@ -1,0 +1,265 @@
+"""Where a policy store keeps its files: a directory, or a place behind a URL with a cache beside it.
+
+Paths are relative, with slashes, and made of names that the store has checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from kbqa.errors import ConfigurationError, PolicyStoreUnavailableError
+from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, write_file
+from kbqa.policy_store.manifest import MANIFEST_NAME
+
+T = TypeVar("T")
+
+_LISTED_S = 1.0  # how long what a remote directory holds is believed
+_BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a remote store is asked again
+_PATIENCE_S = 120.0
+_CACHED_VERSIONS = 8  # of a run
+
+
+class Shelf(Protocol):
+    """Files of a policy store.
+
+    Attributes:
+        path: the local directory under which versions lie once they are here.
+    """
+
+    path: Path
+
+    def names(self, under: str) -> list[str]:
+        """What a directory holds; nothing if it is not there."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file, now and not a second ago."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Raises: FileNotFoundError."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace a file, whole or not at all."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; it does not matter if it is not there."""
+        ...
+
+    def publish(self, directory: Path, path: str) -> None:
+        """Make a local directory, which is used up, that of a version; its manifest comes last."""
+        ...
+
+    def bring(self, path: str, files: Iterable[str]) -> None:
+        """Have these files of a version here. Raises: FileNotFoundError."""
+        ...
+
+    def forget(self, path: str) -> None:
+        """Remove what was brought here of a version, since it is damaged."""
+        ...
+
+    def discard(self, path: str) -> None:
+        """Remove a version's directory, here and there."""
+        ...
+
+
+class LocalShelf:
+    """A directory, which several machines may share."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self, under: str) -> list[str]:
+        try:
+            return [path.name for path in (self.path / under).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        return (self.path / path).is_file()
+
+    def read(self, path: str) -> bytes:
+        try:
+            return (self.path / path).read_bytes()
+        except NotADirectoryError as error:
+            raise FileNotFoundError(path) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        (self.path / path).parent.mkdir(parents=True, exist_ok=True)
+        write_file(self.path / path, data)
+
+    def remove(self, path: str) -> None:
+        (self.path / path).unlink(missing_ok=True)
+
+    def publish(self, directory: Path, path: str) -> None:
+        put_in_place(directory, self.path / path)
+
+    def bring(self, path: str, files: Iterable[str]) -> None:
+        """They are here."""
+
+    def forget(self, path: str) -> None:
+        """What is here is all there is."""
+
+    def discard(self, path: str) -> None:
+        remove_directory(self.path / path)
+
+
+class RemoteShelf:
+    """An S3-compatible bucket, or whatever else fsspec reaches that replaces objects whole.
+
+    Keys, region and endpoint come from the environment, for S3 from `AWS_ACCESS_KEY_ID`,
+    `AWS_SECRET_ACCESS_KEY`, `AWS_DEFAULT_REGION` and `AWS_ENDPOINT_URL`.
+
+    Args:
+        url: `s3://bucket/prefix`.
+        cache: directory for versions that were pulled; several processes may share it.
+        patience_s: how long a store that fails is asked again.
+
+    Raises:
+        ConfigurationError: nothing is installed that speaks the URL's protocol.
+    """
+
+    def __init__(self, url: str, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
+        self.path, self._url, self._patience_s = cache, url, patience_s
+        self._listed: dict[str, tuple[float, list[str]]] = {}
+        self._manifests: dict[str, bytes] = {}
+        try:
+            from fsspec.core import url_to_fs
+
+            self._files, self._root = url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(
+                f"KBQA_POLICY_STORE={url}: {error}; for s3:// install pip install 'kbqa[s3]'"
+            ) from error
+
+    def names(self, under: str) -> list[str]:
+        until, names = self._listed.get(under, (0.0, []))
+        if time.monotonic() > until:
+            names = self._patiently(lambda: self._list(under))
+            self._listed[under] = (time.monotonic() + _LISTED_S, names)
+        return names
+
+    def exists(self, path: str) -> bool:
+        return bool(self._patiently(lambda: self._files.exists(self._at(path))))
+
+    def read(self, path: str) -> bytes:
+        if path in self._manifests:  # they never change
+            return self._manifests[path]
+        data: bytes = self._patiently(lambda: self._files.cat_file(self._at(path)))
+        if path.endswith(f"/{MANIFEST_NAME}"):
+            self._manifests[path] = data
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        self._put(partial(self._files.pipe_file, self._at(path), data))
+        self._listed.clear()
+
+    def remove(self, path: str) -> None:
+        def remove() -> None:
+            try:
+                self._files.rm_file(self._at(path))
+            except FileNotFoundError:
+                return
+
+        self._patiently(remove)
+        self._manifests.pop(path, None)
+        self._listed.clear()
+
+    def publish(self, directory: Path, path: str) -> None:
+        files = sorted(file for file in directory.rglob("*") if file.is_file())
+        files.sort(key=lambda file: file.name == MANIFEST_NAME)
+        for file in files:
+            there = self._at(f"{path}/{file.relative_to(directory).as_posix()}")
+            self._put(partial(self._files.put_file, str(file), there))
+        self._listed.clear()
+        if not (self.path / path).exists():  # pulled by somebody else meanwhile
+            put_in_place(directory, self.path / path)
+
+    def bring(self, path: str, files: Iterable[str]) -> None:
+        here = self.path / path
+        if here.is_dir():
+            return
+        with new_directory(here.parent) as aside:
+            for name in files:
+                (aside / name).parent.mkdir(parents=True, exist_ok=True)
+                there, to = self._at(f"{path}/{name}"), str(aside / name)
+                self._patiently(partial(self._files.get_file, there, to))
+            try:
+                put_in_place(aside, here)
+            except OSError:
+                if not here.is_dir():  # else another process was faster
+                    raise
+        self._tidy(here)
+
+    def forget(self, path: str) -> None:
+        remove_directory(self.path / path)
+
+    def discard(self, path: str) -> None:
+        def remove() -> None:
+            try:
+                self._files.rm(self._at(path), recursive=True)
+            except FileNotFoundError:
+                return
+
+        self._patiently(remove)
+        self._listed.clear()
+        remove_directory(self.path / path)
+
+    def _tidy(self, newest: Path) -> None:
+        """Keep the newest versions of a run in the cache, and the one just pulled."""
+        pulled = sorted(
+            (p for p in newest.parent.iterdir() if not p.name.startswith(".")), key=lambda p: p.name
+        )
+        for path in pulled[:-_CACHED_VERSIONS]:
+            if path != newest:
+                remove_directory(path)
+
+    def _list(self, under: str) -> list[str]:
+        try:
+            found = self._files.ls(self._at(under), detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [name for path in found if (name := str(path).rstrip("/").rpartition("/")[2])]
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}".rstrip("/")
+
+    def _put(self, attempt: Callable[[], object]) -> None:
+        try:
+            self._patiently(attempt)
+        except FileNotFoundError as error:
+            raise ConfigurationError(
+                f"{self._url} takes no files ({error}): is there such a bucket?"
+            ) from error
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._patience_s
+        pause_s, longest_s = _BACK_OFF_S
+        while True:
+            try:
+                with self._translated():
+                    return attempt()
+            except PolicyStoreUnavailableError:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, longest_s)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except PermissionError as error:  # waiting does not help
+            raise ConfigurationError(f"{self._url}: {error}: check the keys in the environment") from error
+        except Exception as error:  # each protocol has errors of its own
+            reason = str(error) or type(error).__name__
+            raise PolicyStoreUnavailableError(f"the policy store at {self._url} fails ({reason})") from error

@@ -1,0 +1,60 @@
+"""Which versions processes use, so that none of them is removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kbqa.policy_store.shelves import Shelf
+
+HELD_S = 3600.0
+"""How long a process is believed to use what it said; one that was killed cannot say that it ended."""
+
+_RENEWED_S = HELD_S / 4
+_DIRECTORY = ".uses"
+_HOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+
+
+class Uses:
+    """A file for each process that uses any version."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._said: dict[str, tuple[list[str] | None, float]] = {}  # by holder, with the time
+
+    def hold(self, holder: str, versions: Iterable[tuple[str, str]]) -> bool:
+        """Write down the versions, by run and id; False if that was said a moment ago.
+
+        Raises:
+            ValueError: that is no name of a process.
+        """
+        if not _HOLDER.match(holder):
+            raise ValueError(f"{holder!r} is no name of a process")
+        names, now = sorted(f"{run}/{version}" for run, version in versions), time.time()
+        said, at = self._said.get(holder, (None, 0.0))
+        if said == names and now < at + _RENEWED_S:
+            return False
+        record = {"until": now + HELD_S, "versions": names}
+        self._shelf.write(f"{_DIRECTORY}/{holder}.json", json.dumps(record).encode())
+        self._said[holder] = (names, now)
+        return True
+
+    def of(self, run: str) -> set[str]:
+        """Ids of the versions of a run that anybody uses."""
+        used: set[str] = set()
+        for name in self._shelf.names(_DIRECTORY):
+            if not name.endswith(".json"):  # one that is being written
+                continue
+            path = f"{_DIRECTORY}/{name}"
+            # Gone meanwhile, or not ours.
+            with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+                record = json.loads(self._shelf.read(path))
+                if float(record["until"]) < time.time():
+                    self._shelf.remove(path)
+                    continue
+                pairs = (held.split("/", 1) for held in record["versions"])
+                used |= {version for its_run, version in pairs if its_run == run}
+        return used

@@ -1,0 +1,124 @@
+"""A store in a bucket: whole or not there, pulled once, checked, and outlasting a server that is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from kbqa.errors import ConfigurationError, PolicyIntegrityError, PolicyStoreUnavailableError
+from kbqa.policy_store import PolicyStore, RemoteShelf, open_store
+from tests.unit.policy_store.conftest import publish
+
+
+def test_a_version_is_pulled_where_it_is_needed_and_checked(bucket, tmp_path) -> None:
+    there, here = (PolicyStore(RemoteShelf(bucket, tmp_path / name)) for name in ("trainer", "worker"))
+    published = publish(there, 1, "weights")
+    version = here.newest("r1")
+    assert version is not None
+    assert version.manifest == published.manifest
+    assert not version.path.exists()
+    here.verify(version)
+    assert (version.path / "model.safetensors").read_text() == "weights"
+    assert version.recipe() == published.recipe()
+
+
+def test_what_was_damaged_on_the_way_is_refused_and_pulled_again(bucket, tmp_path) -> None:
+    here = PolicyStore(RemoteShelf(bucket, tmp_path / "worker"))
+    version = publish(PolicyStore(RemoteShelf(bucket, tmp_path / "trainer")), 1, "weights")
+    version = here.get("r1", version.id)
+    here.verify(version)
+    (version.path / "model.safetensors").write_text("wrights")
+    with pytest.raises(PolicyIntegrityError, match="does not match its checksum"):
+        here.verify(version)
+    here.verify(version)
+    assert (version.path / "model.safetensors").read_text() == "weights"
+
+
+def test_what_is_damaged_in_the_bucket_is_refused(bucket, tmp_path) -> None:
+    import fsspec
+
+    version = publish(PolicyStore(RemoteShelf(bucket, tmp_path / "trainer")), 1, "weights")
+    path = f"{bucket}/r1/{version.id}/model.safetensors"
+    fsspec.filesystem("s3").pipe_file(path, b"wrights")
+    here = PolicyStore(RemoteShelf(bucket, tmp_path / "worker"))
+    with pytest.raises(PolicyIntegrityError, match="does not match its checksum"):
+        here.verify(here.get("r1", version.id))
+    fsspec.filesystem("s3").rm_file(path)
+    with pytest.raises(PolicyIntegrityError, match="is missing"):
+        here.verify(here.get("r1", version.id))
+
+
+def test_an_upload_that_died_half_way_is_no_version(bucket, tmp_path, monkeypatch) -> None:
+    store = PolicyStore(RemoteShelf(bucket, tmp_path / "trainer"))
+    put, shelf = store._shelf._files.put_file, store._shelf
+
+    def die_at_weights(here: str, there: str) -> None:
+        if there.endswith("manifest.json"):
+            raise KeyboardInterrupt
+        put(here, there)
+
+    monkeypatch.setattr(shelf._files, "put_file", die_at_weights)
+    with pytest.raises(KeyboardInterrupt):
+        publish(store, 1)
+    monkeypatch.undo()
+    other = PolicyStore(RemoteShelf(bucket, tmp_path / "other"))
+    assert other.versions("r1") == []
+    assert other.newest("r1") is None
+
+
+def test_the_cache_keeps_the_newest_versions_only(bucket, tmp_path) -> None:
+    there, here = (PolicyStore(RemoteShelf(bucket, tmp_path / name)) for name in ("trainer", "worker"))
+    for number in range(11):
+        version = publish(there, number, f"w{number}")
+        here.verify(here.get("r1", version.id))
+    assert len(list((tmp_path / "worker" / "r1").iterdir())) == 8
+
+
+def test_a_store_that_is_away_is_asked_again_and_then_named(tmp_path, monkeypatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    store = PolicyStore(RemoteShelf("s3://nowhere/policies", tmp_path, patience_s=0.7))
+    began = time.monotonic()
+    with pytest.raises(PolicyStoreUnavailableError, match="s3://nowhere/policies"):
+        store.runs()
+    assert time.monotonic() - began > 0.5
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket, tmp_path) -> None:
+    with pytest.raises(ConfigurationError, match="s3://no-such-bucket/policies"):
+        publish(PolicyStore(RemoteShelf("s3://no-such-bucket/policies", tmp_path)), 1)
+
+
+def test_a_url_that_nothing_speaks_says_what_to_install(tmp_path) -> None:
+    with pytest.raises(ConfigurationError, match=r"kbqa\[s3\]"):
+        open_store(tmp_path, "gopher://x/y")
+
+
+def test_a_location_may_be_a_directory_or_left_out(tmp_path) -> None:
+    publish(open_store(tmp_path), 1)
+    assert PolicyStore(tmp_path / "policies").runs() == ["r1"]
+    publish(open_store(tmp_path, str(tmp_path / "shared")), 1, run="r2")
+    assert PolicyStore(tmp_path / "shared").runs() == ["r2"]
+
+
+def test_processes_that_pull_the_same_version_at_once_do_not_disturb_each_other(bucket, tmp_path) -> None:
+    version = publish(PolicyStore(RemoteShelf(bucket, tmp_path / "trainer")), 1, "weights" * 10_000)
+    failures: list[BaseException] = []
+
+    def pull() -> None:
+        store = PolicyStore(RemoteShelf(bucket, tmp_path / "shared"))
+        try:
+            store.verify(store.get("r1", version.id))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=pull) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
