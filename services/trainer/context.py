@@ -17,6 +17,8 @@ from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe
+from kbqa.training.adapters import has_adapter
+from kbqa.training.ranks import ALONE, Ranks
 from kbqa.trajectory import Question
 from kbqa.wire import Purpose, RolloutRequest
 from services.trainer.courier import Send
@@ -42,6 +44,7 @@ class Context:
     Attributes:
         stop: set when the run has to stop.
         send: puts a rollout request into the queue.
+        ranks: the processes that reinforcement learning is sharded over, of which this is the first.
     """
 
     directory: RunDirectory
@@ -53,6 +56,7 @@ class Context:
     journal: Journal
     send: Send
     stop: threading.Event
+    ranks: Ranks = ALONE
 
     @property
     def run(self) -> str:
@@ -115,6 +119,16 @@ class Context:
         self.journal.record("evaluation", evaluation.to_json())
         return evaluation
 
+    def version(self, version: str) -> PolicyVersion:
+        """A version of this run by its full id, whose files are here and whole.
+
+        Raises:
+            NoPolicyError, PolicyIntegrityError: they are not.
+        """
+        found = self.store.get(self.run, version)
+        self.store.verify(found)
+        return found
+
     def publish(self, student: Student, step: int, metrics: Mapping[str, float]) -> PolicyVersion:
         """Publish the student as the run's newest version.
 
@@ -137,6 +151,7 @@ class Context:
                 step=step,
                 metrics=metrics,
                 base_model=self.recipe.base_model,
+                kind="lora" if has_adapter(student.model) else "full",
                 probe=student.probe(),
             )
         except (OSError, SafetensorError) as error:

@@ -20,6 +20,7 @@ from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
 from kbqa.telemetry import configure_logging
 from services.http import exit_code
 from services.trainer.runs import RunDirectory, Runs
+from services.trainer.settings import TrainerSettings
 
 _STARTS = ("cold_start", "base")  # the phases that reinforcement learning may have begun with, latest first
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         configure_logging("trainer", "WARNING")
         directory = Runs(options.home / "runs").get(options.run)
         export(
-            PolicyStore(options.home / "policies"),
+            TrainerSettings.load(home=options.home).policies(),
             directory,
             options.into,
             version=options.version,
@@ -122,7 +123,9 @@ def _write_checkpoint(store: PolicyStore, directory: RunDirectory, step: int, in
     start = next((versions[phase] for phase in _STARTS if phase in versions), None)
     if start is None:
         raise RunError(f"run {directory.id} has no checkpoint yet: reinforcement learning has not begun")
-    student = Student.load(store.get(directory.id, start).path)
+    version = store.get(directory.id, start)
+    store.verify(version)
+    student = Student.load(version.path)
     Checkpoints(directory.checkpoints_path, directory.id).load_weights(step, student.model)
     student.save(into)
 

@@ -76,7 +76,7 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
     """The policy before it has learned anything of the task, evaluated; made unless it is there."""
     known = context.journal.results.get("versions", {}).get("base")
     if known is not None:
-        return context.store.get(context.run, known)
+        return context.version(known)
     small = context.recipe.small_policy
     if context.recipe.base_model is not None:
         student = Student.pretrained(context.recipe.base_model)
@@ -91,7 +91,7 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     """The base after its cold start, evaluated; made unless it is there. No cold start: the base."""
     known = context.journal.results.get("versions", {}).get("cold_start")
     if known is not None:
-        return context.store.get(context.run, known)
+        return context.version(known)
     section = context.recipe.cold_start
     if section is None:
         return base
@@ -194,7 +194,7 @@ class _ColdStart:
 
         fine_tune(self._student.model, draw, self._section.build(), self._on_step)
         assert self._best is not None  # the last step looks
-        return context.store.get(context.run, self._best.version)
+        return context.version(self._best.version)
 
     def _on_step(self, step: int, loss: float) -> bool:
         context, section = self._context, self._section

@@ -40,8 +40,13 @@ from services.trainer.student import Student
 
 # Where a life ends: the function, at which call of it, and whether after it has returned.
 POINTS: dict[str, tuple[str, str, int, bool]] = {
-    "before a version is in place": ("kbqa.policy_store.store", "put_in_place", 4, False),
-    "after a version is in place, before anything else": ("kbqa.policy_store.store", "put_in_place", 4, True),
+    "with half a version": ("kbqa.policy_store.store", "_dump_json", 4, True),
+    "after a version is in place, before anything else": (
+        "kbqa.policy_store.store.PolicyStore",
+        "publish",
+        4,
+        True,
+    ),
     "between publish and checkpoint": ("services.trainer.reinforcement.Reinforcement", "_record", 2, True),
     "with half a checkpoint": ("kbqa.training.checkpoints", "save_file", 3, True),
     "before a checkpoint is in place": ("kbqa.training.checkpoints", "put_in_place", 2, False),
