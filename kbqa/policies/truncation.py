@@ -28,7 +28,7 @@ def truncated(logits: Tensor, truncation: Truncation, drawn: Tensor | None = Non
     if not truncation.cuts:
         return logits
     with torch.no_grad():
-        least = torch.cat([_least_kept(rows, truncation) for rows in logits.split(_ROWS)])
+        least = torch.cat([_least_kept(rows, truncation) for rows in torch.split(logits, _ROWS)])
         left_out = logits < least
         if drawn is not None:
             left_out.scatter_(-1, drawn[:, None], False)

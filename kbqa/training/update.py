@@ -71,7 +71,7 @@ def mini_batches(sizes: Sequence[int], config: GrpoConfig) -> Iterator[list[tupl
     """
     if config.mini_batch_samples is not None:
         flat = list(_positions(range(len(sizes)), sizes))
-        yield from _evenly(flat, config.mini_batch_samples)
+        yield from map(list, _evenly(flat, config.mini_batch_samples))
         return
     for part in _evenly(range(len(sizes)), config.mini_batch_questions or len(sizes)):
         batch = list(_positions(part, sizes))
