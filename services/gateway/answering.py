@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
-from services.gateway.answers import record, status_of, unite, usage_of
+from services.gateway.answers import answers_of, record, status_of, usage_of
 from services.gateway.asking import Progress, ask
 from services.gateway.errors import OverloadedError, RecipeMismatchError, RequestRefusedError
 from services.gateway.policies import PolicySource
@@ -150,7 +150,7 @@ def _document(
     if topics == ():
         runs = []
     else:
-        answers = unite(runs, topics or ())
+        answers = answers_of(runs, topics or ())
         status = status_of(runs, answers)
     return AnswerResponse(
         id=question_id,

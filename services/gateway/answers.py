@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 from kbqa.answers import normalise
+from kbqa.rollouts.union import unite
 from kbqa.trajectory import Status, Trajectory, Turn
 from services.gateway.evidence import Retrieved
 from services.gateway.schemas import (
@@ -27,39 +27,22 @@ _COUNT = re.compile(r"\d{1,18}")
 _BOOLEANS = frozenset({"yes", "no", "true", "false"})
 
 
-def unite(runs: Sequence[Trajectory], topics: Collection[str]) -> list[Answer]:
-    """The union of the runs' answers, those that most runs gave first.
+def answers_of(runs: Sequence[Trajectory], topics: Collection[str]) -> list[Answer]:
+    """The union of the runs' answers (`kbqa.rollouts.union`), those that most runs gave first.
 
-    Runs agree on an answer when its normalised text is the same. A text that stands for
-    several entities which the runs retrieved yields an answer for each of them; one that
-    stands for none, a single answer without evidence.
+    A text that stands for several entities which the runs retrieved yields an answer for each
+    of them; one that stands for none, a single answer without evidence.
 
     Args:
         topics: ids of the entities where the runs began.
     """
-    found: dict[str, _Given] = {}
     retrieved = [Retrieved(run.actions) for run in runs]
-    for index, run in enumerate(runs):
-        for value, ids in zip(run.answers, run.answer_ids, strict=True):
-            given = found.setdefault(normalise(value), _Given(value))
-            given.runs.add(index)
-            for id_ in ids:
-                given.ids.setdefault(id_)
     answers = []
-    for given in sorted(found.values(), key=lambda given: -len(given.runs)):
-        support = f"{len(given.runs)}/{len(runs)}"
-        shown = [a for id_ in given.ids if (a := _shown(given.value, id_, support, retrieved, topics))]
-        answers.extend(shown or [_unseen(given.value, support)])
+    for united in unite(runs):
+        text, support = united.text, united.support
+        shown = [a for id_ in united.ids if (a := _shown(text, id_, support, retrieved, topics))]
+        answers.extend(shown or [_unseen(text, support)])
     return answers
-
-
-@dataclass(slots=True)
-class _Given:
-    """An answer, the runs that gave it, and what it may stand for, in the order seen."""
-
-    value: str
-    runs: set[int] = field(default_factory=set)
-    ids: dict[str, None] = field(default_factory=dict)
 
 
 def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerStatus:
