@@ -133,7 +133,8 @@ class RemoteShelf:
         try:
             from fsspec.core import url_to_fs
 
-            self._files, self._root = url_to_fs(url, use_listings_cache=False)
+            # Neither what was there a while ago nor a connection made for another endpoint.
+            self._files, self._root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
                 f"KBQA_POLICY_STORE={url}: {error}; for s3:// install pip install 'kbqa[s3]'"
