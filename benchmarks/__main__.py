@@ -1,11 +1,11 @@
-"""python -m benchmarks [NAME …]; without a name all but those that take very long."""
+"""python -m benchmarks [NAME …]; without a name all but those that take long or that need more."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph
+from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph, mfu, trl_step
 
 _USUAL: dict[str, Callable[[], list[str]]] = {
     "endpoint": endpoint.measure,
@@ -15,7 +15,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "graph-server": graph_server.measure,
     "hub": hub.measure,
 }
-_ALL = _USUAL | {"large-graph": large_graph.measure}
+_ALL = _USUAL | {"large-graph": large_graph.measure, "mfu": mfu.measure, "trl": trl_step.measure}
 
 
 def main(names: list[str]) -> int:

@@ -42,7 +42,7 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
     """
     config = LoraConfig(
         r=adapter.rank,
-        lora_alpha=adapter.alpha,  # type: ignore[arg-type]
+        lora_alpha=adapter.alpha,
         target_modules=list(adapter.targets),
         task_type="CAUSAL_LM",
     )
@@ -55,7 +55,7 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
 
 
 def has_adapter(model: Any) -> bool:
-    """Whether a model, or one of its modules, holds an adapter, which is then all that is trained and saved."""
+    """Whether a model holds an adapter, which is then all of it that is trained and saved."""
     return any(isinstance(module, BaseTunerLayer) for module in model.modules())
 
 

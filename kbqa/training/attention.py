@@ -42,7 +42,11 @@ def _attention(
     sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers: query is [1, H, T, D], key and value [1, G, T, D], G a divisor of H.
+    """An attention function of transformers.
+
+    Args:
+        query: [1, H, T, D].
+        key, value: [1, G, T, D], with G a divisor of H.
 
     Returns:
         [1, T, H, D], and no weights.
@@ -61,8 +65,9 @@ def _attention(
         return output, None
     if sliding_window is not None and any(sum(segment) > sliding_window for segment in segments):
         raise ValueError(f"sequences longer than the model's sliding window of {sliding_window} tokens")
+    lengths = [segment.own for segment in segments]
     # Under autocast the rotation leaves queries and keys wider than values.
-    parts = [tensor.to(value.dtype).split([s.own for s in segments], dim=2) for tensor in (query, key, value)]
+    parts = [torch.split(tensor.to(value.dtype), lengths, dim=2) for tensor in (query, key, value)]
     outputs = []
     keys = values = value[:, :, :0]
     for segment, q, k, v in zip(segments, *parts, strict=True):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kbqa.objectives import SurrogateConfig, surrogate_loss, token_weights
 from kbqa.policies.base import Truncation
-from kbqa.training.adapters import has_adapter, without_adapter
+from kbqa.training.adapters import Adapter, has_adapter, without_adapter
 from kbqa.training.likelihood import Likelihood, Precision
 from kbqa.training.packing import Row, pack
 from kbqa.training.ranks import ALONE, Ranks, whole
@@ -29,6 +29,8 @@ class GrpoConfig:
     mini_batch_samples: likewise, most samples; where trees give a question any number of them.
     epochs: how often a batch is gone through.
     precision: of matrix products; weights, moments and the loss are fp32 in any case.
+    gradient_checkpointing: whether layers are computed again for their gradients instead of kept.
+    adapter: what is trained in place of the weights themselves, if anything.
     """
 
     learning_rate: float = 1e-6
@@ -43,6 +45,8 @@ class GrpoConfig:
     mini_batch_samples: int | None = None
     epochs: int = 1
     precision: Precision = "fp32"
+    gradient_checkpointing: bool = False
+    adapter: Adapter | None = None
 
 
 @dataclass(frozen=True, slots=True)

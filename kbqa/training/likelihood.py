@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import nll_loss
 from torch.utils.checkpoint import checkpoint
 
 from kbqa.policies.base import Truncation
@@ -97,7 +98,9 @@ class Likelihood(nn.Module):
                 return score(hidden[row.sources], row.targets)
             parts = [
                 checkpoint(score, hidden[sources], targets, use_reentrant=False)
-                for sources, targets in zip(row.sources.split(most), row.targets.split(most), strict=True)
+                for sources, targets in zip(
+                    torch.split(row.sources, most), torch.split(row.targets, most), strict=True
+                )
             ]
         return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
@@ -115,7 +118,7 @@ def _score(
     if temperature != 1:
         logits = logits / temperature
     logprobs = torch.log_softmax(truncated(logits, truncation, targets), dim=-1)
-    chosen = logprobs.gather(-1, targets[:, None])[:, 0]
+    chosen = -nll_loss(logprobs, targets, reduction="none")
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         # A token without probability adds nothing, but 0 times minus infinity is no number.
         finite = logprobs.masked_fill(logprobs.isneginf(), 0.0) if truncation.cuts else logprobs

@@ -75,7 +75,7 @@ def pack(
         token_budget: most tokens of a row; a longer sequence goes alone.
     """
     row = _RowBuilder()
-    for index in sorted(range(len(sequences)), key=sequences.__getitem__):
+    for index in sorted(range(len(sequences)), key=lambda at: tuple(sequences[at])):
         policy = [position for position, masked in enumerate(masks[index]) if masked]
         if not policy:
             continue

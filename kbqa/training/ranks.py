@@ -10,11 +10,12 @@ On processors the processes talk through gloo, on GPUs through NCCL.
 from __future__ import annotations
 
 import gc
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 
 # Between two batches the others wait for rank 0, which waits for rollouts. If it dies torchrun ends them.
 # While they compute together nobody waits for long, and a process that hangs has to be noticed.
@@ -59,22 +61,25 @@ class Ranks:
         return cls(dist.get_rank(), size, device, idle)
 
     def leave(self) -> None:
-        """Part from the others; nothing that is sharded may be used after it.
+        """Part from the others; rank 0 thereby tells them to. Nothing sharded may be used after it.
 
-        The order matters: modules and optimisers first, since their hooks hold the process group,
-        then a barrier, since whoever ends the group while another still sends aborts that one.
+        The order matters: modules and optimisers have to be gone, since their hooks hold the process
+        group; then a barrier, since whoever ends the group while another still sends aborts that one.
         """
         if self.size == 1:
             return
+        if self.rank == 0:
+            self._broadcast(b"")
         gc.collect()
         dist.barrier(self.idle)
         dist.destroy_process_group()
 
-    def shard(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
+    def shard(self, module: M, layers: Iterable[nn.Module]) -> M:
         """Shard parameters in place: those of each layer for themselves, all others with the root."""
         for layer in layers:
             fully_shard(layer)
-        return fully_shard(module)
+        fully_shard(module)
+        return module
 
     def share(self, items: Sequence[T]) -> Iterator[tuple[T, bool]]:
         """This process's items, and whether each counts.
@@ -95,6 +100,34 @@ class Ranks:
         dist.all_reduce(sums)
         return dict(zip(values, sums.tolist(), strict=True))
 
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send JSON values from rank 0 to the others, each of which has to `hear`."""
+        self._broadcast(json.dumps(message).encode())
+
+    def hear(self) -> dict[str, Any] | None:
+        """What rank 0 tells, however long that takes; None once it leaves."""
+        message: dict[str, Any] | None = json.loads(self._broadcast() or b"null")
+        return message
+
+    def shared(self, source: Tensor, like: Tensor | None) -> Tensor:
+        """What rank 0 has in `source`, sharded as `like` is; of the others' only the shape matters."""
+        source = source.detach().clone()
+        if isinstance(like, DTensor):
+            return distribute_tensor(source.to(self.device), like.device_mesh, like.placements)
+        dist.broadcast(source, src=0, group=self.idle)
+        return source
+
+    def _broadcast(self, data: bytes = b"") -> bytes:
+        length = torch.tensor(len(data))
+        dist.broadcast(length, src=0, group=self.idle)
+        if not length:
+            return b""
+        buffer = torch.empty(int(length), dtype=torch.uint8)
+        if self.rank == 0:
+            buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        dist.broadcast(buffer, src=0, group=self.idle)
+        return buffer.numpy().tobytes()
+
 
 ALONE = Ranks()
 
@@ -103,12 +136,3 @@ def whole(tensor: Tensor) -> Tensor:
     """A tensor with all its shards, on the CPU; every process has to ask for it."""
     full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return full.detach().cpu()
-
-
-def assign(target: Tensor, source: Tensor) -> None:
-    """Give a tensor the values that rank 0 has in `source`; what the others have there does not matter."""
-    with torch.no_grad():
-        if isinstance(target, DTensor):
-            source = source.detach().to(target.device, target.dtype)
-            source = distribute_tensor(source, target.device_mesh, target.placements)
-        target.copy_(source)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from kbqa.training.grpo import GrpoConfig, grpo_step
+from kbqa.training.ranks import ALONE, Ranks
 from kbqa.trajectory import TrainingSample
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ def grpo_update(
     questions: Sequence[Sequence[TrainingSample]],
     config: GrpoConfig,
     reference: Any | None = None,
+    ranks: Ranks = ALONE,
 ) -> UpdateResult:
     """Update `model` in place, as often as the mini-batches and epochs of `config` say.
 
@@ -43,14 +45,14 @@ def grpo_update(
 
     Args:
         questions: the samples of each, none where its groups have no spread.
-        reference: as that of `grpo_step`.
+        model, reference: as those of `grpo_step`.
     """
     trained = [False] * len(questions)
     metrics: list[dict[str, float]] = []
     for _ in range(config.epochs):
         for batch in mini_batches([len(samples) for samples in questions], config):
             samples = [questions[question][sample] for question, sample in batch]
-            result = grpo_step(model, optimiser, samples, config, reference)
+            result = grpo_step(model, optimiser, samples, config, reference, ranks)
             if result.skipped:
                 continue
             metrics.append(result.metrics)

@@ -13,17 +13,20 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from kbqa.errors import CheckpointError, RunError
+from kbqa.policies.transformers import load_model
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
+from kbqa.training.adapters import load_quantised
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.generators import seed_generators
-from kbqa.training.grpo import make_optimiser
-from kbqa.training.update import UpdateResult, grpo_update
+from kbqa.training.learner import begin
+from kbqa.training.update import UpdateResult
 from kbqa.trajectory import TrainingSample
 from kbqa.wire import Purpose
 from services.trainer.context import Context, Stopped
@@ -55,10 +58,18 @@ class Reinforcement:
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
-        needs_reference = self._grpo.surrogate.kl_coefficient > 0
-        self._reference = Student.load(start.path).model if needs_reference else None
+        if self._grpo.adapter is not None and self._grpo.adapter.quantised:
+            model = load_quantised(start.path, context.ranks.device)
+            self._student = replace(self._student, model=model)
         seed_generators(context.record.seed)
-        self._optimiser = make_optimiser(self._student.model, self._grpo)
+        self._learner = begin(
+            self._student.model,
+            self._grpo,
+            reference=partial(load_model, start.path),
+            seed=context.record.seed,
+            ranks=context.ranks,
+            origin=str(start.path),
+        )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
         )
@@ -141,6 +152,7 @@ class Reinforcement:
         curves = self._curves.of([r.group for r in received])
         if trained:
             with self._timed("published_s"):
+                self._learner.gather(moments=False)
                 self._version = self._context.publish(
                     self._student, step, {name: curves[name] for name in ("f1", "reward")}
                 )
@@ -154,9 +166,9 @@ class Reinforcement:
     def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
         """Learn from the samples of each question, at the learning rate of this step."""
         rate = self._rate.at(self._pacing.step, self._schedule.steps)
-        for group in self._optimiser.param_groups:
+        for group in self._learner.optimiser.param_groups:
             group["lr"] = rate
-        return grpo_update(self._student.model, self._optimiser, questions, self._grpo, self._reference)
+        return self._learner.update(questions)
 
     def _record(
         self,
@@ -267,8 +279,13 @@ class Reinforcement:
             "seconds": self.seconds,
         }
         with self._timed("checkpointed_s"):
+            self._learner.gather(moments=True)
             self._checkpoints.save(
-                step, self._student.model, self._optimiser, state, needs=() if best is None else [best.step]
+                step,
+                self._student.model,
+                self._learner.optimiser,
+                state,
+                needs=() if best is None else [best.step],
             )
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
         write_file(self._context.directory.ledger_path, ledger)
@@ -276,11 +293,12 @@ class Reinforcement:
 
     def _restore(self) -> None:
         context, refused = self._context, list[CheckpointError]()
-        checkpoint = self._checkpoints.restore(self._student.model, self._optimiser, refused.append)
+        checkpoint = self._checkpoints.restore(self._student.model, self._learner.optimiser, refused.append)
         if checkpoint is None:
             context.journal.forget_after(0)
             self._checkpoint()
             return
+        self._learner.scatter()
         state = checkpoint.state
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:

@@ -3,6 +3,9 @@
 It is started by the trainer and ends with it: standard input is a pipe whose end
 means that the trainer has died, and a line on it means to stop. The exit code says
 what happened, see `Exit`.
+
+Started by torchrun (`services.trainer.launch`), several of them train together. The first does
+all that is said here; the others follow it, and torchrun ends them with it.
 """
 
 from __future__ import annotations
@@ -18,14 +21,17 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import KbqaError
 from kbqa.kg.client import HttpGraphTools
-from kbqa.policy_store import PolicyStore
+from kbqa.policies.transformers import load_model
 from kbqa.policy_store.durable import write_file
 from kbqa.telemetry import configure_logging, log_context
 from kbqa.training.generators import make_deterministic
+from kbqa.training.learner import follow
+from kbqa.training.ranks import ALONE, Ranks
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
 from services.broker import create_celery, send
 from services.trainer.context import EVALUATED_AT_A_TIME, Context, Stopped
@@ -47,6 +53,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trainer.run", description="Train one run.")
     parser.add_argument("--run", type=Path, required=True, help="the run's directory")
     directory = RunDirectory(parser.parse_args(argv).run)
+    ranks = Ranks.join()
+    code = _follow(directory, ranks) if ranks.rank else _lead(directory, ranks)
+    ranks.leave()
+    return code
+
+
+def _follow(directory: RunDirectory, ranks: Ranks) -> Exit:
+    """Compute a share of what the first process trains."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = TrainerSettings.load(home=directory.path.parent.parent)
+    configure_logging("trainer", settings.log_level, settings.log_format)
+    disable_progress_bar()
+    recipe = directory.read().resolved_recipe()
+    if recipe.deterministic:
+        make_deterministic()
+    torch.set_num_threads(settings.threads or 1)
+    with log_context(run=directory.id, rank=ranks.rank):
+        follow(lambda origin: load_model(Path(origin)), recipe.optimisation.build(recipe.rollout), ranks)
+    return Exit.DONE
+
+
+def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
     stop = threading.Event()
     threading.Thread(target=_obey, args=(stop,), name="obedience", daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -59,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sinks = open_sinks(settings.sinks, directory)
         journal = Journal(directory, sinks)
         try:
-            train(directory, settings, journal, stop)
+            train(directory, settings, journal, stop, ranks)
         except Stopped:
             logger.info("run stopped", extra={"phase": journal.phase})
             return Exit.STOPPED
@@ -85,7 +113,11 @@ def _fail(journal: Journal, error: Exception) -> Exit:
 
 
 def train(
-    directory: RunDirectory, settings: TrainerSettings, journal: Journal, stop: threading.Event
+    directory: RunDirectory,
+    settings: TrainerSettings,
+    journal: Journal,
+    stop: threading.Event,
+    ranks: Ranks = ALONE,
 ) -> None:
     """All phases of a run that are not finished yet.
 
@@ -107,11 +139,12 @@ def train(
             record=record,
             recipe=record.resolved_recipe(),
             settings=settings,
-            store=PolicyStore(settings.home / "policies"),
+            store=settings.policies(),
             tools=tools,
             journal=journal,
             send=send_request,
             stop=stop,
+            ranks=ranks,
         )
         if context.recipe.deterministic:
             make_deterministic()

@@ -24,6 +24,8 @@ class TrainerSettings(ServiceSettings):
         kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
+        processes: processes that reinforcement learning is sharded over (`KBQA_TRAINING_PROCESSES`), as
+            many as there are GPUs; each has `threads` threads.
         threads: threads that training computes with; unless set, one while rollouts run on the
             same machine, and as many as there are cores before that.
         auto_resume: whether a run that was going on when the trainer ended goes on when it starts.
@@ -45,6 +47,7 @@ class TrainerSettings(ServiceSettings):
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")
+    processes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_PROCESSES")
     threads: int | None = Field(None, ge=1)
     auto_resume: bool = True
     max_restarts: int = Field(5, ge=0)

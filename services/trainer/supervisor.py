@@ -210,7 +210,11 @@ class _Watch:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # -P: a directory called "services" where the user stands must not be taken for ours.
-        command = [sys.executable, "-P", "-m", "services.trainer.run", "--run", str(self.directory.path)]
+        processes = self._settings.processes
+        program = ["services.trainer.run"]
+        if processes > 1:
+            program = ["services.trainer.launch", "--processes", str(processes)]
+        command = [sys.executable, "-P", "-m", *program, "--run", str(self.directory.path)]
         with self.directory.log_path.open("ab") as log:
             # The pipe is how the process learns that this one has died, whatever it died of.
             return subprocess.Popen(

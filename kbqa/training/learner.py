@@ -1,0 +1,246 @@
+"""The model in training, alone or sharded over several processes, behind the same calls.
+
+Sharded, rank 0 makes the calls and the others follow: it sends each of them the name of the
+call and, for an update, the samples; then all of them do the same.
+
+    rank 0     ShardedLearner: model and optimiser, whole, on the host    ┐ a shard each: parameters,
+    rank k     follow()                                                   ┘ gradients and moments
+
+What is published and saved is the whole model on rank 0, which is brought up to date by
+`gather`; `scatter` is the way back, after a checkpoint was loaded into it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kbqa.errors import ConfigurationError
+from kbqa.training.adapters import add_adapter
+from kbqa.training.grpo import GrpoConfig, make_optimiser
+from kbqa.training.likelihood import Likelihood
+from kbqa.training.ranks import ALONE, Ranks, whole
+from kbqa.training.update import UpdateResult, grpo_update
+from kbqa.trajectory import TrainingSample
+
+Questions = Sequence[Sequence[TrainingSample]]
+
+
+class Learner:
+    """A model that one process trains.
+
+    Args:
+        model: a causal language model at its beginning; it gets an adapter if `config` says so.
+        reference: gives the frozen model of a KL penalty; called only if one is needed.
+        seed: of what is drawn at random in a fresh adapter.
+
+    Attributes:
+        model, optimiser: what is published and saved.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: GrpoConfig,
+        reference: Callable[[], Any],
+        seed: int,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self._config, self._ranks = config, ranks
+        self.model = _prepared(model, config, seed)
+        self._reference = None
+        if config.surrogate.kl_coefficient and config.adapter is None:
+            self._reference = reference().requires_grad_(False)
+        self._place()
+        self.optimiser = make_optimiser(self.model, config)
+
+    def update(self, questions: Questions) -> UpdateResult:
+        """Learn from the samples of each question; see `grpo_update`."""
+        return grpo_update(
+            self.model, self.optimiser, questions, self._config, self._reference, ranks=self._ranks
+        )
+
+    def gather(self, *, moments: bool) -> None:
+        """Bring `model` up to date with what was learned, and with its moments `optimiser` too."""
+
+    def scatter(self) -> None:
+        """Go on from what `model` and `optimiser` hold now."""
+
+    def _place(self) -> None:
+        if not getattr(self.model, "is_quantized", False):
+            self.model.to(self._ranks.device)
+        if self._reference is not None:
+            self._reference.to(self._ranks.device)
+
+
+class ShardedLearner(Learner):
+    """A model that several processes train; this is rank 0.
+
+    Args:
+        origin: what `follow` loads the same model from.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: GrpoConfig,
+        reference: Callable[[], Any],
+        seed: int,
+        ranks: Ranks,
+        origin: str,
+    ) -> None:
+        if config.adapter is not None and config.adapter.quantised:
+            raise ConfigurationError(
+                "optimisation.lora.quantised trains in one process: see KBQA_TRAINING_PROCESSES"
+            )
+        super().__init__(model, config, reference, seed, ranks)
+        ranks.tell({"call": "begin", "origin": origin, "seed": seed})
+        self._shard = _Shard(copy.deepcopy(self.model), self._reference, config, ranks)
+        self._reference = None  # it is sharded now
+
+    def update(self, questions: Questions) -> UpdateResult:
+        rates = [group["lr"] for group in self.optimiser.param_groups]
+        samples = [[_to_json(sample) for sample in question] for question in questions]
+        self._ranks.tell({"call": "update", "questions": samples, "rates": rates})
+        return self._shard.update(questions, rates)
+
+    def gather(self, *, moments: bool) -> None:
+        self._ranks.tell({"call": "gather", "moments": moments})
+        weights, states = self._shard.gather(moments=moments)
+        with torch.no_grad():
+            for parameter, weight, state in zip(_trained(self.model), weights, states, strict=True):
+                parameter.copy_(weight)
+                if state:
+                    self.optimiser.state[parameter] = state
+
+    def scatter(self) -> None:
+        states = [dict(self.optimiser.state.get(p, {})) for p in _trained(self.model)]
+        names = [sorted(state) for state in states]
+        self._ranks.tell({"call": "scatter", "names": names})
+        self._shard.scatter([p.detach() for p in _trained(self.model)], states, names)
+
+    def _place(self) -> None:
+        """It stays on the host."""
+
+
+def begin(
+    model: Any,
+    config: GrpoConfig,
+    reference: Callable[[], Any],
+    seed: int,
+    ranks: Ranks,
+    origin: str,
+) -> Learner:
+    """The learner for as many processes as there are."""
+    if ranks.size == 1:
+        return Learner(model, config, reference, seed, ranks)
+    return ShardedLearner(model, config, reference, seed, ranks, origin)
+
+
+def follow(load: Callable[[str], Any], config: GrpoConfig, ranks: Ranks) -> None:
+    """Do what rank 0 does, until it leaves.
+
+    Args:
+        load: gives the model that training begins with, by the origin that rank 0 names.
+        config: that of rank 0.
+    """
+    shard: _Shard | None = None
+    while (message := ranks.hear()) is not None:
+        if message["call"] == "begin":
+            model = _prepared(load(message["origin"]), config, message["seed"])
+            needs = config.surrogate.kl_coefficient and config.adapter is None
+            shard = _Shard(model, load(message["origin"]) if needs else None, config, ranks)
+            continue
+        assert shard is not None
+        if message["call"] == "update":
+            questions = [[_from_json(sample) for sample in question] for question in message["questions"]]
+            shard.update(questions, message["rates"])
+        elif message["call"] == "gather":
+            shard.gather(moments=message["moments"])
+        elif message["call"] == "scatter":
+            shard.scatter(None, None, message["names"])
+
+
+class _Shard:
+    """This process's part of a sharded model; every process makes the same calls."""
+
+    def __init__(self, model: Any, reference: Any | None, config: GrpoConfig, ranks: Ranks) -> None:
+        self._config, self._ranks = config, ranks
+        self._likelihood = ranks.shard(Likelihood(model.to(ranks.device)), model.model.layers)
+        self._reference = None
+        if reference is not None:
+            reference = reference.requires_grad_(False).to(ranks.device)
+            self._reference = ranks.shard(Likelihood(reference), reference.model.layers)
+        self._optimiser = make_optimiser(self._likelihood, config)
+
+    def update(self, questions: Questions, rates: Sequence[float]) -> UpdateResult:
+        for group, rate in zip(self._optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate
+        return grpo_update(
+            self._likelihood, self._optimiser, questions, self._config, self._reference, ranks=self._ranks
+        )
+
+    def gather(self, *, moments: bool) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+        """Weights of what is trained, whole, and if asked for the optimiser's state of each."""
+        trained = _trained(self._likelihood)
+        states = [sorted(self._optimiser.state.get(p, {}).items()) if moments else [] for p in trained]
+        return (
+            [whole(p) for p in trained],
+            [{name: whole(value).clone() for name, value in state} for state in states],
+        )
+
+    def scatter(
+        self,
+        weights: Sequence[Tensor] | None,
+        moments: Sequence[dict[str, Tensor]] | None,
+        names: Sequence[Sequence[str]],
+    ) -> None:
+        """The inverse of `gather`. Only rank 0 has weights and moments; all know the names of the latter."""
+        self._optimiser.state.clear()
+        for index, parameter in enumerate(_trained(self._likelihood)):
+            source = torch.empty(parameter.shape) if weights is None else weights[index]
+            with torch.no_grad():
+                parameter.copy_(self._ranks.shared(source, parameter))
+            for name in names[index]:
+                size = parameter.shape if name.startswith("exp_avg") else ()
+                value = torch.empty(size) if moments is None else moments[index][name]
+                self._optimiser.state[parameter][name] = self._ranks.shared(
+                    value, parameter if size else None
+                )
+
+
+def _prepared(model: Any, config: GrpoConfig, seed: int) -> Any:
+    if config.adapter is not None:
+        add_adapter(model, config.adapter, seed)
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+        model.train()  # layers ask for it; nothing is dropped at random, see `kbqa.training.attention`
+    return model
+
+
+def _trained(module: Any) -> list[torch.nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _to_json(sample: TrainingSample) -> dict[str, Any]:
+    """A sample without the zeros where its mask is not set."""
+    policy = [position for position, masked in enumerate(sample.mask) if masked]
+    return {
+        "token_ids": sample.token_ids,
+        "policy": policy,
+        "logprobs": [sample.logprobs[position] for position in policy],
+        "advantages": [sample.advantages[position] for position in policy],
+    }
+
+
+def _from_json(values: dict[str, Any]) -> TrainingSample:
+    length = len(values["token_ids"])
+    mask, logprobs, advantages = [False] * length, [0.0] * length, [0.0] * length
+    columns = zip(values["policy"], values["logprobs"], values["advantages"], strict=True)
+    for position, logprob, advantage in columns:
+        mask[position], logprobs[position], advantages[position] = True, logprob, advantage
+    return TrainingSample(tuple(values["token_ids"]), tuple(mask), tuple(logprobs), tuple(advantages))

@@ -1,0 +1,47 @@
+"""python -m services.trainer.launch --processes N --run DIR: one run, trained by N processes of torchrun.
+
+Torchrun gives each process its rank and ends all of them when one dies; the trainer then starts
+all of them again, from the last checkpoint. They inherit standard input, on which the first of
+them listens (`services.trainer.run`), and its exit code is this one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from collections.abc import Sequence
+
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from services.trainer.supervisor import Exit
+
+_SIGNALLED = 128  # a shell adds the number of the signal to this
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train a run to its end; returns the exit code of the process that ended first."""
+    parser = argparse.ArgumentParser(prog="trainer.launch", description="Train one run by several processes.")
+    parser.add_argument("--processes", type=int, required=True, help="how many, one for each GPU")
+    parser.add_argument("--run", required=True, help="the run's directory")
+    options = parser.parse_args(argv)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=options.processes,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        max_restarts=0,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-P", "-m", "services.trainer.run", "--run", options.run)
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return failure.exitcode if failure.exitcode >= 0 else _SIGNALLED - failure.exitcode
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from kbqa.errors import ConfigurationError
+from kbqa.training.adapters import Adapter, add_adapter, has_adapter
+from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
+from kbqa.training.learner import Learner
+from kbqa.training.likelihood import token_logprobs
+from tests.unit.training.training_cases import build, config, flat, questions, reference
+
+_ROOT = Path(__file__).parents[3]
+
+
+def trained(case):
+    """Losses and the learner of a training in this process."""
+    learner = Learner(build(case), config(case), lambda: reference(case), seed=5)
+    losses = []
+    for step in range(case["steps"]):
+        for group in learner.optimiser.param_groups:
+            group["lr"] = 1e-3 * (step + 1)
+        losses.append(learner.update(questions(step)).metrics["loss"])
+    return losses, learner
+
+
+@pytest.mark.parametrize(
+    "case", [{"steps": 3}, {"steps": 3, "lora": True, "checkpointing": True}], ids=["full", "lora"]
+)
+def test_two_processes_learn_what_one_does_and_end_cleanly(tmp_path, case):
+    (tmp_path / "case.json").write_text(json.dumps(case))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        + ["-m", "tests.unit.training.two_ranks", str(tmp_path)],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    losses, learner = trained(case)
+    assert json.loads((tmp_path / "result.json").read_text()) == pytest.approx(losses, abs=1e-5)
+    weights = load_file(tmp_path / "result.safetensors")
+    own = {name: p for name, p in learner.model.named_parameters() if p.requires_grad}
+    assert weights.keys() == own.keys()
+    for name, value in own.items():
+        assert torch.allclose(weights[name], value, atol=1e-5), name
+    assert not torch.allclose(flat(learner.model), flat(Learner(build(case), config(case), build, 5).model))
+
+
+def test_gradient_checkpointing_changes_nothing():
+    plain, again = trained({"steps": 2}), trained({"steps": 2, "checkpointing": True})
+    assert plain[0] == pytest.approx(again[0], abs=1e-6)
+    assert torch.allclose(flat(plain[1].model), flat(again[1].model), atol=1e-6)
+
+
+def test_a_fresh_adapter_changes_nothing_and_is_all_that_is_trained_and_saved(tmp_path):
+    model, plain = build({}), build({})
+    add_adapter(model, Adapter(rank=4), seed=1)
+    ids, mask = torch.tensor([range(20, 40)]), torch.tensor([[False] * 10 + [True] * 10])
+    assert torch.equal(token_logprobs(model, ids, mask)[0], token_logprobs(plain, ids, mask)[0])
+    assert has_adapter(model)
+    assert not has_adapter(plain)
+    assert all("lora" in name for name, p in model.named_parameters() if p.requires_grad)
+    frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
+    settings = GrpoConfig(learning_rate=1e-2)
+    grpo_step(model, make_optimiser(model, settings), questions(0)[0], settings)
+    assert all(torch.equal(frozen[name], p) for name, p in model.named_parameters() if name in frozen)
+    assert not torch.equal(token_logprobs(model, ids, mask)[0], token_logprobs(plain, ids, mask)[0])
+    model.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("model*.safetensors"))
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["r"] == 4
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    assert all(name.startswith("base_model.model.model.layers.") for name in saved)  # as engines read it
+
+
+def test_the_gradient_of_an_adapter_is_that_of_the_product_of_its_matrices():
+    """dL/dB = s dL/dW A^T and dL/dA = s B^T dL/dW, W being the weight that the adapter adds to."""
+    model, merged = build({}), build({})
+    add_adapter(model, Adapter(rank=4, alpha=8, targets=("q_proj",)), seed=1)
+    layer = model.model.layers[0].self_attn.q_proj
+    a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    torch.nn.init.normal_(b, std=0.02)
+    scale = 8 / 4
+    weight = merged.model.layers[0].self_attn.q_proj.weight
+    with torch.no_grad():
+        weight += scale * b @ a
+    samples = questions(1)[0]
+    settings = GrpoConfig(clip_norm=1e9)
+    for one in (model, merged):
+        grpo_step(
+            one, torch.optim.SGD([p for p in one.parameters() if p.requires_grad], 0.0), samples, settings
+        )
+    assert torch.allclose(b.grad, scale * weight.grad @ a.T, atol=1e-6)
+    assert torch.allclose(a.grad, scale * b.T @ weight.grad, atol=1e-6)
+    assert b.grad.abs().max() > 1e-4
+
+
+def test_without_its_adapter_a_model_is_its_own_reference():
+    case = {"lora": True}
+    learner = Learner(build(case), config(case), lambda: pytest.fail("no second copy is needed"), seed=5)
+    kl = [learner.update(questions(0)).metrics["kl"] for _ in range(2)]
+    beside = build(case)
+    add_adapter(beside, config(case).adapter, seed=5)
+    optimiser = make_optimiser(beside, config(case))
+    expected = []
+    for _ in range(2):
+        steps = [grpo_step(beside, optimiser, questions(0)[i], config(case), build(case)) for i in (0, 2)]
+        expected.append(sum(step.metrics["kl"] for step in steps) / 2)
+    assert kl == pytest.approx(expected, abs=1e-7)
+    assert kl[1] > kl[0] >= 0
+
+
+def test_unknown_layers_are_a_configuration_error():
+    with pytest.raises(ConfigurationError, match="targets"):
+        add_adapter(build({}), Adapter(targets=("no_such_layer",)), seed=0)

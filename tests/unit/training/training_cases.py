@@ -1,0 +1,53 @@
+"""Models, configurations and batches that a test and the processes it starts build alike."""
+
+import random
+
+import torch
+
+from kbqa.objectives import SurrogateConfig
+from kbqa.training.adapters import Adapter
+from kbqa.training.grpo import GrpoConfig
+from kbqa.trajectory import TrainingSample
+from tests.unit.policies_fixtures import make_model
+
+
+def build(case):
+    return make_model(case.get("model", 0))
+
+
+def reference(case):
+    """The same as the model at its beginning, as in a run."""
+    return build(case)
+
+
+def config(case):
+    return GrpoConfig(
+        learning_rate=1e-3,
+        token_budget=60,
+        surrogate=SurrogateConfig(kl_coefficient=0.05, aggregation="sample_mean"),
+        mini_batch_questions=2,
+        gradient_checkpointing=case.get("checkpointing", False),
+        adapter=Adapter(rank=4, alpha=8) if case.get("lora") else None,
+    )
+
+
+def questions(step):
+    """Three questions, the second without samples, in rows of unequal number and length."""
+    rng = random.Random(step)
+    return [_group(rng, count) for count in (4, 0, 3)]
+
+
+def _group(rng, count):
+    prompt = [rng.randrange(20, 260) for _ in range(rng.randrange(8, 20))]
+    samples = []
+    for _ in range(count):
+        ids = [*prompt, *(rng.randrange(20, 260) for _ in range(rng.randrange(2, 12)))]
+        mask = tuple(at >= len(prompt) for at in range(len(ids)))
+        logprobs = tuple(-5.6 + rng.random() if masked else 0.0 for masked in mask)
+        advantage = rng.uniform(-1, 1)
+        samples.append(TrainingSample(tuple(ids), mask, logprobs, tuple(advantage * m for m in mask)))
+    return samples
+
+
+def flat(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
