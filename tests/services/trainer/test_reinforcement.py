@@ -120,7 +120,9 @@ def begin(make_run):
         assert context.recipe.small_policy is not None
         texts = [question.text for question in material.questions.train]
         student = Student.fresh(context.recipe.small_policy.build(), texts, ["<think>"], seed=1)
-        return context, material, context.publish(student, 0, {})
+        start = context.publish(student, 0, {})
+        context.journal.keep(versions={"base": start.id})
+        return context, material, start
 
     return begin
 
