@@ -116,9 +116,15 @@ def stack(tmp_path, graph_server) -> Iterator[Stack]:
     with ExitStack() as closing:
         stack = Stack(tmp_path, graph_server.home)
         closing.callback(stack.close)
-        for service in stack.services:
-            service.ready()
+        wait_until(lambda: is_up(stack.trainer), "the trainer")  # the others come up beside it
         yield stack
+
+
+def is_up(service: Service) -> bool:
+    try:
+        return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def progress(directory: Path) -> tuple[str, int]:
