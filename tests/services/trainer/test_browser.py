@@ -7,9 +7,20 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from fastapi import FastAPI
+from playwright.sync_api import expect, sync_playwright
+from prometheus_client import CollectorRegistry
 
+from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
-from services.trainer.runs import State
+from kbqa.telemetry import Metrics
+from services.http import background, install
+from services.trainer.errors import STATUS
+from services.trainer.page import groups_router, site_router
+from services.trainer.routes import runs_router
+from services.trainer.runs import Runs, State
+from services.trainer.settings import TrainerSettings
+from services.trainer.supervisor import Supervisor
 from tests.services.trainer.made_runs import HOSTILE, make_run
 
 pytestmark = pytest.mark.integration
@@ -22,8 +33,6 @@ _PATIENCE_MS = 20_000
 def browser() -> Iterator[object]:
     if CHROMIUM is None:
         pytest.skip("no chromium here: install Debian's package chromium")
-    from playwright.sync_api import sync_playwright
-
     arguments = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -55,22 +64,36 @@ def open_page(browser):
 
 
 @pytest.fixture(scope="module")
-def trainer(start_service):
-    return start_service("trainer").ready()
+def made_home(tmp_path_factory):
+    return tmp_path_factory.mktemp("made")
 
 
 @pytest.fixture(scope="module")
-def linear(home):
-    return make_run(home, steps=30).id
+def url(made_home) -> Iterator[str]:
+    """What shows runs, without what trains them."""
+    settings, metrics = TrainerSettings(home=made_home), Metrics(CollectorRegistry())
+    runs, store = Runs(made_home / "runs"), PolicyStore(made_home / "policies")
+    app = FastAPI(title="trainer")
+    install(app, service="trainer", metrics=metrics, readiness=lambda: None, errors=STATUS)
+    app.include_router(runs_router(runs, Supervisor(runs, settings, metrics, {}), store, None))
+    app.include_router(groups_router(runs, store))
+    app.include_router(site_router())
+    with background(app) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
-def tree(home):
-    return make_run(home, load_recipe("isp-kgr"), steps=12, state=State.STOPPED).id
+def linear(made_home):
+    return make_run(made_home, steps=30).id
 
 
-def test_runs_are_listed_and_lead_to_their_curves(open_page, trainer, linear, tree):
-    page = open_page(trainer.url)
+@pytest.fixture(scope="module")
+def tree(made_home):
+    return make_run(made_home, load_recipe("isp-kgr"), steps=12, state=State.STOPPED).id
+
+
+def test_runs_are_listed_and_lead_to_their_curves(open_page, url, linear, tree):
+    page = open_page(url)
     row = page.get_by_role("row").filter(has_text=linear)
     assert "done" in row.inner_text()
     row.get_by_role("link").click()
@@ -86,8 +109,8 @@ def test_runs_are_listed_and_lead_to_their_curves(open_page, trainer, linear, tr
     page.get_by_role("heading", name="Runs").wait_for()
 
 
-def test_a_chart_is_read_by_keyboard(open_page, trainer, linear):
-    page = open_page(f"{trainer.url}/runs/{linear}")
+def test_a_chart_is_read_by_keyboard(open_page, url, linear):
+    page = open_page(f"{url}/runs/{linear}")
     turns = page.locator("figure", has=page.get_by_role("heading", name="Turns", exact=True)).first
     turns.get_by_role("img").focus()
     page.keyboard.press("Home")
@@ -99,8 +122,8 @@ def test_a_chart_is_read_by_keyboard(open_page, trainer, linear):
     page.wait_for_url("**view=trajectories")
 
 
-def test_a_trajectory_unfolds_and_its_text_is_text(open_page, trainer, linear):
-    page = open_page(f"{trainer.url}/runs/{linear}?view=trajectories")
+def test_a_trajectory_unfolds_and_its_text_is_text(open_page, url, linear):
+    page = open_page(f"{url}/runs/{linear}?view=trajectories")
     page.locator("a.group").first.click()
     page.locator("li.turn").first.wait_for()
     shown = HOSTILE.replace("\u202e", "⟨U+202E⟩")  # what would turn the text around is seen
@@ -120,26 +143,26 @@ def test_a_trajectory_unfolds_and_its_text_is_text(open_page, trainer, linear):
     assert again.locator("li.turn").count() == page.locator("li.turn").count()
 
 
-def test_the_filters_filter(open_page, trainer, linear):
-    page = open_page(f"{trainer.url}/runs/{linear}?view=trajectories")
+def test_the_filters_filter(open_page, url, linear):
+    page = open_page(f"{url}/runs/{linear}?view=trajectories")
     page.locator("a.group").first.wait_for()
-    page.get_by_label("The group").select_option("no_spread")
+    page.locator("select[name=outcome]").select_option("no_spread")
     page.locator(".outcome-trained").first.wait_for(state="detached")
     assert page.locator("a.group .outcome-no_spread").count() == 30
-    page.get_by_label("Step", exact=True).select_option("7")
-    page.wait_for_function("document.querySelectorAll('a.group').length === 1")
+    page.locator("select[name=step]").select_option("7")
+    expect(page.locator("a.group")).to_have_count(1, timeout=_PATIENCE_MS)
     assert "step=7" in page.url
     assert "outcome=no_spread" in page.url
-    page.get_by_label("Question").fill("nobody asks that")
+    page.get_by_role("searchbox").fill("nobody asks that")
     page.get_by_text("No group is like that.").first.wait_for()
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("document.querySelectorAll('a.group').length === 40")
+    expect(page.locator("a.group")).to_have_count(40, timeout=_PATIENCE_MS)
     page.get_by_role("button", name="More groups").click()
-    page.wait_for_function("document.querySelectorAll('a.group').length === 80")
+    expect(page.locator("a.group")).to_have_count(80, timeout=_PATIENCE_MS)
 
 
-def test_a_tree_is_drawn_and_walked_by_keyboard(open_page, trainer, tree):
-    page = open_page(f"{trainer.url}/runs/{tree}?view=trajectories")
+def test_a_tree_is_drawn_and_walked_by_keyboard(open_page, url, tree):
+    page = open_page(f"{url}/runs/{tree}?view=trajectories")
     page.locator("a.group").first.click()
     forest = page.get_by_role("tree")
     forest.wait_for()
@@ -154,10 +177,8 @@ def test_a_tree_is_drawn_and_walked_by_keyboard(open_page, trainer, tree):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_one_thing_at_a_time(open_page, trainer, linear, scheme):
-    page = open_page(
-        f"{trainer.url}/runs/{linear}?view=trajectories", width=390, height=800, color_scheme=scheme
-    )
+def test_a_phone_shows_one_thing_at_a_time(open_page, url, linear, scheme):
+    page = open_page(f"{url}/runs/{linear}?view=trajectories", width=390, height=800, color_scheme=scheme)
     page.locator("a.group").first.click()
     page.locator("li.turn").first.wait_for()
     assert not page.locator("a.group").first.is_visible()
@@ -171,15 +192,16 @@ def test_a_phone_shows_one_thing_at_a_time(open_page, trainer, linear, scheme):
     assert (dark == "rgb(18, 23, 26)") == (scheme == "dark")
 
 
-def test_recipe_and_versions_are_shown(open_page, trainer, linear):
-    page = open_page(f"{trainer.url}/runs/{linear}?view=recipe")
+def test_recipe_and_versions_are_shown(open_page, url, linear):
+    page = open_page(f"{url}/runs/{linear}?view=recipe")
     page.get_by_role("heading", name="optimisation").wait_for()
     page.get_by_role("tab", name="Versions").click()
     page.get_by_text("None yet.").wait_for()
 
 
-def test_a_run_that_goes_on_is_followed(open_page, trainer, start_service, client, tiny_recipe):
+def test_a_run_that_goes_on_is_followed(open_page, start_service, client, tiny_recipe):
     start_service("rollout_worker").ready()
+    trainer = start_service("trainer").ready()
     runs = client(trainer)
     run = runs.start(tiny_recipe)
     page = open_page(f"{trainer.url}/runs/{run}")

@@ -173,3 +173,12 @@ def test_a_run_without_traces_or_versions_is_empty(home, http):
     assert http.get(f"/v1/runs/{run}/steps").json()["steps"] == []
     assert http.get(f"/v1/runs/{run}/groups").json() == {"run": run, "groups": [], "next": None}
     assert http.get(f"/v1/runs/{run}/versions").json()["versions"] == []
+
+
+def test_records_are_read_from_a_number_on(home):
+    directory = make_run(home, steps=12)
+    with directory.metrics_path.open("a") as file:
+        file.write('{"time": 1, "seq": 14}\n{"seq": 15, "ti')  # another order of keys; half a line
+    assert [record["seq"] for record in directory.records()] == list(range(1, 15))
+    assert [record["seq"] for record in directory.records(11)] == [12, 13, 14]
+    assert [record["seq"] for record in directory.newest_records(2)] == [13, 14]
