@@ -9,7 +9,7 @@ import pytest
 
 from tests.services.invariant import assert_every_group_occurs_once
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def ranks(trainer) -> list[psutil.Process]:
