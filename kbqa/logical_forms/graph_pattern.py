@@ -6,30 +6,20 @@ Tokens are kept as they are written, prefixed names of Virtuoso's dialect includ
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kbqa.errors import LogicalFormError
+from kbqa.logical_forms.sparql_tokens import Token, tokenize
 
 # Far above gold queries; bounds the recursion over brackets and over chains of variables.
 MAX_TOKENS = 2_000
 MAX_DEPTH = 32
 
-_TOKEN = re.compile(
-    r"""
-    (?P<space>    (?: \s | \#[^\n]* )++ )
-  | (?P<iri>      < [^<>"{}|^`\\\s]*+ > )
-  | (?P<string>   (?: "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
-                  (?: @[A-Za-z0-9-]++ | \^\^ (?: <[^<>\s]*+> | [A-Za-z][\w-]*+:\w++ ) )? )
-  | (?P<variable> [?$]\w++ )
-  | (?P<name>     (?: [A-Za-z_][\w.-]*+ )? : (?: [\w%:-] (?: [\w%:-] | \\?\.(?=[\w%:\\.-]) )*+ )? )
-  | (?P<number>   [+-]? (?: \d++\.?\d*+ | \.\d++ ) (?: [eE][+-]?\d++ )? )
-  | (?P<word>     [A-Za-z_]\w*+ )
-  | (?P<other>    <= | >= | != | && | \|\| | . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+# What the lexer takes apart, and this reader takes whole.
+_OPERATORS = frozenset({"<=", ">=", "!=", "&&", "||"})
+_MOST_PIECES = 5  # of a token: a string, ^^, its type, and the space behind it
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 _AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
 
@@ -123,13 +113,34 @@ def parse_select(text: str) -> SelectQuery:
 
 
 def _tokens(text: str) -> list[str]:
-    tokens = []
-    for found in _TOKEN.finditer(text):
-        if found.lastgroup != "space":
-            tokens.append(found.group())
-        if len(tokens) > MAX_TOKENS:
-            raise LogicalFormError(f"a query to be taken apart has at most {MAX_TOKENS} tokens")
+    """Tokens without spaces; a literal goes with its tag or type, a number with its sign."""
+    pieces = list(islice(tokenize(text), _MOST_PIECES * MAX_TOKENS + 1))
+    tokens, at = list[str](), 0
+    while at < len(pieces):
+        kind, token, start = pieces[at]
+        if kind == "quote":
+            raise LogicalFormError("a string does not end", start + 1)
+        length = _length(pieces[at : at + 4]) if kind in ("string", "other") else 1
+        if kind != "space":
+            tokens.append(token if length == 1 else "".join(p.text for p in pieces[at : at + length]))
+        at += length
+    if len(tokens) > MAX_TOKENS or len(pieces) > _MOST_PIECES * MAX_TOKENS:
+        raise LogicalFormError(f"a query to be taken apart has at most {MAX_TOKENS} tokens")
     return tokens
+
+
+def _length(pieces: Sequence[Token]) -> int:
+    """How many pieces make the token that begins with a string or a sign."""
+    first, *rest = pieces
+    texts, kinds = [piece.text for piece in rest], [piece.kind for piece in rest]
+    if first.kind == "string":
+        if kinds[:1] == ["tag"]:
+            return 2
+        return 4 if texts[:2] == ["^", "^"] and kinds[2:] in (["iri"], ["name"]) else 1
+    if not rest:
+        return 1
+    signed = first.text in "+-" and kinds[0] == "number"
+    return 2 if signed or first.text + texts[0] in _OPERATORS else 1
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""The tokens of a SPARQL query: the one lexer of the guard (`sparql`) and the normaliser (`dialect`).
+"""The tokens of a SPARQL query: the one lexer of the guard, the normaliser and the decomposition.
 
 It is lenient, since it judges text that need not parse: what no rule knows is a token
 of one character.

@@ -52,7 +52,7 @@ stands for all that your last query with ?x found.
 
 # For a model that never saw the dialect.
 _CHAT_RULES = """\
-Each of your messages is one turn, as in the example: one <think>, then one command on the same lines, and \
+Each of your messages is one turn, as in the example: one <think> and then one command, and \
 nothing after it; a query holds no blank line. <relation> and <information> come from the graph: never write \
 them yourself. Write entities and relations in queries as the dialogue writes them.
 

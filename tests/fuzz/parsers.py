@@ -31,12 +31,12 @@ from kbqa.kg.actions import (
 from kbqa.kg.sparql.dialect import lenient, standard
 from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.sparql.select import SelectQuery
-from kbqa.kg.sparql.tokens import tokenize
 from kbqa.logical_forms.actions import build, parse_action, print_action, to_actions
 from kbqa.logical_forms.algebra import equivalent
 from kbqa.logical_forms.compiler import to_sparql
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression, print_s_expression
+from kbqa.logical_forms.sparql_tokens import tokenize
 from kbqa.policies.base import Completion, FinishReason
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.trajectory import Question, Segment

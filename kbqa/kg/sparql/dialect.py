@@ -24,7 +24,7 @@ from itertools import accumulate, islice
 from kbqa.kg.sparql.dates import DATE_TYPES, XSD, parse_date
 from kbqa.kg.sparql.guard import CheckedQuery
 from kbqa.kg.sparql.layout import Layout
-from kbqa.kg.sparql.tokens import position
+from kbqa.logical_forms.sparql_tokens import position
 
 FUNCTION_NAMESPACE = "urn:kbqa:f:"
 # Variables that a rewriting adds begin so; `SELECT *` does not show them.

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal
 
 from kbqa.errors import QueryRefusedError, QuerySyntaxError
-from kbqa.kg.sparql.tokens import Token, position, tokenize
+from kbqa.logical_forms.sparql_tokens import Token, position, tokenize
 
 QueryForm = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kbqa.kg.sparql.tokens import Token, TokenKind
+from kbqa.logical_forms.sparql_tokens import Token, TokenKind
 
 _SIGNS = ("<", "<=", ">", ">=", "=", "!=")
 # Words at which an operand of a comparison ends; with IN it is no comparison of two operands.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kbqa.errors import QuerySyntaxError
 from kbqa.kg.sparql.guard import check_query
-from kbqa.kg.sparql.tokens import Token, tokenize
+from kbqa.logical_forms.sparql_tokens import Token, tokenize
 
 
 @dataclass(frozen=True, slots=True)
