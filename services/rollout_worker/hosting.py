@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 from safetensors.torch import load_file
@@ -10,7 +11,7 @@ from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import TransformersPolicy, load_model
-from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import PolicyVersion
 from kbqa.telemetry import Metrics
 
@@ -94,13 +95,20 @@ class _InProcess:
 
 
 class OnVllm:
-    """The engine of a vLLM server, which is this worker's own: nobody else may change its weights."""
+    """The engine of a vLLM server, which is this worker's own: nobody else may change its weights.
 
-    def __init__(self, server: VllmServer, metrics: Metrics, *, timeout_s: float) -> None:
-        self._server, self._metrics, self._timeout_s = server, metrics, timeout_s
+    Args:
+        precision, timeout_s: as those of `VllmPolicy`.
+    """
+
+    def __init__(
+        self, server: VllmServer, metrics: Metrics, *, precision: Precision, timeout_s: float
+    ) -> None:
+        self._server = server
+        self._policy = partial(VllmPolicy, server, metrics=metrics, precision=precision, timeout_s=timeout_s)
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        hosted = _OnVllm(VllmPolicy(self._server, codec, self._metrics, timeout_s=self._timeout_s))
+        hosted = _OnVllm(self._policy(codec=codec))
         try:
             hosted.swap(version)
         except BaseException:

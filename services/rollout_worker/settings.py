@@ -20,6 +20,8 @@ class RolloutWorkerSettings(ServiceSettings):
             (`KBQA_ROLLOUT_WORKER_ENGINE`, else `KBQA_ENGINE`).
         vllm_url: the vLLM server whose weights this worker alone changes
             (`KBQA_ROLLOUT_WORKER_VLLM_URL`, else `KBQA_VLLM_URL`).
+        vllm_precision: what that server computes in (its `--dtype`); how near its
+            log-probabilities have to be to the trainer's hangs on it.
         vllm_timeout_s: most time that the completions of a turn may take there.
         concurrency: requests worked on at a time.
         max_rows: completions computed at a time in this process; more wait.
@@ -48,6 +50,7 @@ class RolloutWorkerSettings(ServiceSettings):
         "http://127.0.0.1:8000",
         validation_alias=AliasChoices("KBQA_ROLLOUT_WORKER_VLLM_URL", "KBQA_VLLM_URL"),
     )
+    vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
     vllm_timeout_s: float = Field(120.0, gt=0)
     concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)

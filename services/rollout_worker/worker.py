@@ -18,7 +18,6 @@ from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
-from kbqa.policy_store import PolicyStore
 from kbqa.telemetry import Metrics, log_context
 from kbqa.wire import (
     DELIVER_TASK,
@@ -62,7 +61,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     )
     metrics = Metrics(CollectorRegistry())
     graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
-    engine = Engine(PolicyStore(settings.home / "policies"), metrics, _host(settings, metrics))
+    engine = Engine(settings.policies(), metrics, _host(settings, metrics))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     rollouts = Rollouts(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
     desk = Desk(rollouts, celery, metrics, settings.deliver_wait_s)
@@ -84,7 +83,8 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
 def _host(settings: RolloutWorkerSettings, metrics: Metrics) -> Host:
     if settings.engine == "transformers":
         return InProcess(settings.max_rows)
-    return OnVllm(VllmServer(settings.vllm_url), metrics, timeout_s=settings.vllm_timeout_s)
+    server = VllmServer(settings.vllm_url)
+    return OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
 
 
 def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics) -> FastAPI:

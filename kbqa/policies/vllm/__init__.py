@@ -5,7 +5,7 @@ weights with VLLM_SERVER_DEV_MODE=1, for adapters with `--enable-lora`, VLLM_ALL
 and `--max-loras` above the versions that may be in use at a time. Tried with vLLM 0.32.
 """
 
-from kbqa.policies.vllm.policy import VllmPolicy, Weights
+from kbqa.policies.vllm.policy import Precision, VllmPolicy, Weights
 from kbqa.policies.vllm.server import VllmServer
 
-__all__ = ["VllmPolicy", "VllmServer", "Weights"]
+__all__ = ["Precision", "VllmPolicy", "VllmServer", "Weights"]

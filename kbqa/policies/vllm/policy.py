@@ -35,8 +35,10 @@ from kbqa.trajectory import Segment
 _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is none
-_LARGEST_GAP = {"float32": 1e-3}
-_LARGEST_GAP_ELSE = 1e-2  # bf16, of which 8 bits of a number are left
+
+Precision = Literal["bfloat16", "float32"]
+LARGEST_GAP: dict[Precision, float] = {"bfloat16": 1e-2, "float32": 1e-3}
+"""Mean absolute difference of log-probabilities to the trainer's, by what the engine computes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class VllmPolicy:
 
     Args:
         codec: the versions' tokenizer; a tag that is one token stops the engine without a look at the text.
+        precision: what the server was started with (`--dtype`).
         timeout_s: most seconds that a call of `generate` may take.
         max_in_flight: completions asked for at a time; more wait here.
     """
@@ -73,10 +76,12 @@ class VllmPolicy:
         codec: Codec,
         metrics: Metrics,
         *,
+        precision: Precision = "bfloat16",
         timeout_s: float = 120.0,
         max_in_flight: int = 1024,
     ) -> None:
         self._server, self._codec, self._timeout_s = server, codec, timeout_s
+        self._precision = precision
         self._in_flight = metrics.gauge("kbqa_engine_requests_running")
         self._failures = metrics.counter("kbqa_engine_failures_total")
         self._gap = metrics.gauge("kbqa_engine_logprob_gap")
@@ -87,7 +92,8 @@ class VllmPolicy:
         self._versions: dict[str, str] = {}  # label → version, of all weights that were verified
         self._updating = self._failed = self._closed = False
         self._exchanges: set[Exchange] = set()
-        self._users: Counter[str] = Counter()  # calls in flight, by adapter
+        self._users: Counter[str] = Counter()  # calls in flight, by the label that they began with
+        self._adapters: set[str] = set()  # that the server holds for this policy
         self._max_length: int | None = None
 
     @property
@@ -125,7 +131,7 @@ class VllmPolicy:
             raise
         self._failed = False
         self._seconds.labels(weights.kind).observe(time.monotonic() - began)
-        if before is not None and before.kind == "lora" and before.label != weights.label:
+        if before is not None and before.label != weights.label:
             self._retire(before.label)
 
     def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
@@ -152,23 +158,21 @@ class VllmPolicy:
     def close(self) -> None:
         """Abandon what is in flight, and unload the adapter; the server stays."""
         with self._changed:
-            weights, self._closed = self._weights, True
+            self._closed = True
         self._give_up()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if weights is not None and weights.kind == "lora":
-            self._unload(weights.label)
 
     # -- weights
 
     def _load_adapter(self, weights: Weights) -> None:
-        present = self._server.adapters()
-        if self._weights is None:  # what a process before this one has left
-            for name in present:
-                if name != weights.label:
-                    self._unload(name)
-        if weights.label not in present:
-            self._server.load_adapter(weights.label, weights.path)
-        self._verify(weights, weights.label)
+        self._server.load_adapter(weights.label, weights.path)
+        with self._changed:
+            self._adapters.add(weights.label)
+        try:
+            self._verify(weights, weights.label)
+        except BaseException:
+            self._unload(weights.label)
+            raise
         with self._changed:
             self._weights = weights
 
@@ -192,33 +196,39 @@ class VllmPolicy:
         if weights.probe is None:
             return
         gap = weights.probe.gap(self._server.score(weights.probe, model))
-        dtype = self._server.dtype()
-        largest = _LARGEST_GAP.get(dtype, _LARGEST_GAP_ELSE)
+        largest = LARGEST_GAP[self._precision]
         self._gap.set(gap)
         if not gap <= largest:  # a gap that is no number is none of the small ones
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
-                f"the trainer's by {gap:.2g} on average, more than {largest:g} ({dtype or 'type unknown'}): "
-                "see that it serves the version's base model, and in the precision of the training"
+                f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
+                "see that it serves the version's base model"
             )
 
     def _give_up(self) -> None:
         """Let nothing more be written by weights that are in doubt."""
         with self._changed:
-            self._weights = None
+            before, self._weights = self._weights, None
             self._versions.clear()
             doomed = list(self._exchanges)
             self._changed.notify_all()
         for exchange in doomed:
             exchange.abandon()
+        if before is not None:
+            self._retire(before.label)
 
     def _retire(self, label: str) -> None:
         with self._changed:
             in_use = label in self._users
-        if not in_use:  # else the last call that uses it unloads it
+        if not in_use:  # else the last call that uses it does it
             self._unload(label)
 
     def _unload(self, label: str) -> None:
+        """Unload an adapter, unless it is none or was unloaded before."""
+        with self._changed:
+            if label not in self._adapters:
+                return
+            self._adapters.remove(label)
         try:
             self._server.unload_adapter(label)
         except PolicyUnavailableError:
@@ -249,8 +259,8 @@ class VllmPolicy:
                 if last:
                     del self._users[weights.label]
                 current = self._weights
-                retired = last and current is not None and current.label != weights.label
-            if retired and weights.kind == "lora":
+                retired = current is None or current.label != weights.label
+            if last and retired:
                 self._unload(weights.label)
 
     def _await_update(self) -> None:

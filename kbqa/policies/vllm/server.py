@@ -32,7 +32,7 @@ class VllmServer:
     def __init__(self, url: str, *, update_timeout_s: float = 120.0) -> None:
         self.connections = Connections(url)
         self._update_timeout_s = update_timeout_s
-        self._dtype: str | None = None
+        self._loaded: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -63,31 +63,25 @@ class VllmServer:
         models = self._ask("GET", "/v1/models")["data"]
         return int(models[0]["max_model_len"])
 
-    def dtype(self) -> str:
-        """In what the engine computes: `bfloat16`, `float32` …; "" if the server does not tell."""
-        if self._dtype is None:
-            # The first time it takes seconds: the server looks for its drivers and compilers too.
-            path, timeout_s = "/server_info?config_format=json", self._update_timeout_s
-            status, answer = self._try("GET", path, timeout_s=timeout_s)
-            if status != 200:
-                return ""  # not in development mode, as a server for adapters alone need not be
-            self._dtype = str(answer["vllm_config"]["model_config"]["dtype"]).removeprefix("torch.")
-        return self._dtype
-
-    def adapters(self) -> list[str]:
-        """Names of the LoRA adapters that are loaded."""
-        return [model["id"] for model in self._ask("GET", "/v1/models")["data"] if model.get("parent")]
-
     def load_adapter(self, name: str, path: Path) -> None:
         """Load a LoRA adapter under a name that stands for nothing else, ever.
+
+        What a process before this one has left in the server is unloaded.
 
         Raises:
             PolicyUnavailableError: the server cannot; says why.
         """
-        body = {"lora_name": name, "lora_path": str(path.resolve())}
-        self._ask("POST", "/v1/load_lora_adapter", body, timeout_s=self._update_timeout_s)
+        models = self._ask("GET", "/v1/models")["data"]
+        present = {model["id"] for model in models if model.get("parent")}
+        for left in present - self._loaded - {name}:
+            self.unload_adapter(left)
+        if name not in present:
+            body = {"lora_name": name, "lora_path": str(path.resolve())}
+            self._ask("POST", "/v1/load_lora_adapter", body, timeout_s=self._update_timeout_s)
+        self._loaded.add(name)
 
     def unload_adapter(self, name: str) -> None:
+        self._loaded.discard(name)
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
     def weight_label(self) -> str:
@@ -148,15 +142,10 @@ class VllmServer:
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = _PROMPT_S
     ) -> Any:
-        status, answer = self._try(method, path, body, timeout_s=timeout_s)
+        status, answer = Exchange(self.connections, method, path, body, timeout_s=timeout_s).run()
         if status != 200:
             raise refusal(self.url, path, status, answer)
         return answer
-
-    def _try(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
-    ) -> tuple[int, Any]:
-        return Exchange(self.connections, method, path, body, timeout_s=timeout_s).run()
 
 
 def refusal(url: str, path: str, status: int, answer: Any) -> PolicyUnavailableError:

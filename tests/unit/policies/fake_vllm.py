@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,12 @@ class FakeVllm:
         )
         self._thread.start()
 
+    def hang_up(self) -> None:
+        """Close every connection that is open now, as a server does with those that are idle."""
+        for connection in self._http.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def stop(self) -> None:
         self._http.shutdown()
         self._http.server_close()
@@ -62,8 +70,6 @@ class FakeVllm:
                 length = self._engines[""].max_length
                 base = {"id": "base", "parent": None, "max_model_len": length}
                 return 200, {"data": [base, *({"id": n, "parent": "base"} for n in self.adapters)]}
-            case "/server_info":
-                return 200, {"vllm_config": {"model_config": {"dtype": "torch.float32"}}}
             case "/pause" | "/resume":
                 self.paused = path.startswith("/pause")
             case "/collective_rpc":
@@ -126,7 +132,16 @@ class FakeVllm:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
     fake: FakeVllm
+
+    def __init__(self, *arguments: Any) -> None:
+        self.connections: list[socket.socket] = []
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.append(request)
+        super().process_request(request, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # clients hang up on purpose

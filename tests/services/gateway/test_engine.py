@@ -1,0 +1,91 @@
+"""A published version in a vLLM server (one that is not real: see tests/unit/policies/test_contract.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
+from kbqa.policies.base import SamplingParams
+from kbqa.policies.vllm import VllmServer
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.recipes import load_recipe
+from kbqa.telemetry import Metrics
+from kbqa.training.probing import take_probe
+from kbqa.training.small_policy import save_model
+from services.gateway.engine import Vllm, load_policy
+from tests.unit.policies.fake_vllm import FakeVllm
+from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
+
+CODEC = make_codec()
+PROMPT = [30, 31, 32]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeVllm]:
+    fake = FakeVllm(make_model(), CODEC)
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def vllm(fake) -> Iterator[Vllm]:
+    server = VllmServer(fake.url)
+    yield Vllm(server, Metrics(CollectorRegistry()), "float32", 60)
+    server.close()
+
+
+@pytest.fixture
+def store(tmp_path) -> PolicyStore:
+    return PolicyStore(tmp_path / "policies")
+
+
+def publish(store: PolicyStore, number: int, kind="full", probe_of: int | None = None) -> PolicyVersion:
+    recipe = load_recipe("kg-r1-small")
+    probed = make_model(seed=number if probe_of is None else probe_of)
+    return store.publish(
+        "run",
+        number,
+        lambda directory: save_model(make_model(seed=number), make_tokenizer(), directory),
+        recipe=recipe.model_dump(mode="json"),
+        recipe_digest=recipe.digest(),
+        step=0,
+        metrics={},
+        kind=kind,
+        probe=take_probe(probed, PROMPT),
+    )
+
+
+def write(served) -> str:
+    return served.policy.generate([PROMPT], SamplingParams(4, 100, seed=1))[0].policy_version
+
+
+def test_adapters_answer_beside_each_other_until_they_are_closed(store, vllm, fake) -> None:
+    older, newer = publish(store, 1, "lora"), publish(store, 2, "lora")
+    first = load_policy(store, older, max_rows=2, vllm=vllm)
+    second = load_policy(store, newer, max_rows=2, vllm=vllm)
+    assert (write(first), write(second)) == (older.id, newer.id)
+    assert len(fake.adapters) == 2
+    first.close()
+    assert fake.adapters == [f"run/{newer.id}"]
+    second.close()
+
+
+def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(store, vllm) -> None:
+    older, newer = publish(store, 1), publish(store, 2)
+    first = load_policy(store, older, max_rows=2, vllm=vllm)
+    assert write(first) == older.id
+    second = load_policy(store, newer, max_rows=2, vllm=vllm)
+    with pytest.raises(PolicyUnavailableError, match="nobody here has loaded"):
+        write(first)
+    assert not first.alive()
+    assert (write(second), second.alive()) == (newer.id, True)
+    first.close()
+    second.close()
+
+
+def test_weights_that_are_not_the_trainers_are_not_served(store, vllm) -> None:
+    with pytest.raises(PolicyMismatchError):
+        load_policy(store, publish(store, 1, probe_of=3), max_rows=2, vllm=vllm)

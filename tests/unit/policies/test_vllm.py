@@ -1,0 +1,319 @@
+"""What is peculiar to a policy in a vLLM server: how weights change, and what a failing server does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbqa.errors import ConfigurationError, PolicyMismatchError, PolicyUnavailableError
+from kbqa.policies.base import SamplingParams
+from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
+from kbqa.telemetry import Metrics
+from kbqa.training.probing import take_probe
+from kbqa.training.small_policy import save_model
+from kbqa.trajectory import Segment
+from tests.unit.policies.fake_vllm import FakeVllm
+from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
+
+CODEC = make_codec()
+GENERATE = "/inference/v1/generate"
+TIMEOUT_S = 60.0  # more than a busy machine takes for anything here
+PROMPTLY_S = TIMEOUT_S / 2
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeVllm]:
+    fake = FakeVllm(make_model(), CODEC)
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """What a request that hangs waits for; set when the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
+@pytest.fixture
+def policy(fake, metrics) -> Iterator[VllmPolicy]:
+    server = VllmServer(fake.url, update_timeout_s=TIMEOUT_S)
+    policy = VllmPolicy(server, CODEC, metrics, precision="float32", timeout_s=TIMEOUT_S)
+    yield policy
+    policy.close()
+    server.close()
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """`weights(2)` are those of version 2; `kind` and `probe_of` may be others'."""
+
+    def make(number: int, kind="full", probe_of: int | None = None) -> Weights:
+        path: Path = tmp_path / f"{number}"
+        if not path.exists():
+            save_model(make_model(seed=number), make_tokenizer(), path)
+        model = make_model(seed=number if probe_of is None else probe_of)
+        probe = take_probe(model, prompt("who is Ada ?"))
+        version = f"v{number:06d}-aaaaaaaa"
+        return Weights(f"run/{version}", version, kind, path, probe)
+
+    return make
+
+
+def prompt(text: str) -> list[int]:
+    return CODEC.encode([Segment(text)])
+
+
+def write(policy: VllmPolicy, count: int = 1, max_tokens: int = 6):
+    return policy.generate([prompt("who")] * count, SamplingParams(max_tokens, 200, seed=1))
+
+
+def failures(metrics: Metrics, operation: str) -> float:
+    return metrics.registry.get_sample_value("kbqa_engine_failures_total", {"operation": operation}) or 0.0
+
+
+def test_whole_weights_are_replaced_while_the_engine_stands_still(policy, fake, weights, metrics) -> None:
+    policy.hold(weights(1))
+    first = write(policy)[0]
+    fake.asked.clear()
+    policy.hold(weights(2))
+    steps = [urlsplit(path).path for path in fake.asked]
+    assert steps[: steps.index("/resume") + 1] == [
+        "/health",
+        "/pause",
+        "/collective_rpc",
+        "/update_weight_version",
+        "/weight_info",
+        "/reset_prefix_cache",
+        "/resume",
+    ]
+    assert "mode=keep" in fake.asked[1]
+    second = write(policy)[0]
+    assert (first.policy_version, second.policy_version) == ("v000001-aaaaaaaa", "v000002-aaaaaaaa")
+    assert first.logprobs != second.logprobs
+    assert metrics.registry.get_sample_value("kbqa_engine_logprob_gap") < 1e-4
+    assert metrics.registry.get_sample_value("kbqa_engine_update_seconds_count", {"kind": "full"}) == 2
+
+
+def test_weights_that_compute_something_else_are_not_served(policy, fake, weights, metrics) -> None:
+    policy.hold(weights(1))
+    with pytest.raises(PolicyMismatchError, match="v000002-aaaaaaaa"):
+        policy.hold(weights(2, probe_of=3))
+    assert not policy.alive
+    with pytest.raises(PolicyUnavailableError, match="no policy is loaded"):
+        write(policy)
+    assert not fake.paused
+    assert failures(metrics, "update") == 1
+    policy.hold(weights(2))
+    assert policy.alive
+    assert write(policy)[0].policy_version == "v000002-aaaaaaaa"
+
+
+@pytest.mark.parametrize("broken", ["/collective_rpc", "/update_weight_version", "/reset_prefix_cache"])
+def test_a_change_that_fails_half_way_ends_what_is_in_flight_and_resumes(
+    policy, fake, weights, never, broken
+) -> None:
+    policy.hold(weights(1))
+    begun = threading.Event()
+
+    def answer(path, body):
+        if path == GENERATE and "stop" in body["sampling_params"]:
+            begun.set()
+            never.wait()
+        return (
+            (500, {"error": {"message": "out of memory"}})
+            if path.startswith(broken)
+            else fake.execute(path, body)
+        )
+
+    fake.answer = answer
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(write, policy)
+        begun.wait(TIMEOUT_S)
+        began = time.monotonic()
+        with pytest.raises(PolicyUnavailableError, match="out of memory"):
+            policy.hold(weights(2))
+        with pytest.raises(PolicyUnavailableError):
+            call.result()
+    assert time.monotonic() - began < PROMPTLY_S
+    assert fake.asked[-1] == "/resume"
+    assert not fake.paused
+
+
+def test_a_completion_during_which_weights_change_counts_as_the_older_ones(policy, fake, weights) -> None:
+    policy.hold(weights(1))
+    policy.hold(weights(2))
+    older, newer = weights(1).label, weights(2).label
+
+    def answer(path, body):
+        status, document = fake.execute(path, body)
+        if path == GENERATE:
+            spans = [{"version": older, "start": 0, "end": 2}, {"version": newer, "start": 2, "end": 6}]
+            document["choices"][0]["weight_versions"] = spans
+        return status, document
+
+    fake.answer = answer
+    assert write(policy)[0].policy_version == "v000001-aaaaaaaa"
+
+
+def test_a_server_that_was_started_anew_is_noticed(policy, fake, weights) -> None:
+    policy.hold(weights(1))
+    fake.label = "default"
+    with pytest.raises(PolicyUnavailableError, match="started anew"):
+        write(policy)
+    assert not policy.alive
+
+
+def test_adapters_stand_beside_each_other_until_nobody_uses_them(policy, fake, weights) -> None:
+    policy.hold(weights(1, "lora"))
+    first, second = weights(1).label, weights(2).label
+    assert fake.adapters == [first]
+    begun, go_on = threading.Event(), threading.Event()
+
+    def answer(path, body):
+        if path == GENERATE and body.get("model") == first:
+            begun.set()
+            go_on.wait(TIMEOUT_S)
+        return fake.execute(path, body)
+
+    fake.answer = answer
+    with ThreadPoolExecutor(1) as pool:
+        older = pool.submit(write, policy)
+        begun.wait(TIMEOUT_S)
+        policy.hold(weights(2, "lora"))
+        assert fake.adapters == [first, second]
+        assert write(policy)[0].policy_version == "v000002-aaaaaaaa"
+        go_on.set()
+        assert older.result()[0].policy_version == "v000001-aaaaaaaa"
+    assert fake.adapters == [second]
+    policy.hold(weights(3, "lora"))
+    assert fake.adapters == [weights(3).label]
+    policy.close()
+    assert fake.adapters == []
+
+
+def test_what_a_process_before_has_left_is_unloaded_and_an_adapter_that_lies_is_not_kept(
+    policy, fake, weights
+) -> None:
+    fake.execute("/v1/load_lora_adapter", {"lora_name": "run/left", "lora_path": str(weights(1).path)})
+    with pytest.raises(PolicyMismatchError):
+        policy.hold(weights(2, "lora", probe_of=3))
+    assert fake.adapters == []
+    policy.hold(weights(2, "lora"))
+    assert fake.adapters == [weights(2).label]
+
+
+def test_an_adapter_that_is_gone_fails_typed(policy, fake, weights) -> None:
+    policy.hold(weights(1, "lora"))
+    fake.execute("/v1/unload_lora_adapter", {"lora_name": weights(1).label})
+    with pytest.raises(PolicyUnavailableError, match="does not exist"):
+        write(policy)
+
+
+def test_a_server_that_hangs_is_waited_for_but_not_for_ever(fake, weights, metrics, never) -> None:
+    server = VllmServer(fake.url)
+    policy = VllmPolicy(server, CODEC, metrics, timeout_s=1.0)
+    policy.hold(weights(1))
+    assert policy.max_length == 256
+    fake.answer = lambda path, body: (200, never.wait())
+    with pytest.raises(PolicyUnavailableError, match="within 1 s"):
+        write(policy, count=3)
+    assert failures(metrics, "generate") == 1
+    policy.close()
+    server.close()
+
+
+def test_a_prompt_that_fails_takes_its_siblings_with_it_at_once(policy, fake, weights, never) -> None:
+    policy.hold(weights(1))
+    assert policy.max_length == 256
+    numbers = iter(range(100))
+
+    def answer(path, body):
+        if next(numbers) == 2:
+            return 500, {"error": {"message": "EngineCore encountered an issue"}}
+        return 200, never.wait()
+
+    fake.answer = answer
+    began = time.monotonic()
+    with pytest.raises(PolicyUnavailableError, match="EngineCore"):
+        write(policy, count=4)
+    assert time.monotonic() - began < PROMPTLY_S
+
+
+def test_closing_ends_calls_in_flight(policy, fake, weights, never, metrics) -> None:
+    policy.hold(weights(1))
+    begun = threading.Event()
+
+    def answer(path, body):
+        if path == GENERATE:
+            begun.set()
+            never.wait()
+        return fake.execute(path, body)
+
+    fake.answer = answer
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(write, policy)
+        begun.wait(TIMEOUT_S)
+        began = time.monotonic()
+        policy.close()
+        with pytest.raises(PolicyUnavailableError):
+            call.result()
+    assert time.monotonic() - began < PROMPTLY_S
+    assert metrics.registry.get_sample_value("kbqa_engine_requests_running") == 0
+
+
+def test_nobody_at_the_address_is_told_with_the_setting() -> None:
+    nobody = VllmServer("http://127.0.0.1:1")
+    with pytest.raises(PolicyUnavailableError, match="KBQA_VLLM_URL"):
+        nobody.require_healthy()
+    assert "KBQA_VLLM_URL" in nobody.unready()
+
+
+def test_connections_that_the_server_closed_while_idle_are_opened_again(policy, fake, weights) -> None:
+    policy.hold(weights(1))
+    write(policy, count=3)
+    fake.hang_up()
+    assert len(write(policy, count=3)) == 3
+
+
+def test_weights_that_are_not_finite_are_told(policy, fake, weights) -> None:
+    policy.hold(weights(1))
+
+    def answer(path, body):
+        status, document = fake.execute(path, body)
+        if path == GENERATE:
+            document["choices"][0]["logprobs"]["content"][1]["logprob"] = -9999.0
+        return status, document
+
+    fake.answer = answer
+    with pytest.raises(PolicyUnavailableError, match="not finite"):
+        write(policy)
+
+
+def test_a_server_without_the_endpoint_says_how_to_start_it(policy, fake, weights) -> None:
+    fake.answer = lambda path, body: (
+        (403, {"error": {"message": "disabled"}}) if path == GENERATE else (fake.execute(path, body))
+    )
+    with pytest.raises(PolicyUnavailableError, match="--enable-scale-out"):
+        policy.hold(weights(1))
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "https://host:1", "http://host", "http://host:x", "http://h:1/v1"]
+)
+def test_what_is_no_address_of_a_server_is_refused(url) -> None:
+    with pytest.raises(ConfigurationError, match="KBQA_VLLM_URL"):
+        VllmServer(url)
