@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph, mfu, trl_step
+from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph, mfu, trl_step, vllm
 
 _USUAL: dict[str, Callable[[], list[str]]] = {
     "endpoint": endpoint.measure,
@@ -15,7 +15,12 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "graph-server": graph_server.measure,
     "hub": hub.measure,
 }
-_ALL = _USUAL | {"large-graph": large_graph.measure, "mfu": mfu.measure, "trl": trl_step.measure}
+_ALL = _USUAL | {
+    "large-graph": large_graph.measure,
+    "mfu": mfu.measure,
+    "trl": trl_step.measure,
+    "vllm": vllm.measure,
+}
 
 
 def main(names: list[str]) -> int:
