@@ -282,6 +282,23 @@ def test_stopping_loses_no_step_and_resuming_starts_from_the_same_weights(begin)
     assert len(context.send.asked) == len(set(context.send.asked))
 
 
+def test_an_adapter_is_all_that_is_published_and_resumed_from(begin, tiny_recipe) -> None:
+    tiny_recipe["base_model"], tiny_recipe["cold_start"] = "a/model", None
+    tiny_recipe["optimisation"]["lora"] = {"rank": 8}
+    context, material, start = begin(steps=2, kl_coefficient=0.1)
+    Reinforcement(context, material, start).run()
+    last = context.store.newest(context.run)
+    assert (start.manifest.kind, last.manifest.kind) == ("full", "lora")
+    assert "adapter_model.safetensors" in last.manifest.files
+    assert "model.safetensors" not in last.manifest.files
+    assert last.manifest.base_model == "a/model"
+    Reinforcement(context, material, start)
+    again = context.store.newest(context.run)
+    assert again.number > last.number
+    weights = "adapter_model.safetensors"
+    assert again.manifest.files[weights] == last.manifest.files[weights]
+
+
 def records(context, kind: str) -> list[dict]:
     return [record for record in context.directory.records() if record["kind"] == kind]
 
