@@ -54,15 +54,15 @@ def test_an_upload_that_died_half_way_is_no_version(bucket, tmp_path, monkeypatc
     store = PolicyStore(RemoteShelf(bucket, tmp_path / "trainer"))
     put, shelf = store._shelf._files.put_file, store._shelf
 
-    def die_at_weights(here: str, there: str) -> None:
+    def die_at_the_end(here: str, there: str) -> None:
         if there.endswith("manifest.json"):
             raise KeyboardInterrupt
         put(here, there)
 
-    monkeypatch.setattr(shelf._files, "put_file", die_at_weights)
-    with pytest.raises(KeyboardInterrupt):
-        publish(store, 1)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf._files, "put_file", die_at_the_end)
+        with pytest.raises(KeyboardInterrupt):
+            publish(store, 1)
     other = PolicyStore(RemoteShelf(bucket, tmp_path / "other"))
     assert other.versions("r1") == []
     assert other.newest("r1") is None
