@@ -166,7 +166,7 @@ class LoraSection(Section):
     """
 
     rank: Literal[8, 16, 32, 64, 128, 256, 320, 512] = 32
-    alpha: Annotated[float, Field(gt=0)] = 64.0
+    alpha: Positive = 64
     targets: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "q_proj",
         "k_proj",

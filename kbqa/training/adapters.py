@@ -29,7 +29,7 @@ class Adapter:
     """
 
     rank: int = 32
-    alpha: float = 64.0
+    alpha: int = 64
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     quantised: bool = False
 
