@@ -69,8 +69,8 @@ StartService = Callable[..., Service]
 
 
 @pytest.fixture(scope="session")
-def graph_server(tmp_path_factory) -> Iterator[Service]:
-    """A kg_server over the generated world of seed 1."""
+def graph_home(tmp_path_factory) -> Path:
+    """A KBQA_HOME with the generated world of seed 1."""
     home = tmp_path_factory.mktemp("graphs")
     text = load_dataset("world", seed=1).graph
     assert text is not None
@@ -78,7 +78,13 @@ def graph_server(tmp_path_factory) -> Iterator[Service]:
     catalog = GraphCatalog(home)
     catalog.load("world", home / "world.txt")
     catalog.close()
-    server = Service("kg_server", home, {})
+    return home
+
+
+@pytest.fixture(scope="session")
+def graph_server(graph_home) -> Iterator[Service]:
+    """A kg_server over the generated world."""
+    server = Service("kg_server", graph_home, {})
     try:
         yield server.ready()
     finally:

@@ -112,9 +112,9 @@ def _kill(service: Service) -> bool:
 
 
 @pytest.fixture
-def stack(tmp_path, graph_server) -> Iterator[Stack]:
+def stack(tmp_path, graph_home) -> Iterator[Stack]:
     with ExitStack() as closing:
-        stack = Stack(tmp_path, graph_server.home)
+        stack = Stack(tmp_path, graph_home)
         closing.callback(stack.close)
         wait_until(lambda: is_up(stack.trainer), "the trainer")  # the others come up beside it
         yield stack
