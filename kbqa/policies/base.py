@@ -69,7 +69,8 @@ class Completion:
         token_ids: the sampled tokens, the stop string's included.
         logprobs: of each token under the distribution that it was drawn from (that is, after
             temperature and truncation, renormalised); at temperature 0 under temperature 1.
-        policy_version: full id of the one version that wrote all of it.
+        policy_version: full id of the version that wrote it; of the one that began it, where an
+            engine changes its weights in the midst of a completion.
     """
 
     token_ids: tuple[int, ...]

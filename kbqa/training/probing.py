@@ -9,7 +9,7 @@ import torch
 
 from kbqa.policies.probe import Probe
 
-_LENGTH = 16  # tokens of the continuation
+_LENGTH = 8  # tokens of the continuation; each costs a forward pass
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ log-probabilities are those with which each token was drawn.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -31,6 +32,8 @@ from kbqa.policies.vllm.exchange import Exchange
 from kbqa.policies.vllm.server import VllmServer, refusal
 from kbqa.telemetry import Metrics
 from kbqa.trajectory import Segment
+
+logger = logging.getLogger(__name__)
 
 _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
@@ -194,6 +197,7 @@ class VllmPolicy:
 
     def _verify(self, weights: Weights, model: str | None) -> None:
         if weights.probe is None:
+            logger.warning("a version without a probe is not verified", extra={"version": weights.version})
             return
         gap = weights.probe.gap(self._server.score(weights.probe, model))
         largest = LARGEST_GAP[self._precision]

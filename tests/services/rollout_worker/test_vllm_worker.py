@@ -70,11 +70,11 @@ def publish_probed(store, recipe, base) -> Callable[..., PolicyVersion]:
 
 def _with_adapter(directory: Path, number: int):
     model = load_model(directory)
-    add_adapter(model, Adapter(rank=8), seed=number)
+    add_adapter(model, Adapter(rank=8, alpha=16), seed=number)
     torch.manual_seed(number)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:  # zero in a fresh adapter, which would compute nothing
-            torch.nn.init.normal_(parameter, std=0.3)
+            torch.nn.init.normal_(parameter, std=0.1)
     return model.eval()
 
 
@@ -215,7 +215,7 @@ def test_a_server_that_dies_fails_its_requests_and_gets_the_newest_version_when_
 def test_what_nobody_waits_for_is_not_computed(vllm, base) -> None:
     """A connection that is closed ends its request in the engine."""
     body = {"token_ids": [5] * 20, "sampling_params": {"max_tokens": 230, "ignore_eos": True}}
-    before = vllm.metric("vllm:request_success_total")
+    before = vllm.metric("vllm:generation_tokens_total")
     for _ in range(6):
         with pytest.raises(httpx.TimeoutException):
             httpx.post(f"{vllm.url}/inference/v1/generate", json=body, timeout=0.05)
@@ -223,4 +223,4 @@ def test_what_nobody_waits_for_is_not_computed(vllm, base) -> None:
     while vllm.metric("vllm:num_requests_running") or vllm.metric("vllm:num_requests_waiting"):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert vllm.metric("vllm:request_success_total") - before < 6
+    assert vllm.metric("vllm:generation_tokens_total") - before < 6 * 230
