@@ -170,6 +170,7 @@ def test_a_queue_that_nobody_reads_takes_no_more_than_it_may(celery, client) -> 
     with pytest.raises(QueueUnavailableError, match="3 messages wait in the queue notes"):
         send(celery, "notes", "note", "say a", at_most=3)
     assert client.llen("notes") == 3
+    assert b"say a" in client.lindex("notes", 0)  # as it is: base64 would make it a third larger
 
 
 def test_a_redis_that_is_full_refuses_in_our_words_and_goes_on_later(tmp_path) -> None:
