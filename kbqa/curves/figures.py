@@ -77,7 +77,7 @@ FIGURES: Mapping[str, tuple[Figure, ...]] = {
         Figure("Training reward", ("reward",), "Figure 5"),
         Figure("RRCG's top-1", ("rrcg_top1",), "Section IV-A3", about="score of the relation meant"),
         Figure("Confidence tiers", ("rrcg_high", "rrcg_medium", "rrcg_low"), "Section IV-A3", "share"),
-        Figure("Turns", ("turns",), "Average LLM calls a sample"),
+        Figure("Turns", ("turns",), "Table VIII", about="LLM calls of an episode"),
     ),
     "kg_r1": (
         Figure("F1, training and validation", ("f1", "validation.f1"), "Figure 4"),
