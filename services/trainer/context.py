@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 from safetensors import SafetensorError
 
 from kbqa.errors import GraphUnavailableError, RunError
@@ -70,10 +68,6 @@ class Context:
         """
         if self.stop.is_set():
             raise Stopped
-
-    def use_threads(self, *, alone: bool) -> None:
-        """Compute with all cores while no rollouts run, else with one, unless the settings say how many."""
-        torch.set_num_threads(self.settings.threads or (os.cpu_count() or 1 if alone else 1))
 
     def kg_version(self, kg: str) -> str:
         """The version of a graph, once kg_server answers.

@@ -96,7 +96,6 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     if section is None:
         return base
     context.journal.enter("cold_start", of=section.steps)
-    context.use_threads(alone=True)
     demonstrations = _demonstrations(context, material, section.demonstrations)
     course = _ColdStart(context, section, material.questions.validation, Student.load(base.path))
     best = course.run(demonstrations)
@@ -107,7 +106,6 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
 def _warmed_up(context: Context, material: Material, small: SmallPolicySection) -> Student:
     """A small policy that has learned to copy, and nothing else."""
     context.journal.enter("warm_up", of=small.warm_up.steps)
-    context.use_threads(alone=True)
     tags = context.recipe.protocol.build().tags
     seed = context.record.seed
     student = Student.fresh(small.build(), _texts(context, material), tags, seed)
@@ -154,7 +152,6 @@ def _demonstrations(context: Context, material: Material, most: int) -> list[Dem
 
 def _conclude(context: Context, name: str, student: Student, material: Material) -> PolicyVersion:
     """Publish what a phase has made, evaluate it on the test questions, and keep the result."""
-    context.use_threads(alone=False)
     version = context.publish(student, step=0, metrics={})
     evaluation = context.evaluate(version, material.questions.test, "test")
     keep_result(context, name, evaluation)
@@ -209,7 +206,6 @@ class _ColdStart:
 
     def _look(self, step: int) -> None:
         context = self._context
-        context.use_threads(alone=False)
         version = context.publish(self._student, step=0, metrics={})
         evaluation = context.evaluate(version, self._validation, "validation")
         if self._best is None or evaluation.f1 > self._best.f1:
@@ -218,4 +214,3 @@ class _ColdStart:
             self._looks_since_best += 1
         protected = {self._best.version, *context.journal.results.get("versions", {}).values()}
         context.store.retain(context.run, keep=1, protect=protected)
-        context.use_threads(alone=True)

@@ -53,7 +53,6 @@ class Reinforcement:
         self._context, self._material = context, material
         self._schedule = context.recipe.schedule
         context.journal.enter("rl", of=self._schedule.steps)
-        context.use_threads(alone=False)
         self._student = Student.load(start.path)
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()

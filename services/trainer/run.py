@@ -68,7 +68,7 @@ def _follow(directory: RunDirectory, ranks: Ranks) -> Exit:
     recipe = directory.read().resolved_recipe()
     if recipe.deterministic:
         make_deterministic()
-    torch.set_num_threads(settings.threads or 1)
+    torch.set_num_threads(settings.threads)
     with log_context(run=directory.id, rank=ranks.rank):
         follow(lambda origin: load_model(Path(origin)), recipe.optimisation.build(recipe.rollout), ranks)
     return Exit.DONE
@@ -83,6 +83,7 @@ def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
     settings = TrainerSettings.load(home=directory.path.parent.parent)
     configure_logging("trainer", settings.log_level, settings.log_format)
     disable_progress_bar()
+    torch.set_num_threads(settings.threads)
     with log_context(run=directory.id):
         sinks = open_sinks(settings.sinks, directory)
         journal = Journal(directory, sinks)

@@ -26,8 +26,8 @@ class TrainerSettings(ServiceSettings):
         data: directory of data sets that are not generated (`KBQA_DATA`).
         processes: processes that reinforcement learning is sharded over (`KBQA_TRAINING_PROCESSES`), as
             many as there are GPUs; each has `threads` threads.
-        threads: threads that training computes with; unless set, one while rollouts run on the
-            same machine, and as many as there are cores before that.
+        threads: threads that training computes with. A small policy gains nothing by a second one,
+            and loses as soon as anything else runs on the same cores.
         auto_resume: whether a run that was going on when the trainer ended goes on when it starts.
         max_restarts: how often in a row a training process that dies without a step forward is
             started again.
@@ -48,7 +48,7 @@ class TrainerSettings(ServiceSettings):
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")
     processes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_PROCESSES")
-    threads: int | None = Field(None, ge=1)
+    threads: int = Field(1, ge=1)
     auto_resume: bool = True
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
