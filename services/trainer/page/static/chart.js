@@ -146,7 +146,7 @@ function drawShares(series, width, figure) {
 function drawPoints(series, width, figure) {
   const all = series.flatMap((cloud) => cloud.points);
   if (!all.length) return empty(width);
-  const x = scale(padded(extent([0, ...all.map(([at]) => at)]), 0), [LEFT, width - RIGHT]);
+  const x = scale(padded(extent([0, ...all.map(([at]) => at)])), [LEFT, width - RIGHT]);
   const y = scale(padded(extent(all.map(([, value]) => value))), [HEIGHT - BOTTOM, TOP]);
   const dots = series.flatMap((cloud, i) => cloud.points.map(([at, value]) => svg("circle", { class: `dot c${i} many`, cx: x(at), cy: y(value), r: 3 })));
   const latest = series.map((cloud, i) => h("span", { class: `key c${i}` }, `${cloud.name} (${cloud.points.length})`));
@@ -213,8 +213,9 @@ function extent(values) {
   return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 }
 
-function padded([low, high], least = 1e-9) {
-  const room = 0.06 * (high - low) || Math.max(Math.abs(high) * 0.1, least);
+function padded([low, high]) {
+  if (low === 0 && high === 0) return [0, 1];
+  const room = 0.06 * (high - low) || Math.abs(high) * 0.1;
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 
