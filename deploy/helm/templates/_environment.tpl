@@ -1,0 +1,122 @@
+{{/* Variables of the services. Only names that their settings know: tests/deploy checks it. */}}
+
+{{/* (list $ "KG_SERVER" .Values.kgServer) */}}
+{{- define "kbqa.commonEnvironment" -}}
+{{- $ := index . 0 -}}{{- $prefix := printf "KBQA_%s" (index . 1) -}}{{- $values := index . 2 -}}
+- {name: HOME, value: /tmp}
+- {name: KBQA_HOME, value: {{ include "kbqa.home" $ }}}
+- {name: KBQA_LOG_LEVEL, value: {{ $.Values.logLevel }}}
+- {name: KBQA_LOG_FORMAT, value: {{ $.Values.logFormat }}}
+- {name: {{ $prefix }}_HOST, value: 0.0.0.0}
+- {name: {{ $prefix }}_DRAIN_S, value: {{ $values.drainSeconds | quote }}}
+{{- range $name, $value := $values.settings }}
+- {name: {{ $prefix }}_{{ $name }}, value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.home" -}}
+/var/lib/kbqa
+{{- end }}
+
+{{- define "kbqa.kgServerUrl" -}}
+{{- if .Values.kgServer.enabled -}}
+http://{{ include "kbqa.componentName" (list . "kg-server") }}:8001
+{{- else -}}
+{{- .Values.kgServer.externalUrl -}}
+{{- end -}}
+{{- end }}
+
+{{- define "kbqa.graphEnvironment" -}}
+- {name: KBQA_KG_SERVER_URL, value: {{ include "kbqa.kgServerUrl" . | quote }}}
+{{- if .Values.kgServer.auth.enabled }}
+- name: KBQA_KG_SERVER_API_KEY
+  valueFrom: {secretKeyRef: {name: {{ .Values.kgServer.auth.existingSecret }}, key: {{ .Values.kgServer.auth.clientKey }}}}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.redisSecret" -}}
+{{- .Values.redis.existingSecret | default (include "kbqa.componentName" (list . "redis")) -}}
+{{- end }}
+
+{{- define "kbqa.redisUsed" -}}
+{{- if or .Values.redis.enabled .Values.externalRedis.existingSecret }}true{{ end -}}
+{{- end }}
+
+{{- define "kbqa.redisEnvironment" -}}
+{{- if .Values.redis.enabled }}
+- name: REDIS_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" . }}, key: {{ .Values.redis.secretKey }}}}
+- {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" (list . "redis") }}:6379/0"}
+{{- else if .Values.externalRedis.existingSecret }}
+- name: KBQA_REDIS_URL
+  valueFrom: {secretKeyRef: {name: {{ .Values.externalRedis.existingSecret }}, key: {{ .Values.externalRedis.secretKey }}}}
+{{- end }}
+{{- end }}
+
+{{/* Where policies are, for who reads or writes them. */}}
+{{- define "kbqa.policyEnvironment" -}}
+{{- if eq .Values.policyStore.type "s3" }}
+- {name: KBQA_POLICY_STORE, value: {{ .Values.policyStore.s3.url | quote }}}
+{{- with .Values.policyStore.s3.endpoint }}
+- {name: AWS_ENDPOINT_URL, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.policyStore.s3.region }}
+- {name: AWS_DEFAULT_REGION, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.policyStore.s3.existingSecret }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}
+{{- end }}
+{{- else }}
+- {name: KBQA_POLICY_STORE, value: /policies/store}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.policyMount" -}}
+{{- if eq .Values.policyStore.type "volume" }}
+- {name: policies, mountPath: /policies}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.policyVolume" -}}
+{{- if eq .Values.policyStore.type "volume" }}
+- name: policies
+  persistentVolumeClaim: {claimName: {{ include "kbqa.claimName" (list . "policies" .Values.policyStore.persistence) }}}
+{{- end }}
+{{- end }}
+
+{{/* Space on the node: what is pulled from a bucket, and nothing else of size. */}}
+{{- define "kbqa.homeVolume" -}}
+- name: home
+  emptyDir: {sizeLimit: {{ ternary .Values.policyStore.s3.cacheSize "4Gi" (eq .Values.policyStore.type "s3") }}}
+{{- end }}
+
+{{- define "kbqa.tmpVolume" -}}
+- name: tmp
+  emptyDir: {sizeLimit: 8Gi}
+{{- end }}
+
+{{- define "kbqa.judgeEnvironment" -}}
+{{- with .Values.judge.existingSecret }}
+- name: OPENAI_API_KEY
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $.Values.judge.secretKey }}}}
+{{- end }}
+{{- end }}
+
+{{/* Made once, and found again by every upgrade. */}}
+{{- define "kbqa.redisPassword" -}}
+{{- if and .Values.redis.enabled (not .Values.redis.existingSecret) -}}
+{{- $name := include "kbqa.redisSecret" . -}}
+{{- $found := lookup "v1" "Secret" .Release.Namespace $name -}}
+{{- if $found -}}
+{{- index $found.data .Values.redis.secretKey | b64dec -}}
+{{- else -}}
+{{- if not (hasKey .Release "kbqaRedisPassword") -}}
+{{- $_ := set .Release "kbqaRedisPassword" (randAlphaNum 32) -}}
+{{- end -}}
+{{- get .Release "kbqaRedisPassword" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

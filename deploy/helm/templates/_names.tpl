@@ -1,0 +1,129 @@
+{{/* Names and labels. A component is one of kg-server, rollout-worker, trainer, gateway, redis, jobs. */}}
+
+{{- define "kbqa.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "kbqa.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "kbqa.name" . -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{/* (list $ "gateway") → kbqa-gateway */}}
+{{- define "kbqa.componentName" -}}
+{{- printf "%s-%s" (include "kbqa.fullname" (index . 0)) (index . 1) -}}
+{{- end }}
+
+{{/* What a selector is made of; it never changes. */}}
+{{- define "kbqa.selector" -}}
+app.kubernetes.io/name: {{ include "kbqa.name" (index . 0) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "kbqa.labels" -}}
+{{- $ := index . 0 -}}
+{{ include "kbqa.selector" . }}
+app.kubernetes.io/part-of: kbqa
+app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" }}
+{{- with $.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* (list $ "gateway" "suffix") → metadata of an object of that component */}}
+{{- define "kbqa.metadata" -}}
+{{- $ := index . 0 -}}
+name: {{ include "kbqa.componentName" . }}{{ if gt (len .) 2 }}-{{ index . 2 }}{{ end }}
+namespace: {{ $.Release.Namespace }}
+labels:
+  {{- include "kbqa.labels" . | nindent 2 }}
+{{- end }}
+
+{{/* (list $ .Values.gateway.image) → image of one of our services */}}
+{{- define "kbqa.image" -}}
+{{- $ := index . 0 -}}{{- $image := index . 1 -}}
+{{- $name := printf "%s/%s" ($image.registry | default $.Values.image.registry) $image.repository -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $name $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name ($image.tag | default $.Values.image.tag | default $.Chart.AppVersion) -}}
+{{- end -}}
+{{- end }}
+
+{{/* (list $ "gpus" values) → values.resources with GPUs beside them */}}
+{{- define "kbqa.resources" -}}
+{{- $resources := deepCopy (index . 0) -}}{{- $gpus := int (index . 1) -}}{{- $name := index . 2 -}}
+{{- if gt $gpus 0 -}}
+{{- $limits := merge (dict $name $gpus) (default dict $resources.limits) -}}
+{{- $resources = set $resources "limits" $limits -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end }}
+
+{{/* The name of a claim: (list $ "trainer" .Values.trainer.persistence) */}}
+{{- define "kbqa.claimName" -}}
+{{- (index . 2).existingClaim | default (include "kbqa.componentName" (list (index . 0) (index . 1))) -}}
+{{- end }}
+
+{{- define "kbqa.claim" -}}
+{{- $values := index . 2 }}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  {{- include "kbqa.metadata" (list (index . 0) (index . 1)) | nindent 2 }}
+  {{- if $values.keep }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
+spec:
+  accessModes: {{ toJson $values.accessModes }}
+  {{- with $values.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests:
+      storage: {{ $values.size }}
+{{- end }}
+
+{{/* The shared shape of a CPU autoscaler: (list $ "gateway" .Values.gateway.autoscaling) */}}
+{{- define "kbqa.cpuAutoscaler" -}}
+{{- $values := index . 2 }}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  {{- include "kbqa.metadata" (list (index . 0) (index . 1)) | nindent 2 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "kbqa.componentName" . }}
+  minReplicas: {{ $values.minReplicas }}
+  maxReplicas: {{ $values.maxReplicas }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target:
+          type: Utilization
+          averageUtilization: {{ $values.cpuPercent }}
+{{- end }}
+
+{{/* (list $ "gateway" maxUnavailable) */}}
+{{- define "kbqa.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "kbqa.metadata" (list (index . 0) (index . 1)) | nindent 2 }}
+spec:
+  maxUnavailable: {{ index . 2 }}
+  selector:
+    matchLabels:
+      {{- include "kbqa.selector" . | nindent 6 }}
+{{- end }}
