@@ -127,7 +127,7 @@ def verify(
     store = open_store(home, location)
     damaged = 0
     for name in [run] if run else store.runs():
-        for identifier in [version] if version else store.ids(name):
+        for identifier in [version] if version else sorted(store.ids(name)):
             try:
                 store.verify(store.get(name, identifier))
                 typer.echo(f"{name}/{identifier}: good")
