@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyStore, PolicyVersion
@@ -40,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
 
     def run() -> None:
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # what stands on standard error is why it failed
         configure_logging("trainer", "WARNING")
         directory = Runs(options.home / "runs").get(options.run)
         export(
@@ -79,55 +83,67 @@ def export(
         raise RunError(f"{into} is there already: name a directory that is not")
     with new_directory(into.absolute().parent) as aside:
         if checkpoint is not None:
-            _write_checkpoint(store, directory, checkpoint, aside)
+            _write_checkpoint(store, directory, checkpoint, aside, adapter=adapter)
         else:
             found = store.get(directory.id, version) if version is not None else store.newest(directory.id)
             if found is None:
                 raise RunError(f"run {directory.id} has published no version yet")
             store.verify(found)
-            _write_version(found, aside, adapter)
+            if found.manifest.kind == "lora" and not adapter:
+                _write_merged(_start(store, directory), found.path, aside)
+            else:
+                _copy(found, aside)
         put_in_place(aside, into.absolute())
 
 
-def _write_version(version: PolicyVersion, into: Path, adapter: bool) -> None:
-    if version.manifest.kind == "lora" and not adapter:
-        _write_merged(version, into)
-        return
+def _copy(version: PolicyVersion, into: Path) -> None:
+    """The files of a version, less those that are ours."""
     for name in version.manifest.files:
-        if name != RECIPE_NAME and name != MANIFEST_NAME:
+        if name not in (RECIPE_NAME, MANIFEST_NAME):
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(version.path / name, into / name)
 
 
-def _write_merged(version: PolicyVersion, into: Path) -> None:
-    """The base model with the adapter in its weights."""
+def _write_checkpoint(
+    store: PolicyStore, directory: RunDirectory, step: int, into: Path, *, adapter: bool
+) -> None:
+    """The version that reinforcement learning began with, under the weights of the checkpoint."""
+    from kbqa.training.adapters import add_adapter
+    from kbqa.training.checkpoints import Checkpoints
+    from services.trainer.student import Student
+
+    start, trained = _start(store, directory), directory.read().resolved_recipe().optimisation.build().adapter
+    student = Student.load(start.path)
+    if trained is not None:
+        add_adapter(student.model, trained, seed=0)
+    Checkpoints(directory.checkpoints_path, directory.id).load_weights(step, student.model)
+    if trained is None or adapter:
+        student.save(into)
+        return
+    with TemporaryDirectory() as apart:
+        student.save(Path(apart))
+        _write_merged(start, Path(apart), into)
+
+
+def _write_merged(start: PolicyVersion, adapter: Path, into: Path) -> None:
+    """The weights that an adapter was trained beside, with the adapter in them."""
     from peft import PeftModel
 
     from services.trainer.student import Student
 
-    if version.manifest.base_model is None:
-        raise RunError(
-            f"version {version.id} does not say which base its adapter is for: export with --adapter"
-        )
-    base = Student.pretrained(version.manifest.base_model)
-    merged = PeftModel.from_pretrained(base.model, str(version.path)).merge_and_unload()
-    replace(base, model=merged).save(into)
+    base = Student.load(start.path)
+    replace(base, model=PeftModel.from_pretrained(base.model, str(adapter)).merge_and_unload()).save(into)
 
 
-def _write_checkpoint(store: PolicyStore, directory: RunDirectory, step: int, into: Path) -> None:
-    """The version that reinforcement learning began with, under the weights of the checkpoint."""
-    from kbqa.training.checkpoints import Checkpoints
-    from services.trainer.student import Student
-
+def _start(store: PolicyStore, directory: RunDirectory) -> PolicyVersion:
+    """The version that reinforcement learning began with."""
     versions = directory.progress().get("results", {}).get("versions", {})
     start = next((versions[phase] for phase in _STARTS if phase in versions), None)
     if start is None:
-        raise RunError(f"run {directory.id} has no checkpoint yet: reinforcement learning has not begun")
+        raise RunError(f"run {directory.id} has no weights yet: reinforcement learning has not begun")
     version = store.get(directory.id, start)
     store.verify(version)
-    student = Student.load(version.path)
-    Checkpoints(directory.checkpoints_path, directory.id).load_weights(step, student.model)
-    student.save(into)
+    return version
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def numbers(directory: Path) -> list[dict[str, float]]:
     return [{n: r[n] for n in names if n in r} for r in records if r["kind"] == "step"]
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(4 * PATIENCE_S)
 def test_a_killed_run_ends_with_the_losses_of_one_that_was_not(start_service, client, recipe, home) -> None:
     start_service("rollout_worker").ready()
