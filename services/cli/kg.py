@@ -12,6 +12,7 @@ from rich.table import Table
 from kbqa.kg.catalog import GraphCatalog
 from services.cli.check_queries import check_queries
 from services.cli.kg_attach import attach
+from services.cli.kg_dataset import load_dataset_graph
 from services.cli.kg_load import load
 from services.cli.kg_questions import check, subgraphs
 from services.cli.options import DEFAULT_HOME, AsJson, Home
@@ -20,6 +21,7 @@ commands = typer.Typer(help="Load, list and check knowledge graphs.", no_args_is
 
 
 commands.command()(load)
+commands.command("load-dataset")(load_dataset_graph)
 commands.command()(attach)
 commands.command()(subgraphs)
 commands.command()(check)

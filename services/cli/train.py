@@ -15,11 +15,13 @@ import typer
 from kbqa.errors import ConfigurationError, RunError
 from kbqa.kg.catalog import GraphCatalog
 from services.cli.api import Api, UnreachableError
+from services.cli.first_run import begin
 from services.cli.following import follow
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, Overrides, TrainerUrl, read_pairs
 from services.cli.supervisor import TRAINING_WORKERS, Stack
 
 runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
+runs.command()(begin)
 
 Run = Annotated[str, typer.Argument(help="A training run.")]
 
