@@ -11,7 +11,7 @@ MINUTES ?= 30
 RECIPE ?= kg-r1-small
 SECONDS ?= 3600
 
-.PHONY: help setup demo up down fmt check test test-integration test-gpu fuzz bench bench-large soak clean
+.PHONY: help setup demo up down fmt check test test-integration test-gpu chart fuzz bench bench-large soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -49,6 +49,11 @@ test-integration: setup ## tests that start heavy real parts; as root, installs 
 
 test-gpu: setup ## tests that need a GPU
 	@$(BIN)/pytest -m gpu || { code=$$?; [ $$code -eq 5 ] && echo "no GPU test yet"; }
+
+chart: setup ## lint, render and validate every scenario of the chart
+	@$(BIN)/pip install --quiet --constraint constraints.txt helm-python-sdk kubernetes-validate
+	@$(BIN)/python scripts/chart_reference.py --check
+	@$(BIN)/pytest tests/deploy
 
 fuzz: setup ## look for texts that break a parser (SECONDS=3600, shared by all targets)
 	@$(BIN)/pip install --quiet --constraint constraints.txt atheris

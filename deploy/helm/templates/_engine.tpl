@@ -6,7 +6,7 @@
 - name: model
   image: {{ include "kbqa.image" (list $ (index . 1)) }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
-  command: [hf, download, {{ $.Values.model.name | quote }}{{ with $.Values.model.revision }}, --revision, {{ . | quote }}{{ end }}]
+  command: [hf, download, {{ $.Values.model.name | quote }}]
   env:
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
@@ -60,9 +60,6 @@ on the pod's own address alone, since whoever reaches it gives it orders; hence 
     - --max-model-len={{ int $vllm.maxModelLen }}
     - --gpu-memory-utilization={{ $vllm.gpuMemoryUtilization }}
     - --tensor-parallel-size={{ int $values.gpus }}
-    {{- with $.Values.model.revision }}
-    - --revision={{ . }}
-    {{- end }}
     {{- if $vllm.lora.enabled }}
     - --enable-lora
     - --max-loras={{ int $vllm.lora.maxLoras }}

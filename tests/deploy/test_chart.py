@@ -1,0 +1,275 @@
+"""Every scenario of the chart: lints, renders, fits three versions of Kubernetes and our own services."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+import typer
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from kbqa.recipes import load_recipe
+from kbqa.telemetry import METRICS, Metrics
+from kbqa.wire import ROLLOUTS
+from scripts.chart_reference import SETTINGS
+from services.cli.__main__ import create_cli
+from services.cli.options import read_pairs
+from services.http import install
+from services.settings import SHARED_VARIABLES, _variables
+from tests.deploy.checks import VERSIONS, problems
+from tests.deploy.conftest import SCENARIOS, merged, values_of
+from tests.deploy.helm import defaults, lint, manifests_of
+from tests.deploy.objects import component, of_kind, pods, selects, service_of, title
+
+pytestmark = pytest.mark.chart
+
+ALL = ["default", *SCENARIOS]
+BY_SERVICE = {settings.service: settings for settings in SETTINGS.values()}
+each_scenario = pytest.mark.parametrize("scenario", ALL)
+
+
+def services(objects):
+    """Pod, container and name of everything that runs one of our services."""
+    for pod in pods(objects):
+        for container in pod.containers:
+            if (service := service_of(container)) is not None:
+                yield pod, container, service
+
+
+def variables(container):
+    """Name → value; a secret's is a text that fits both a URL and a password."""
+    return {v["name"]: v.get("value", "redis://:secret-of-32-letters@redis:6379/0") for v in container["env"]}
+
+
+def commands(objects):
+    """Of every container that runs `kbqa`."""
+    for pod in pods(objects):
+        for container in pod.containers:
+            if container["command"][0] == "kbqa":
+                yield container["command"][1:]
+
+
+@each_scenario
+def test_scenarios_lint(scenario):
+    assert [complaint for version in VERSIONS for complaint in lint(values_of(scenario), version)] == []
+
+
+@each_scenario
+def test_scenarios_hold_what_must_hold_of_every_chart(chart, scenario):
+    assert problems(chart(scenario), merged(defaults(), values_of(scenario))) == []
+
+
+def test_without_values_every_part_runs_with_a_gpu_where_one_is_needed(chart):
+    objects = chart()
+    parts = {component(pod) for pod in pods(objects)}
+    assert parts == {"kg-server", "rollout-worker", "trainer", "gateway", "redis", "jobs"}
+    gpus = {
+        f"{component(pod)}/{container['name']}": container["resources"]["limits"]["nvidia.com/gpu"]
+        for pod in pods(objects)
+        for container in pod.containers
+        if "nvidia.com/gpu" in container["resources"]["limits"]
+    }
+    assert gpus == {"rollout-worker/vllm": 1, "trainer/trainer": 1, "gateway/vllm": 1}
+    engines = [c for pod in pods(objects) for c in pod.containers if c["name"] == "vllm"]
+    assert all(c["command"] == ["vllm", "serve", "Qwen/Qwen2.5-3B-Instruct"] for c in engines)
+    assert all("--host=127.0.0.1" in c["args"] and c["restartPolicy"] == "Always" for c in engines)
+
+
+def test_cpu_small_needs_no_gpu_and_no_vllm(chart):
+    objects = chart("cpu-small")
+    containers = [container for pod in pods(objects) for container in pod.containers]
+    assert {container["name"] for container in containers}.isdisjoint({"vllm", "model"})
+    assert not any("nvidia.com/gpu" in container["resources"]["limits"] for container in containers)
+    kept = [c for c in of_kind(objects, "PersistentVolumeClaim") if c["metadata"].get("annotations")]
+    assert kept == []
+
+
+def test_with_everything_off_nothing_runs(chart):
+    assert {found["kind"] for found in chart("everything-off")} == {"ServiceAccount"}
+
+
+@each_scenario
+def test_services_know_every_variable_and_accept_its_value(chart, scenario, monkeypatch):
+    for _, container, service in services(chart(scenario)):
+        settings, given = BY_SERVICE[service], variables(container)
+        ours = {name for name in given if name.startswith("KBQA_")}
+        assert ours <= {*_variables(settings).values(), "KBQA_REDIS_URL"}, service
+        with monkeypatch.context() as environment:
+            for name, value in given.items():
+                environment.setenv(name, value)
+            loaded = settings.load()
+        assert loaded.host == "0.0.0.0"
+
+
+@each_scenario
+def test_jobs_set_only_variables_that_commands_read(chart, scenario):
+    for pod in pods(chart(scenario)):
+        for container in pod.containers:
+            if service_of(container) is None:
+                ours = {v["name"] for v in container.get("env", ()) if v["name"].startswith("KBQA_")}
+                assert ours <= SHARED_VARIABLES, pod.owner
+
+
+@each_scenario
+def test_ports_and_probes_are_the_services_own(chart, scenario):
+    app = FastAPI()
+    install(app, service="any", metrics=Metrics(CollectorRegistry()), readiness=lambda: None, errors={})
+    paths = {route.path for route in app.routes}
+    for _, container, service in services(chart(scenario)):
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        fields = BY_SERVICE[service].model_fields
+        known = {fields["port"].default, *([9001] if "operations_port" in fields else [])}
+        assert set(ports.values()) <= known
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = container[probe]["httpGet"]
+            assert asked["path"] in paths
+            assert ports[asked["port"]] == fields["port"].default
+
+
+@each_scenario
+def test_pods_outlive_their_drain(chart, scenario):
+    for pod, container, service in services(chart(scenario)):
+        drain = int(variables(container)[f"KBQA_{service.upper()}_DRAIN_S"])
+        assert pod.spec["terminationGracePeriodSeconds"] >= drain + 10
+
+
+@each_scenario
+def test_commands_exist_with_their_options(chart, scenario):
+    for arguments in commands(chart(scenario)):
+        command = typer.main.get_command(create_cli())
+        context = click.Context(command, info_name="kbqa")
+        rest = list(arguments)
+        while isinstance(command, click.Group) or hasattr(command, "commands"):
+            name, rest = rest[0], rest[1:]
+            command = command.get_command(context, name)
+            assert command is not None, arguments
+        if "serve" not in arguments:
+            command.make_context(arguments[-1], rest, parent=context)
+
+
+@pytest.mark.parametrize("scenario", ["default", "multi-gpu", "cpu-small"])
+def test_the_first_run_is_a_recipe(chart, scenario):
+    [order] = [c for c in commands(chart(scenario)) if c[:2] == ["runs", "begin"]]
+    pairs = [order[i + 1] for i, word in enumerate(order) if word == "--set"]
+    recipe = load_recipe(order[order.index("--recipe") + 1], read_pairs("--set", pairs))
+    assert recipe.base_model == (None if scenario == "cpu-small" else "Qwen/Qwen2.5-3B-Instruct")
+    assert recipe.judge.name == ("chat" if scenario == "multi-gpu" else "matching")
+
+
+def test_keys_of_kg_server_reach_who_asks_it(chart):
+    for _, container, service in services(chart("multi-gpu")):
+        wanted = "KBQA_KG_SERVER_API_KEYS" if service == "kg_server" else "KBQA_KG_SERVER_API_KEY"
+        [source] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if v["name"] == wanted]
+        assert source["name"] == "kg-server-keys"
+
+
+def test_policies_lie_where_engine_and_service_find_them(chart):
+    """vLLM is told a path by its service, so both see the same files under it."""
+    for scenario in ("default", "s3"):
+        for pod in pods(chart(scenario)):
+            mounts = {
+                c["name"]: {m["mountPath"]: m["name"] for m in c["volumeMounts"]} for c in pod.containers
+            }
+            if "vllm" not in mounts:
+                continue
+            own = mounts[component(pod)]
+            path = "/policies" if scenario == "default" else "/var/lib/kbqa"
+            assert mounts["vllm"][path] == own[path]
+
+
+def test_the_queue_that_workers_are_scaled_by_is_theirs(chart):
+    [scaled] = of_kind(chart("multi-gpu"), "ScaledObject")
+    assert scaled["spec"]["triggers"][0]["metadata"]["listName"] == ROLLOUTS
+    [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")[:1]
+    metric = scaler["spec"]["metrics"][0]["pods"]["metric"]["name"]
+    assert metric in {known.name for known in METRICS}
+
+
+def test_alerts_ask_for_metrics_that_are_exported(chart):
+    [rules] = of_kind(chart("multi-gpu"), "PrometheusRule")
+    known = {metric.name for metric in METRICS}
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        asked = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bkbqa_[a-z0-9_]+", rule["expr"])}
+        assert asked
+        assert asked <= known
+
+
+def test_pods_roll_with_the_password_and_each_installation_has_its_own(chart):
+    def checksums(objects):
+        workloads = [found for found in objects if found["kind"] in ("Deployment", "StatefulSet")]
+        return {w["spec"]["template"]["metadata"]["annotations"]["checksum/secrets"] for w in workloads}
+
+    one, other = checksums(chart()), checksums(chart(commonLabels={"team": "answers"}))
+    assert len(one) == len(other) == 1
+    assert one != other
+
+
+def allowed(objects, source, target, port):
+    """Whether a packet between the pods of two components passes both ends' policies."""
+
+    def labels(name):
+        return next(pod.labels for pod in pods(objects) if component(pod) == name)
+
+    def passes(direction, pod, peer, peers):
+        rules = [
+            rule
+            for policy in of_kind(objects, "NetworkPolicy")
+            if selects(policy["spec"]["podSelector"]["matchLabels"], pod)
+            for rule in policy["spec"].get(direction) or ()
+        ]
+        return any(
+            any(p.get("port") == port for p in rule.get("ports", ()))
+            and (
+                peers not in rule
+                or any(
+                    selects(o["podSelector"]["matchLabels"], peer) for o in rule[peers] if "podSelector" in o
+                )
+            )
+            for rule in rules
+        )
+
+    one, other = labels(source), labels(target)
+    return passes("egress", one, other, "to") and passes("ingress", other, one, "from")
+
+
+def test_the_network_has_the_edges_that_are_named_and_no_other(chart):
+    objects = chart()
+    ports = {"kg-server": 8001, "rollout-worker": 8002, "trainer": 8003, "gateway": 8080, "redis": 6379}
+    edges = {
+        (source, target)
+        for source in (*ports, "jobs")
+        for target, port in ports.items()
+        if allowed(objects, source, target, port)
+    }
+    assert edges == {
+        ("gateway", "kg-server"),
+        ("rollout-worker", "kg-server"),
+        ("trainer", "kg-server"),
+        ("jobs", "kg-server"),
+        ("kg-server", "redis"),
+        ("rollout-worker", "redis"),
+        ("trainer", "redis"),
+        ("jobs", "trainer"),
+        ("jobs", "gateway"),
+    }
+    for pod in pods(objects):
+        denying = [p for p in of_kind(objects, "NetworkPolicy") if p["metadata"]["name"].endswith("deny")]
+        assert any(selects(p["spec"]["podSelector"]["matchLabels"], pod.labels) for p in denying), pod.owner
+
+
+@each_scenario
+def test_notes_say_what_runs(scenario):
+    [notes] = [t for path, t in manifests_of(values_of(scenario)).items() if path.endswith("NOTES.txt")]
+    assert ("helm -n answers test kbqa" in notes) == (scenario != "everything-off")
+    assert "<no value>" not in notes
+
+
+def test_another_order_is_another_job(chart):
+    def jobs(**values):
+        return {title(job) for job in of_kind(chart(**values), "Job")}
+
+    assert jobs() == jobs(gateway={"replicas": 1})
+    assert len(jobs() & jobs(graph={"seed": 2})) == 0
+    assert len(jobs() & jobs(trainer={"autoStart": {"recipe": "kbqa-r1"}})) == 1
