@@ -416,6 +416,7 @@ class ColdStartSection(Section):
         demonstrations: at most that many.
         validate_every: steps between two looks at the validation F1; the best one wins.
         patience: looks without a new best after which the cold start ends.
+        learned_loss, cool_down_steps: see `kbqa.training.sft.SftConfig`.
     """
 
     demonstrations: Positive
@@ -426,6 +427,8 @@ class ColdStartSection(Section):
     validate_every: Positive
     patience: Positive
     max_seconds: float | None = None
+    learned_loss: Annotated[float, Field(gt=0)] | None = None
+    cool_down_steps: Positive = 150
 
     def build(self) -> SftConfig:
         from kbqa.training.sft import SftConfig
@@ -435,6 +438,8 @@ class ColdStartSection(Section):
             batch=self.batch,
             learning_rate=self.learning_rate,
             token_budget=self.token_budget,
+            learned_loss=self.learned_loss,
+            cool_down_steps=self.cool_down_steps,
         )
 
 

@@ -12,7 +12,7 @@ from kbqa.training.batching import micro_batches, pad
 from kbqa.training.learning_rate import LearningRate
 from kbqa.training.likelihood import token_logprobs
 
-_COSINE_FLOOR = 0.1
+_FLOOR = 0.1  # of the learning rate's peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,14 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class SftConfig:
     """Attributes:
-    steps: optimiser steps.
+    steps: optimiser steps, at most.
     batch: episodes a step.
     warm_up_steps: steps in which the learning rate rises linearly; a cosine follows.
     token_budget: most padded tokens of a micro-batch.
+    learned_loss: where it is set the learning rate stays up until the smoothed loss is below it, and
+        then cools down (warm-up, stable, decay; MiniCPM, Hu et al. 2024). For policies that learn what
+        matters all at once, at a step that nobody knows.
+    cool_down_steps: steps of that; none come after it.
     """
 
     steps: int = 600
@@ -38,14 +42,37 @@ class SftConfig:
     warm_up_steps: int = 20
     weight_decay: float = 0.01
     token_budget: int = 8192
+    learned_loss: float | None = None
+    cool_down_steps: int = 150
 
 
 def cosine(step: int, config: SftConfig) -> float:
     """Learning rate of a step: linear warm-up, then a half cosine to a tenth."""
-    rate = LearningRate(
-        config.learning_rate, "cosine", warm_up_steps=config.warm_up_steps, floor=_COSINE_FLOOR
-    )
+    rate = LearningRate(config.learning_rate, "cosine", warm_up_steps=config.warm_up_steps, floor=_FLOOR)
     return rate.at(step, config.steps)
+
+
+class _StableThenCool:
+    """The learning rate of a training that ends once it has learned."""
+
+    def __init__(self, config: SftConfig, learned_loss: float) -> None:
+        self._config, self._learned_loss = config, learned_loss
+        self._smoothed: float | None = None
+        self._cooling_from = config.steps - config.cool_down_steps
+
+    def rate(self, step: int) -> float:
+        config = self._config
+        risen = min(1.0, (step + 1) / max(1, config.warm_up_steps))
+        cooled = min(1.0, max(0, step - self._cooling_from) / config.cool_down_steps)
+        return config.learning_rate * risen * (1 - (1 - _FLOOR) * cooled)
+
+    def ends_with(self, step: int, loss: float) -> bool:
+        """Take the loss of a step; whether that step was the last."""
+        before = loss if self._smoothed is None else self._smoothed
+        self._smoothed = 0.9 * before + 0.1 * loss
+        if self._smoothed < self._learned_loss:
+            self._cooling_from = min(self._cooling_from, step + 1)
+        return step + 1 >= self._cooling_from + self._config.cool_down_steps
 
 
 def fine_tune(
@@ -63,6 +90,7 @@ def fine_tune(
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
     )
+    course = None if config.learned_loss is None else _StableThenCool(config, config.learned_loss)
     for step in range(config.steps):
         model.train()
         examples = draw(config.batch)
@@ -77,9 +105,9 @@ def fine_tune(
             loss.backward()  # type: ignore[no-untyped-call]
             loss_sum += loss.item()
         for group in optimiser.param_groups:
-            group["lr"] = cosine(step, config)
+            group["lr"] = cosine(step, config) if course is None else course.rate(step)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         model.eval()
-        if on_step(step + 1, loss_sum):
+        if on_step(step + 1, loss_sum) or (course is not None and course.ends_with(step, loss_sum)):
             return

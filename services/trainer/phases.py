@@ -178,6 +178,7 @@ class _ColdStart:
         self._validation = tuple(validation)
         self._best: Evaluation | None = None
         self._looks_since_best = 0
+        self._step = self._looked_at = 0
         self._began = time.monotonic()
 
     def run(self, demonstrations: Sequence[Demonstration]) -> PolicyVersion:
@@ -190,22 +191,26 @@ class _ColdStart:
             return draw_examples(demonstrations, count, codec, words, rng)
 
         fine_tune(self._student.model, draw, self._section.build(), self._on_step)
-        assert self._best is not None  # the last step looks
+        if self._looked_at != self._step:
+            self._look()
+        assert self._best is not None
         return context.version(self._best.version)
 
     def _on_step(self, step: int, loss: float) -> bool:
         context, section = self._context, self._section
+        self._step = step
         context.check()
         context.journal.advance(step)
         if step % _SHOW_EVERY == 0:
             context.journal.record("step", {"loss": loss}, step)
         late = section.max_seconds is not None and time.monotonic() - self._began > section.max_seconds
-        if step % section.validate_every == 0 or step == section.steps or late:
-            self._look(step)
+        if step % section.validate_every == 0:
+            self._look()
         return late or self._looks_since_best >= section.patience
 
-    def _look(self, step: int) -> None:
+    def _look(self) -> None:
         context = self._context
+        self._looked_at = self._step
         version = context.publish(self._student, step=0, metrics={})
         evaluation = context.evaluate(version, self._validation, "validation")
         if self._best is None or evaluation.f1 > self._best.f1:

@@ -126,6 +126,37 @@ def test_the_learning_rate_rises_then_falls_to_a_tenth():
     assert cosine(100, config) == pytest.approx(0.1)
 
 
+def test_imitation_that_learns_all_at_once_cools_down_from_then_on_and_ends():
+    model, example = make_model(), Example((5, 6, 7, 8), (False, True, True, True))
+    config = SftConfig(
+        steps=400, batch=1, learning_rate=1e-2, warm_up_steps=1, learned_loss=0.5, cool_down_steps=10
+    )
+    losses, smoothed, below = [], 0.0, []
+
+    def on_step(step, loss):
+        nonlocal smoothed
+        losses.append(loss)
+        smoothed = loss if step == 1 else 0.9 * smoothed + 0.1 * loss
+        below.append(smoothed < 0.5)
+        return False
+
+    fine_tune(model, lambda n: [example] * n, config, on_step)
+    assert below[0] is False
+    assert len(losses) == below.index(True) + 1 + 10
+
+
+def test_imitation_that_never_learns_cools_down_before_its_last_step():
+    model, rng = make_model(), random.Random(0)
+    config = SftConfig(steps=12, batch=1, learning_rate=1e-4, learned_loss=0.01, cool_down_steps=4)
+    steps = []
+
+    def draw(count):
+        return [Example(tuple(rng.choices(range(5, 300), k=4)), (False, True, True, True))] * count
+
+    fine_tune(model, draw, config, lambda step, loss: bool(steps.append(step)))
+    assert steps[-1] == 12
+
+
 def test_fine_tuning_learns_masked_tokens_and_stops_when_told():
     model = make_model()
     example = Example(tuple(range(30, 50)), tuple(i >= 10 for i in range(20)))
