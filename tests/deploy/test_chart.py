@@ -182,7 +182,7 @@ def test_policies_lie_where_engine_and_service_find_them(chart):
 def test_the_queue_that_workers_are_scaled_by_is_theirs(chart):
     [scaled] = of_kind(chart("multi-gpu"), "ScaledObject")
     assert scaled["spec"]["triggers"][0]["metadata"]["listName"] == ROLLOUTS
-    [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")[:1]
+    [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")
     metric = scaler["spec"]["metrics"][0]["pods"]["metric"]["name"]
     assert metric in {known.name for known in METRICS}
 
@@ -264,6 +264,13 @@ def test_notes_say_what_runs(scenario):
     [notes] = [t for path, t in manifests_of(values_of(scenario)).items() if path.endswith("NOTES.txt")]
     assert ("helm -n answers test kbqa" in notes) == (scenario != "everything-off")
     assert "<no value>" not in notes
+
+
+def test_an_old_cluster_does_without_budgets(chart):
+    budgets = {"kg-server", "rollout-worker", "trainer", "gateway", "redis"}
+    found = of_kind(chart("cpu-small"), "PodDisruptionBudget")
+    assert {budget["metadata"]["name"] for budget in found} == {f"kbqa-{name}" for name in budgets}
+    assert of_kind(chart("cpu-small", disruptionBudgets=False), "PodDisruptionBudget") == []
 
 
 def test_another_order_is_another_job(chart):

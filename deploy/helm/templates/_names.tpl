@@ -57,7 +57,7 @@ labels:
 {{- end -}}
 {{- end }}
 
-{{/* (list $ "gpus" values) → values.resources with GPUs beside them */}}
+{{/* (list resources number resource) → resources with so many GPUs beside them */}}
 {{- define "kbqa.resources" -}}
 {{- $resources := deepCopy (index . 0) -}}{{- $gpus := int (index . 1) -}}{{- $name := index . 2 -}}
 {{- if gt $gpus 0 -}}
@@ -117,6 +117,7 @@ spec:
 
 {{/* (list $ "gateway" maxUnavailable) */}}
 {{- define "kbqa.disruptionBudget" -}}
+{{- if (index . 0).Values.disruptionBudgets -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -126,4 +127,5 @@ spec:
   selector:
     matchLabels:
       {{- include "kbqa.selector" . | nindent 6 }}
+{{- end -}}
 {{- end }}
