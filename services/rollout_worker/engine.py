@@ -67,6 +67,7 @@ class Engine:
         self._held: Held | None = None
         self._users = 0
         self._trouble: PolicyError | None = None  # why the last load failed
+        self._refused = ("", "")  # the run and version of that
         self._retry_at = 0.0
         self._turnstile = threading.Condition()
 
@@ -125,15 +126,19 @@ class Engine:
         Raises:
             PolicyError: that version cannot be held.
         """
-        held = self._held
-        if held is not None and (held.version.run, held.version.id) == (newest.run, newest.id):
+        held, wanted = self._held, (newest.run, newest.id)
+        if held is not None and (held.version.run, held.version.id) == wanted:
             return held
-        if time.monotonic() < self._retry_at:
-            return None
+        if self._trouble is not None and time.monotonic() < self._retry_at:
+            if isinstance(self._trouble, PolicyUnavailableError):
+                return None
+            if self._refused == wanted:  # a newer one may be whole
+                raise self._trouble
         try:
             self._held = self._load(newest)
         except PolicyError as error:
             self._trouble, self._retry_at = error, time.monotonic() + _RETRY_S
+            self._refused = wanted
             if isinstance(error, PolicyUnavailableError):
                 return None
             raise

@@ -122,7 +122,7 @@ def test_given_topic_entities_are_used_as_they_are(gateway):
     policies = FixedPolicy(recite(query("get_head_entities", "Tom Hanks", "starred"), answer("Philadelphia")))
     body = post(gateway(policies), question="Which films is he in?", topic_entities=["Tom Hanks"]).json()
     assert body["answers"][0]["evidence"]["triples"] == [["Philadelphia", "starred", "Tom Hanks"]]
-    assert '"Tom Hanks"' in CODEC.decode(policies.policy.prompts[0])
+    assert "entities: Tom Hanks\n" in CODEC.decode(policies.policy.prompts[0])
 
 
 def test_max_turns_overrides_the_recipes(gateway):
