@@ -18,9 +18,7 @@ def ranks(trainer) -> list[psutil.Process]:
     return [child for child in launcher.children() if "services.trainer.run" in child.cmdline()]
 
 
-def test_a_run_of_two_processes_survives_one_of_them_stops_and_ends(
-    start_service, client, tiny_recipe, home
-):
+def test_a_run_of_two_processes_survives_one_of_them_stops_and_ends(start_service, client, tiny_recipe, home):
     start_service("rollout_worker").ready()
     trainer = start_service("trainer", KBQA_TRAINING_PROCESSES="2").ready()
     runs, recipe = client(trainer), copy.deepcopy(tiny_recipe)
