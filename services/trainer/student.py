@@ -105,5 +105,5 @@ class Student:
         return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
 
     def words(self) -> list[str]:
-        """Pieces of words of the vocabulary, to make names from."""
-        return [t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha()]
+        """Pieces of words, to make names from, in order: a vocabulary comes in another one in every process."""
+        return sorted(t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha())
