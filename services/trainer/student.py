@@ -105,5 +105,5 @@ class Student:
         return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
 
     def words(self) -> list[str]:
-        """Pieces of words, to make names from, in order: a vocabulary comes in another one in every process."""
+        """Pieces of words to make names from, in order: that of a vocabulary differs between processes."""
         return sorted(t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha())
