@@ -20,16 +20,13 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from services.gateway.settings import GatewaySettings
+from services.kg_server.settings import KgServerSettings
+from services.rollout_worker.settings import RolloutWorkerSettings
+from services.settings import ServiceSettings
+from services.trainer.settings import TrainerSettings
 
-from services.gateway.settings import GatewaySettings  # noqa: E402
-from services.kg_server.settings import KgServerSettings  # noqa: E402
-from services.rollout_worker.settings import RolloutWorkerSettings  # noqa: E402
-from services.settings import ServiceSettings  # noqa: E402
-from services.trainer.settings import TrainerSettings  # noqa: E402
-
-CHART = ROOT / "deploy" / "helm"
+CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm"
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "kgServer": KgServerSettings,
     "rolloutWorker": RolloutWorkerSettings,

@@ -13,7 +13,16 @@ from kbqa.datasets import load_dataset
 from kbqa.errors import GraphError, RunError
 from kbqa.kg.client import HttpGraphTools
 from services.cli.api import Api, UnreachableError
-from services.cli.options import DEFAULT_TRAINER, Overrides, TrainerUrl, read_pairs
+from services.cli.options import (
+    DEFAULT_RECIPE,
+    DEFAULT_TRAINER,
+    Limits,
+    Overrides,
+    RecipeName,
+    Seed,
+    TrainerUrl,
+    read_pairs,
+)
 
 _POLL_S = 2.0
 _OVER = ("stopped", "failed", "done")
@@ -23,15 +32,10 @@ _PHASES = ("rl", "cold_start", "base")
 
 def begin(
     dataset: Annotated[str, typer.Option(help="What to learn from: world, pathquestion-2h, …")] = "world",
-    recipe: Annotated[str, typer.Option(help="How; kbqa recipe list tells which there are.")] = "kg-r1-small",
+    recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 1,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit", metavar="SPLIT=N", help="Use N questions of train, validation or test. Repeatable."
-        ),
-    ] = None,
+    seed: Seed = 1,
+    limits: Limits = None,
     promote: Annotated[
         bool,
         typer.Option(

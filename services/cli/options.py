@@ -34,10 +34,19 @@ Overrides = Annotated[
         help="Lay a value over the recipe's: --set schedule.steps=50. Repeatable.",
     ),
 ]
+RecipeName = Annotated[str, typer.Option("--recipe", help="How; kbqa recipe list tells which there are.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit", metavar="SPLIT=N", help="Use N questions of train, validation or test. Repeatable."
+    ),
+]
 
 DEFAULT_HOME = Path("var")
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 DEFAULT_TRAINER = "http://127.0.0.1:8003"
+DEFAULT_RECIPE = "kg-r1-small"
 
 
 def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:

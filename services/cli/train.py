@@ -17,7 +17,18 @@ from kbqa.kg.catalog import GraphCatalog
 from services.cli.api import Api, UnreachableError
 from services.cli.first_run import begin
 from services.cli.following import follow
-from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, Overrides, TrainerUrl, read_pairs
+from services.cli.options import (
+    DEFAULT_HOME,
+    DEFAULT_RECIPE,
+    DEFAULT_TRAINER,
+    Home,
+    Limits,
+    Overrides,
+    RecipeName,
+    Seed,
+    TrainerUrl,
+    read_pairs,
+)
 from services.cli.supervisor import TRAINING_WORKERS, Stack
 
 runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
@@ -31,15 +42,10 @@ _START_S = 180.0
 
 def train(
     dataset: Annotated[str | None, typer.Option(help="What to learn from: world, pathquestion-2h, …")] = None,
-    recipe: Annotated[str, typer.Option(help="How; kbqa recipe list tells which there are.")] = "kg-r1-small",
+    recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 1,
-    limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit", metavar="SPLIT=N", help="Use N questions of train, validation or test. Repeatable."
-        ),
-    ] = None,
+    seed: Seed = 1,
+    limits: Limits = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or has failed.")
     ] = None,
