@@ -26,7 +26,8 @@ from services.rollout_worker.settings import RolloutWorkerSettings
 from services.settings import ServiceSettings
 from services.trainer.settings import TrainerSettings
 
-CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm"
+ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "deploy" / "helm"
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "kgServer": KgServerSettings,
     "rolloutWorker": RolloutWorkerSettings,
