@@ -19,7 +19,7 @@ from kbqa.errors import (
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.store import GraphInfo
 from kbqa.recipes import Recipe
-from kbqa.recipes.schema import TreeSection
+from kbqa.recipes.play import TreeSection
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout, tree_rollout
 from kbqa.trajectory import (

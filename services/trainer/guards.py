@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from kbqa.errors import RunError
-from kbqa.recipes.schema import AlarmName, GuardsSection
+from kbqa.recipes.learning import AlarmName, GuardsSection
 
 ALARMS: tuple[AlarmName, ...] = get_args(AlarmName)
 

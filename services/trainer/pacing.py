@@ -24,7 +24,7 @@ from typing import Any
 
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
-from kbqa.recipes.schema import ScheduleSection
+from kbqa.recipes.learning import ScheduleSection
 from kbqa.trajectory import Question, ScoredRollout
 from kbqa.wire import FailureReason, RolloutReply, RolloutRequest, Timings
 from services.trainer.courier import Courier, Send

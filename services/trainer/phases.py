@@ -18,7 +18,7 @@ from kbqa.cold_start.imitation import draw_examples
 from kbqa.datasets import Splits, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
-from kbqa.recipes.schema import ColdStartSection, SmallPolicySection
+from kbqa.recipes.beginning import ColdStartSection, SmallPolicySection
 from kbqa.training.copying import warm_up
 from kbqa.training.sft import Example, fine_tune
 from kbqa.trajectory import Question

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from kbqa.errors import RunError
-from kbqa.recipes.schema import BestBySection
+from kbqa.recipes.learning import BestBySection
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kbqa.errors import QueueUnavailableError
-from kbqa.recipes.schema import ScheduleSection
+from kbqa.recipes.learning import ScheduleSection
 from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Trajectory, Turn
 from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest
 from services.trainer.inbox import Inbox

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from kbqa.errors import RunError
-from kbqa.recipes.schema import GuardsSection
+from kbqa.recipes.learning import GuardsSection
 from services.trainer.guards import Alarm, Guards
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyStore, PolicyVersion
-from kbqa.recipes.schema import ScheduleSection
+from kbqa.recipes.learning import ScheduleSection
 from kbqa.wire import FailureReason
 from services.trainer.inbox import Inbox
 from services.trainer.ledger import Outcome

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kbqa.errors import RunError
-from kbqa.recipes.schema import BestBySection
+from kbqa.recipes.learning import BestBySection
 from services.trainer.selection import Best, Selection
 
 

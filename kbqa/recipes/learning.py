@@ -1,0 +1,222 @@
+"""What a recipe says of reinforcement: the objective, the schedule, and what is watched for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kbqa.policies.base import Truncation
+from kbqa.recipes.play import SamplingSection
+from kbqa.recipes.section import Fraction, Moment, Positive, Rate, Section
+
+if TYPE_CHECKING:
+    from kbqa.training.adapters import Adapter
+    from kbqa.training.grpo import GrpoConfig
+    from kbqa.training.learning_rate import LearningRate
+
+
+class LoraSection(Section):
+    """A low-rank adapter in place of whole weights; see `kbqa.training.adapters.Adapter`.
+
+    Attributes:
+        rank: one that vLLM can serve.
+    """
+
+    rank: Literal[8, 16, 32, 64, 128, 256, 320, 512] = 32
+    alpha: Positive = 64
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
+    quantised: bool = False
+
+    def build(self) -> Adapter:
+        from kbqa.training.adapters import Adapter
+
+        return Adapter(**self.model_dump())
+
+
+class OptimisationSection(Section):
+    """The objective, its optimiser, and what is done with one batch of rollouts.
+
+    Attributes:
+        decay, warm_up_steps, warm_up_share: of the learning rate over the steps of the schedule;
+            see `kbqa.training.learning_rate`.
+        betas: of AdamW.
+        mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
+            `kbqa.training.grpo.GrpoConfig`.
+        lora: an adapter to be trained; None trains all weights.
+    """
+
+    learning_rate: Rate
+    decay: Literal["constant", "cosine"] = "constant"
+    warm_up_steps: Annotated[int, Field(ge=0)] = 0
+    warm_up_share: Fraction = 0.0
+    weight_decay: Annotated[float, Field(ge=0)]
+    betas: tuple[Moment, Moment] = (0.9, 0.999)
+    clip_norm: Annotated[float, Field(gt=0)]
+    token_budget: Positive
+    mini_batch_questions: Positive | None = None
+    mini_batch_samples: Positive | None = None
+    epochs: Positive = 1
+    clip_low: Rate
+    clip_high: Annotated[float, Field(gt=0)]
+    kl_coefficient: Annotated[float, Field(ge=0)]
+    entropy_coefficient: float = 0.0
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    importance_cap: Annotated[float, Field(gt=0)] | None = None
+    aggregation: Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
+    horizon: Positive = 4096
+    precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = False
+    lora: LoraSection | None = None
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        for one, other in (
+            ("warm_up_steps", "warm_up_share"),
+            ("mini_batch_questions", "mini_batch_samples"),
+        ):
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"{one} and {other} say the same in two ways: set one of them")
+        return self
+
+    def rate(self) -> LearningRate:
+        """The learning rate of each step."""
+        from kbqa.training.learning_rate import LearningRate
+
+        return LearningRate(self.learning_rate, self.decay, self.warm_up_steps, self.warm_up_share)
+
+    def build(self, sampling: SamplingSection | None = None) -> GrpoConfig:
+        """Args:
+        sampling: how the rollouts are drawn; by default from the whole distribution.
+        """
+        from kbqa.objectives import SurrogateConfig
+        from kbqa.training.grpo import GrpoConfig
+
+        return GrpoConfig(
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
+            token_budget=self.token_budget,
+            surrogate=SurrogateConfig(
+                self.clip_low,
+                self.clip_high,
+                self.kl_coefficient,
+                self.aggregation,
+                self.dual_clip,
+                self.entropy_coefficient,
+                self.horizon,
+                self.importance_cap,
+            ),
+            betas=self.betas,
+            # What was drawn greedily is scored under temperature 1.
+            temperature=(sampling and sampling.temperature) or 1.0,
+            truncation=Truncation() if sampling is None else sampling.truncation(),
+            mini_batch_questions=self.mini_batch_questions,
+            mini_batch_samples=self.mini_batch_samples,
+            epochs=self.epochs,
+            precision=self.precision,
+            gradient_checkpointing=self.gradient_checkpointing,
+            adapter=None if self.lora is None else self.lora.build(),
+        )
+
+
+class BestBySection(Section):
+    """By what the best weights of a run are told; it ends with those, not with the last.
+
+    Attributes:
+        metric: a field of the records looked at, such as f1, em or reward.
+        split: `validation` looks at each evaluation; `train` at the mean over the steps since the
+            last checkpoint, whenever one is written.
+    """
+
+    metric: str = "f1"
+    split: Literal["train", "validation"] = "validation"
+    direction: Literal["max", "min"] = "max"
+
+
+class ScheduleSection(Section):
+    """How a run is paced.
+
+    Attributes:
+        questions_per_step: groups that one optimiser step consumes.
+        max_in_flight: rollout requests that are out at a time.
+        max_staleness: a group whose oldest turn was written that many versions before the
+            current one still counts; an older one is dropped.
+        request_deadline_s: an unanswered request is sent again after that, under its id.
+        max_seconds: reinforcement learning ends after that; None leaves only `steps`.
+        max_run_seconds: it ends when the whole run, cold start and all, has worked that long.
+        keep_checkpoints: newest ones that are kept, beside that of the best weights.
+        best_by: None ends with the last weights.
+    """
+
+    steps: Positive
+    questions_per_step: Positive
+    max_in_flight: Positive
+    max_staleness: Annotated[int, Field(ge=0)]
+    request_deadline_s: Annotated[float, Field(gt=0)]
+    checkpoint_every: Positive
+    validate_every: Positive
+    max_seconds: float | None = None
+    max_run_seconds: float | None = None
+    keep_checkpoints: Positive = 2
+    best_by: BestBySection | None = None
+
+    @model_validator(mode="after")
+    def _enough_in_flight(self) -> Self:
+        if self.max_in_flight < self.questions_per_step:
+            raise ValueError(
+                f"max_in_flight: a step needs {self.questions_per_step} groups, so no step would ever be made"
+            )
+        return self
+
+
+AlarmName = Literal["entropy", "no_spread", "logprob_gap", "kl"]
+
+
+class GuardsSection(Section):
+    """What a run is watched for; see `services.trainer.guards`. A bound that is None is not watched.
+
+    Attributes:
+        steps: an alarm is raised when its bound is broken in so many steps in a row.
+        min_entropy: mean entropy of the policy's tokens, nats.
+        max_no_spread: share of a step's questions that teach nothing, since all their returns are equal.
+        max_logprob_gap: mean absolute difference between a token's log-probability in the engine
+            that wrote it and in the trainer, nats.
+        max_kl: mean estimate of the divergence from the reference, nats.
+        max_not_finite: the run fails when loss or gradient were not finite in so many steps in a row.
+        stop_on: alarms that end reinforcement learning, as its last step would.
+        patience: evaluations without a new best after which it ends; needs `schedule.best_by`.
+    """
+
+    steps: Positive = 3
+    min_entropy: Annotated[float, Field(ge=0)] | None = None
+    max_no_spread: Fraction | None = None
+    max_logprob_gap: Annotated[float, Field(ge=0)] | None = None
+    max_kl: Annotated[float, Field(ge=0)] | None = None
+    max_not_finite: Positive = 20
+    stop_on: tuple[AlarmName, ...] = ()
+    patience: Positive | None = None
+
+    def bound(self, alarm: AlarmName) -> float | None:
+        """Of the alarm; entropy has a lower one, the others an upper one."""
+        return {
+            "entropy": self.min_entropy,
+            "no_spread": self.max_no_spread,
+            "logprob_gap": self.max_logprob_gap,
+            "kl": self.max_kl,
+        }[alarm]
+
+    @model_validator(mode="after")
+    def _alarms_have_bounds(self) -> Self:
+        for alarm in self.stop_on:
+            if self.bound(alarm) is None:
+                raise ValueError(f"stop_on: the alarm {alarm!r} has no bound, so it is never raised")
+        return self
