@@ -24,7 +24,7 @@ from services.trainer.errors import STATUS
 from services.trainer.exports import exports_router
 from services.trainer.exposition import expose_latest_run
 from services.trainer.intake import Intake
-from services.trainer.page import groups_router, site_router
+from services.trainer.page import page_router
 from services.trainer.routes import runs_router
 from services.trainer.runs import Runs
 from services.trainer.settings import TrainerSettings
@@ -76,8 +76,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
     store = settings.policies()
     app.include_router(runs_router(runs, supervisor, store, settings.data))
-    app.include_router(groups_router(runs, store))
-    app.include_router(site_router())
+    app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app
 

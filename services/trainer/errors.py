@@ -10,14 +10,11 @@ from kbqa.errors import (
     RecipeError,
     RunError,
 )
+from services.page.trajectories import GroupNotFoundError
 
 
 class RunNotFoundError(RunError):
     """No run of that id."""
-
-
-class GroupNotFoundError(RunError):
-    """No group of that id is kept for that step."""
 
 
 class RunConflictError(RunError):

@@ -5,7 +5,7 @@
     runs/<run>/metrics.jsonl    one record a line, numbered by `seq`
     runs/<run>/ledger.json      what became of every group, as of the last checkpoint
     runs/<run>/summary.json     the results, once the run is done
-    runs/<run>/groups/          what the rollouts of steps said and earned, see `traces`
+    runs/<run>/groups/          what the rollouts of steps said and earned, see `services.page.traces`
     runs/<run>/inbox/           replies that are not settled by a checkpoint yet
     runs/<run>/checkpoints/
     runs/<run>/train.log        what the training process logged
@@ -29,9 +29,9 @@ from kbqa.errors import RunError
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.wire import RUN_PATTERN
+from services.page.traces import Traces
 from services.trainer.errors import RunNotFoundError
 from services.trainer.inbox import Inbox
-from services.trainer.traces import Traces
 
 _RUN = re.compile(RUN_PATTERN)
 _SEQ = re.compile(rb'\{"seq": (\d+)[,}]')

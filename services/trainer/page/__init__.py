@@ -1,6 +1,26 @@
 """The trainer's web page: how runs go, and what their rollouts said; and the routes that it reads."""
 
-from services.trainer.page.groups import groups_router
-from services.trainer.page.site import site_router
+from __future__ import annotations
 
-__all__ = ["groups_router", "site_router"]
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from kbqa.policy_store import PolicyStore
+from services.page.site import site_router
+from services.page.trajectories import trajectories_router
+from services.trainer.page.records import records_router
+from services.trainer.runs import Runs
+
+_STATIC = Path(str(files(__package__) / "static"))
+_PAGES = {"/": "index.html", "/runs/{run}": "index.html"}
+
+
+def page_router(runs: Runs, store: PolicyStore) -> APIRouter:
+    """The page, the same for every address: its script reads the address."""
+    router = APIRouter()
+    router.include_router(records_router(runs, store))
+    router.include_router(trajectories_router(lambda run: runs.get(run).traces()))
+    router.include_router(site_router(_STATIC, _PAGES))
+    return router

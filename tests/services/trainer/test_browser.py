@@ -16,7 +16,7 @@ from kbqa.recipes import load_recipe
 from kbqa.telemetry import Metrics
 from services.http import background, install
 from services.trainer.errors import STATUS
-from services.trainer.page import groups_router, site_router
+from services.trainer.page import page_router
 from services.trainer.routes import runs_router
 from services.trainer.runs import Runs, State
 from services.trainer.settings import TrainerSettings
@@ -76,8 +76,7 @@ def url(made_home) -> Iterator[str]:
     app = FastAPI(title="trainer")
     install(app, service="trainer", metrics=metrics, readiness=lambda: None, errors=STATUS)
     app.include_router(runs_router(runs, Supervisor(runs, settings, metrics, {}), store, None))
-    app.include_router(groups_router(runs, store))
-    app.include_router(site_router())
+    app.include_router(page_router(runs, store))
     with background(app) as url:
         yield url
 

@@ -14,7 +14,7 @@ from kbqa.recipes import load_recipe
 from kbqa.telemetry import Metrics
 from services.http import install
 from services.trainer.errors import STATUS
-from services.trainer.page import groups_router, site_router
+from services.trainer.page import page_router
 from services.trainer.runs import Runs
 from tests.services.trainer.made_runs import HOSTILE, make_run
 
@@ -34,8 +34,7 @@ def http(home, run):
     app = FastAPI(title="trainer")
     metrics = Metrics(CollectorRegistry())
     install(app, service="trainer", metrics=metrics, readiness=lambda: None, errors=STATUS)
-    app.include_router(groups_router(Runs(home / "runs"), PolicyStore(home / "policies")))
-    app.include_router(site_router())
+    app.include_router(page_router(Runs(home / "runs"), PolicyStore(home / "policies")))
     return TestClient(app)
 
 

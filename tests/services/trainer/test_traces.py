@@ -10,8 +10,9 @@ from kbqa.advantages import Advantage
 from kbqa.errors import RunError
 from kbqa.recipes import load_recipe
 from kbqa.trajectory import Group, RewardedTrajectory, Status, Trajectory
-from services.trainer import traces as module
-from services.trainer.traces import Traces, kept_steps, trace
+from services.page import traces as module
+from services.page.traces import Traces, kept_steps
+from services.trainer.traces import trace
 from tests.services.trainer.made_runs import CODEC, HOSTILE, QUESTION, group, made_turn, tree
 
 GROUP_KIND = Advantage("group")

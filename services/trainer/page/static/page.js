@@ -170,12 +170,4 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", show);
 window.addEventListener("addresschange", show);
-document.getElementById("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-  try {
-    localStorage.setItem("theme", root.dataset.theme);
-  } catch { /* then it is chosen again next time */ }
-});
 show();

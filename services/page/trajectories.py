@@ -1,67 +1,23 @@
-"""Routes behind the page: figures, recipe and versions of a run, and the groups that its steps kept."""
+"""Routes that show what rollouts said: `trajectories.js` reads them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
-from kbqa.curves import PAPERS, figures_of
-from kbqa.errors import PolicyError
-from kbqa.policy_store import PolicyStore, PolicyVersion
-from services.trainer.errors import GroupNotFoundError
-from services.trainer.runs import Runs
-from services.trainer.traces import TracedGroup, TracedStep, TracedSummary, Traces
+from kbqa.errors import RunError
+from services.page.traces import TracedGroup, TracedStep, TracedSummary, Traces
 
 Cursor = Annotated[str, Query(pattern=r"^\d{1,12}:\d{1,9}$")]
 
 
-class FigureView(BaseModel):
-    """See `kbqa.curves.Figure`."""
-
-    title: str
-    fields: list[str]
-    source: str
-    kind: str
-    unit: str
-    about: str
-
-
-class RecipeView(BaseModel):
-    """What a run was told.
-
-    Attributes:
-        paper, figures: what the paper of its reward is called, and plots.
-        values: all resolved values.
-    """
-
-    run: str
-    name: str
-    paper: str
-    figures: list[FigureView]
-    values: dict[str, Any]
-
-
-class VersionView(BaseModel):
-    """A version of the policy that is in the store."""
-
-    id: str
-    number: int
-    kind: str
-    step: int
-    created_at: str
-    metrics: dict[str, float]
-    promoted: bool
-
-
-class VersionList(BaseModel):
-    run: str
-    versions: list[VersionView]
+class GroupNotFoundError(RunError):
+    """No group of that id is kept for that step."""
 
 
 class StepView(BaseModel):
@@ -94,45 +50,17 @@ class GroupPage(BaseModel):
     next: str | None
 
 
-def groups_router(runs: Runs, store: PolicyStore) -> APIRouter:
-    """Routes that read what runs leave on the disk; all block, so they run in threads."""
+def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
+    """Routes that read what runs leave on the disk; all block, so they run in threads.
+
+    Args:
+        traces_of: of a run; raises an error of ours if there is no such run.
+    """
     router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
-
-    @router.get("/recipe", summary="What a run was told, and the figures of its paper")
-    def recipe(run: str) -> RecipeView:
-        values = runs.get(run).read().recipe
-        figures = figures_of(values["reward"]["name"])
-        return RecipeView(
-            run=run,
-            name=values["name"],
-            paper=PAPERS.get(values["reward"]["name"], values["reward"]["name"]),
-            figures=[FigureView.model_validate(asdict(figure)) for figure in figures],
-            values=values,
-        )
-
-    @router.get("/versions", summary="Versions of the policy, newest first")
-    def versions(run: str) -> VersionList:
-        runs.get(run)
-        promoted = _promoted(store)
-        return VersionList(
-            run=run,
-            versions=[
-                VersionView(
-                    id=version.id,
-                    number=version.number,
-                    kind=version.manifest.kind,
-                    step=version.manifest.step,
-                    created_at=version.manifest.created_at,
-                    metrics=version.manifest.metrics,
-                    promoted=promoted is not None and (promoted.run, promoted.id) == (run, version.id),
-                )
-                for version in reversed(store.versions(run))
-            ],
-        )
 
     @router.get("/steps", summary="Steps whose groups can be looked at, oldest first")
     def steps(run: str) -> StepList:
-        traces = runs.get(run).traces()
+        traces = traces_of(run)
         return StepList(run=run, steps=[_view(header) for header in _headers(traces, traces.steps())])
 
     @router.get("/groups", summary="Groups that were kept, newest step first")
@@ -146,7 +74,7 @@ def groups_router(runs: Runs, store: PolicyStore) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> GroupPage:
         """`status` is of any of a group's episodes; `question` is looked for in its text and id."""
-        traces = runs.get(run).traces()
+        traces = traces_of(run)
         newest = [s for s in reversed(traces.steps()) if step is None or s == step]
         after = tuple(map(int, cursor.split(":"))) if cursor else None
         if after is not None:
@@ -166,7 +94,7 @@ def groups_router(runs: Runs, store: PolicyStore) -> APIRouter:
     def group(
         run: str, step: Annotated[int, Path(ge=0)], group: Annotated[str, Path(max_length=200)]
     ) -> TracedGroup:
-        found = runs.get(run).traces().group(step, group)
+        found = traces_of(run).group(step, group)
         if found is None:
             raise GroupNotFoundError(
                 f"step {step} of run {run} has no group {group!r} any more: see GET /v1/runs/{run}/groups"
@@ -174,13 +102,6 @@ def groups_router(runs: Runs, store: PolicyStore) -> APIRouter:
         return found
 
     return router
-
-
-def _promoted(store: PolicyStore) -> PolicyVersion | None:
-    try:
-        return store.promoted()
-    except PolicyError:  # none was promoted, or what was is damaged
-        return None
 
 
 def _headers(traces: Traces, steps: list[int]) -> Iterator[TracedStep]:

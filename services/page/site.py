@@ -1,0 +1,58 @@
+"""A page and what it loads: files of packages, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import FileResponse, Response
+
+_SHARED = Path(str(files(__package__) / "static"))
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
+_HEADERS = {
+    # Text of models and graphs is shown here: even if it became markup, it could do nothing.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def site_router(static: Path, pages: Mapping[str, str]) -> APIRouter:
+    """Serves a page's files, and under the same `/static/` those that all pages share.
+
+    Args:
+        static: directory of the page's own files.
+        pages: address → file in `static`. An address may hold `{names}`: the script reads it.
+    """
+    router = APIRouter(include_in_schema=False)
+    assets = {
+        path.name: path
+        for directory in (_SHARED, static)
+        for path in directory.iterdir()
+        if path.suffix in _TYPES
+    }
+
+    def page(file: Path) -> Callable[[], Response]:
+        return lambda: FileResponse(file, media_type="text/html", headers=_HEADERS)
+
+    for address, name in pages.items():
+        router.get(address)(page(static / name))
+
+    @router.get("/static/{name}")
+    def asset(name: str) -> Response:
+        if name not in assets:
+            raise HTTPException(404, f"no file {name!r}")
+        path = assets[name]
+        return FileResponse(path, media_type=_TYPES[path.suffix], headers=_HEADERS)
+
+    return router

@@ -1,0 +1,44 @@
+// The service's API; what fails says why in the words of its problem document.
+
+// status 0: no answer at all. retryAfter: seconds, if the service named some.
+export class Problem extends Error {
+  constructor(status, detail, retryAfter = null) {
+    super(detail);
+    this.status = status;
+    this.retryAfter = retryAfter;
+  }
+}
+
+let credentials = () => ({});
+
+// headers(): those that say who asks, added to every request.
+export function authenticate(headers) {
+  credentials = headers;
+}
+
+export function get(path, parameters = {}) {
+  const query = new URLSearchParams(
+    Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== ""),
+  ).toString();
+  return send(query ? `${path}?${query}` : path, { headers: { Accept: "application/json" } }).then((response) => response.json());
+}
+
+export function post(path, body, { signal, accept = "application/json" } = {}) {
+  return send(path, { method: "POST", signal, body: JSON.stringify(body), headers: { Accept: accept, "Content-Type": "application/json" } });
+}
+
+async function send(path, request) {
+  let response;
+  try {
+    response = await fetch(path, { ...request, headers: { ...request.headers, ...credentials() } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The server does not answer.");
+  }
+  if (response.ok) return response;
+  const { detail } = await response.json().catch(() => ({}));
+  const seconds = Number(response.headers.get("Retry-After"));
+  throw new Problem(response.status, detail || `The server answered ${response.status}.`, seconds > 0 ? seconds : null);
+}
+
+export const run = (id, rest = "") => `/v1/runs/${encodeURIComponent(id)}${rest}`;
