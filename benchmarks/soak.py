@@ -1,9 +1,11 @@
 """python -m benchmarks.soak MINUTES: a training run that goes on and on, and a watch for what grows.
 
-Every service runs as it does under `kbqa up`, with a Redis that appends; a small policy trains,
-publishes a version at each step, and the workers load it. Every few seconds the resident memory
-and the open files of each process are noted, and what lies in Redis. After the first third, by
-when caches are full, none of them may rise steadily: see `_verdict`.
+Every service runs as it does under `kbqa up`, with a Redis that appends. A small policy that has
+been cold-started for a minute gets an adapter, which trains and is published at each step, and the
+worker loads each version into a real vLLM server. Where there is no vLLM all weights train, and
+two workers load them into their own processes. Every few seconds the resident memory and the open
+files of each process are noted, what lies in Redis, and the adapters that vLLM holds. After the
+first third, by when caches are full, none of them may rise steadily: see `_verdict`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +27,31 @@ import redis
 
 from kbqa.datasets import load_dataset
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.policy_store import PolicyStore
 from services.cli.supervisor import Stack
+from tests.vllm_server import Vllm
 
 _EVERY_S = 5.0
 _READY_S = 300.0
 _SERVICES = ("kg_server", "rollout_worker", "trainer")
 # Everything that kg-r1-small does; what comes before the reinforcement is cut short.
-_OVERRIDES = {
+_SHORT: dict[str, object] = {
+    "small_policy.warm_up.steps": 400,
+    "cold_start.steps": 300,
+    "cold_start.validate_every": 300,
+    "schedule.validate_every": 200,
+}
+_FOR_EVER: dict[str, object] = {
     "schedule.steps": 1_000_000,
     "schedule.max_run_seconds": None,
     "schedule.validate_every": 200,
-    "small_policy.warm_up.steps": 50,
-    "cold_start.steps": 100,
-    "cold_start.validate_every": 100,
 }
+_ADAPTER: dict[str, object] = {
+    "small_policy": None,
+    "cold_start": None,
+    "optimisation.lora": {"rank": 8, "alpha": 16},
+}
+_VLLM_OPTIONS = ("--max-num-seqs", "64", "--enable-lora", "--max-loras", "4", "--max-lora-rank", "8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ _BOUNDS = {
     "files": Bound("open files", 4, 0.0),
     "keys": Bound("keys", 4, 0.0),
     "messages": Bound("messages", 64, 0.0),  # as many as may wait anyhow
+    "adapters": Bound("adapters", 1, 0.0),
 }
 
 
@@ -70,25 +85,59 @@ def main(minutes: float) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         _load_world(home)
-        with Stack(home, services=_SERVICES, rollout_workers=2, free_ports=True) as stack:
-            stack.wait_ready(_READY_S)
-            run = _begin(stack.urls["trainer"])
+        with _adapters(home) if Vllm.missing() is None else _whole_weights(home) as (stack, run, vllm):
             samples = defaultdict[tuple[str, str], list[float]](list)
-            records = _until_reinforcement(home / "runs" / run)
+            first = _until_reinforcement(home / "runs" / run)
             deadline = time.monotonic() + 60 * minutes
             while time.monotonic() < deadline:
-                for key, value in _measure(stack):
+                for key, value in _measure(stack, vllm):
                     samples[key].append(value)
                 time.sleep(_EVERY_S)
-            steps = _steps(home / "runs" / run) - records
+            steps = _steps(home / "runs" / run) - first
         lines, growing = _verdict(samples)
-    sys.stdout.write(
-        f"soak of {minutes:g} minutes: {steps} steps, each with a new policy version\n"
-        + "\n".join(lines)
-        + "\n"
-    )
-    sys.stdout.write(f"growing: {', '.join(growing)}\n" if growing else "nothing grows\n")
+    what = f"soak of {minutes:g} minutes, " + (Vllm.missing() or "adapters in vLLM")
+    lines = [f"{what}: {steps} steps, each with a new policy version", *lines]
+    lines += [f"growing: {', '.join(growing)}" if growing else "nothing grows"]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if growing else 0
+
+
+@contextmanager
+def _whole_weights(home: Path) -> Iterator[tuple[Stack, str, None]]:
+    with Stack(home, services=_SERVICES, rollout_workers=2, free_ports=True) as stack:
+        stack.wait_ready(_READY_S)
+        yield stack, _begin(stack, _SHORT | _FOR_EVER), None
+
+
+@contextmanager
+def _adapters(home: Path) -> Iterator[tuple[Stack, str, Vllm]]:
+    base = _cold_started(home)
+    vllm = Vllm(base, home / "vllm.log", options=_VLLM_OPTIONS).ready()
+    environment = {
+        "KBQA_ENGINE": "vllm",
+        "KBQA_VLLM_URL": vllm.url,
+        "KBQA_ROLLOUT_WORKER_VLLM_PRECISION": "float32",
+    }
+    try:
+        with Stack(home, services=_SERVICES, free_ports=True, environment=environment) as stack:
+            stack.wait_ready(_READY_S)
+            yield stack, _begin(stack, _FOR_EVER | _ADAPTER | {"base_model": str(base)}), vllm
+    finally:
+        vllm.kill()
+
+
+def _cold_started(home: Path) -> Path:
+    """Directory of a policy that answers some questions, so that groups have spread."""
+    with Stack(home, services=_SERVICES, free_ports=True) as stack:
+        stack.wait_ready(_READY_S)
+        run = _begin(stack, _SHORT | {"schedule.steps": 1})
+        record = home / "runs" / run / "run.json"
+        while (state := json.loads(record.read_text()))["state"] == "running":
+            time.sleep(1)
+    if state["state"] != "done":
+        raise SystemExit(f"the run is {state['state']}: {state['error']}")
+    summary = json.loads(record.with_name("summary.json").read_text())
+    return PolicyStore(home / "policies").get(run, summary["policy"]).path
 
 
 def _load_world(home: Path) -> None:
@@ -100,15 +149,15 @@ def _load_world(home: Path) -> None:
     catalog.close()
 
 
-def _begin(trainer: str) -> str:
+def _begin(stack: Stack, overrides: Mapping[str, object]) -> str:
     body = {
         "dataset": "world",
         "recipe": "kg-r1-small",
-        "overrides": _OVERRIDES,
+        "overrides": overrides,
         "limits": {"validation": 8, "test": 8},
         "seed": 1,
     }
-    response = httpx.post(f"{trainer}/v1/runs", json=body, timeout=60)
+    response = httpx.post(f"{stack.urls['trainer']}/v1/runs", json=body, timeout=60)
     response.raise_for_status()
     return str(response.json()["id"])
 
@@ -129,13 +178,18 @@ def _steps(directory: Path) -> int:
     return int(progress["step"]) if progress.get("phase") == "rl" else 0
 
 
-def _measure(stack: Stack) -> Iterator[tuple[tuple[str, str], float]]:
+def _measure(stack: Stack, vllm: Vllm | None) -> Iterator[tuple[tuple[str, str], float]]:
     for name, pid in stack.pids().items():
         process = psutil.Process(pid)
         yield from _of_process(name, process)
         for child in process.children():
             if "services.trainer.run" in child.cmdline():
                 yield from _of_process("training process", child)
+    if vllm is not None:
+        for process in (own := psutil.Process(vllm.process.pid), *own.children(recursive=True)):
+            yield from _of_process(f"vllm {process.name()}", process)
+        models = httpx.get(f"{vllm.url}/v1/models", timeout=60).json()["data"]
+        yield ("vllm", "adapters"), len(models) - 1  # the first is their base
     assert stack.redis_url is not None
     with redis.Redis.from_url(stack.redis_url) as client:
         yield ("redis", "keys"), client.dbsize()

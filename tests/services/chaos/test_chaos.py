@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -22,12 +23,14 @@ import pytest
 from kbqa.policies.transformers import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.wire import QUEUES
 from services.broker import create_celery, require_broker
 from services.dead_letters import DeadLetters
 from tests.services.conftest import Service
 from tests.services.invariant import assert_every_group_occurs_once
 from tests.services.queues import Broker
+from tests.vllm_server import Vllm
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000)]
 
@@ -55,10 +58,13 @@ class Victim:
 
 
 class Stack:
-    """Every process of a training run, each on a port of its own that survives it."""
+    """Every process of a training run, each on a port of its own that survives it.
 
-    def __init__(self, home: Path, graphs: Path) -> None:
-        self.home = home
+    One of the two workers computes in its own process, the other on a vLLM server.
+    """
+
+    def __init__(self, home: Path, graphs: Path, vllm: Vllm) -> None:
+        self.home, self.vllm = home, vllm
         (home / "redis").mkdir()
         self.redis = Broker(home / "redis")
         self.kg_server = Service("kg_server", graphs, {})
@@ -69,7 +75,12 @@ class Stack:
             "KBQA_TRAINER_MAX_RESTARTS": "1000",  # in a row without a step forward: here they are murders
         }
         self.trainer = Service("trainer", home, environment)
-        self.workers = [Service("rollout_worker", home, environment) for _ in range(2)]
+        on_vllm = {
+            "KBQA_ENGINE": "vllm",
+            "KBQA_VLLM_URL": vllm.url,
+            "KBQA_ROLLOUT_WORKER_VLLM_PRECISION": "float32",
+        }
+        self.workers = [Service("rollout_worker", home, environment | more) for more in ({}, on_vllm)]
 
     @property
     def services(self) -> list[Service]:
@@ -85,10 +96,15 @@ class Stack:
             *(of(worker, 2) for worker in self.workers),
             of(self.kg_server, 2),
             Victim("redis", 3, self._kill_redis, self.redis.start),
+            Victim("vllm", 2, self._kill_vllm, self.vllm.start),
         ]
 
     def _kill_redis(self) -> bool:
         self.redis.kill()
+        return True
+
+    def _kill_vllm(self) -> bool:
+        self.vllm.kill()
         return True
 
     def _kill_training_process(self) -> bool:
@@ -112,9 +128,30 @@ def _kill(service: Service) -> bool:
 
 
 @pytest.fixture
-def stack(tmp_path, graph_home) -> Iterator[Stack]:
+def recipe(tiny_recipe) -> dict[str, Any]:
+    """The tiny recipe's policy with heads as wide as vLLM's CPU attention wants them."""
+    recipe = copy.deepcopy(tiny_recipe)
+    recipe["small_policy"].update(width=64)
+    recipe["schedule"].update(
+        steps=STEPS, questions_per_step=QUESTIONS_PER_STEP, checkpoint_every=3, validate_every=1000
+    )
+    return recipe
+
+
+@pytest.fixture
+def vllm(start_vllm, recipe, graph_home, tmp_path) -> Vllm:
+    """A vLLM server of a policy of that shape, with whatever weights until a worker loads its own."""
+    shape = {name: value for name, value in recipe["small_policy"].items() if name != "warm_up"}
+    tokenizer = train_tokenizer((graph_home / "world.txt").open(), [], shape["vocabulary"])
+    directory = tmp_path / "shape"
+    save_model(build_model(tokenizer, SmallPolicyConfig(**shape), seed=0), tokenizer, directory)
+    return start_vllm(directory, options=("--max-num-seqs", "32"))
+
+
+@pytest.fixture
+def stack(tmp_path, graph_home, vllm) -> Iterator[Stack]:
     with ExitStack() as closing:
-        stack = Stack(tmp_path, graph_home)
+        stack = Stack(tmp_path, graph_home, vllm)
         closing.callback(stack.close)
         wait_until(lambda: is_up(stack.trainer), "the trainer")  # the others come up beside it
         yield stack
@@ -172,13 +209,9 @@ def murder(stack: Stack, directory: Path, rng: random.Random) -> list[str]:
     return told
 
 
-def test_thirty_deaths_lose_nothing(stack, tiny_recipe):
+def test_thirty_deaths_lose_nothing(stack, recipe):
     seed = int(os.environ.get("KBQA_CHAOS_SEED", "1"))
     rng = random.Random(f"chaos/{seed}")
-    recipe = copy.deepcopy(tiny_recipe)
-    recipe["schedule"].update(
-        steps=STEPS, questions_per_step=QUESTIONS_PER_STEP, checkpoint_every=3, validate_every=1000
-    )
     body = {"dataset": "world", "recipe": recipe, "limits": {"validation": 2, "test": 3}, "seed": seed}
     response = httpx.post(f"{stack.trainer.url}/v1/runs", json=body, timeout=60)
     assert response.status_code == 201, response.text
