@@ -5,17 +5,16 @@ Requests over a limit are refused at once, with 429 and `Retry-After`; none wait
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.telemetry import Metrics
+from services.credentials import address_of, presented_key
 from services.http import problem
 from services.kg_server.keys import ApiKeys
 from services.kg_server.settings import KgServerSettings
@@ -69,7 +68,7 @@ class Admission:
     def _client(self, scope: Scope) -> str | None:
         if self._keys is None:
             return address_of(scope.get("client"))
-        return self._keys.name_of(_presented(Headers(scope=scope)))
+        return self._keys.name_of(presented_key(Headers(scope=scope)))
 
     def _refuse(self, reason: str, status: int, headers: Mapping[str, str], detail: str) -> ASGIApp:
         self._refusals.labels(reason).inc()
@@ -146,20 +145,3 @@ class _Client:
 
     def __init__(self, tokens: float) -> None:
         self.tokens, self.at, self.under_way = tokens, time.monotonic(), 0
-
-
-def address_of(client: Any) -> str:
-    """A client's address, as limits count it."""
-    host = str(client[0]) if client else "unknown"
-    if ":" not in host:
-        return host
-    try:
-        return str(ipaddress.ip_network(f"{host.partition('%')[0]}/64", strict=False))
-    except ValueError:
-        return host
-
-
-def _presented(headers: Headers) -> bytes:
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    key = credentials if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-    return key.strip().encode("latin-1")

@@ -14,7 +14,7 @@ from kbqa.kg.client import HttpGraphTools
 from services.http import background
 from services.kg_server.app import create_app
 from services.kg_server.keys import ApiKeys
-from services.kg_server.limits import Limits, address_of
+from services.kg_server.limits import Limits
 from services.kg_server.settings import KgServerSettings
 
 KEY = "0123456789abcdef-one"
@@ -168,17 +168,3 @@ def test_the_whole_server_is_bounded_too():
     assert limits.enter("b") == ("concurrency", 1.0)
     limits.leave("a")
     assert limits.enter("b") is None
-
-
-@pytest.mark.parametrize(
-    ("client", "address"),
-    [
-        (("10.0.0.1", 5000), "10.0.0.1"),
-        (("2001:db8:1:2:3:4:5:6", 1), "2001:db8:1:2::/64"),
-        (("fe80::1%eth0", 1), "fe80::/64"),
-        ((":not:an:address", 1), ":not:an:address"),
-        (None, "unknown"),
-    ],
-)
-def test_a_host_has_one_address_for_the_limits(client, address):
-    assert address_of(client) == address
