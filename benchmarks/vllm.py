@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 from prometheus_client import CollectorRegistry
@@ -206,10 +207,12 @@ class _Rehearsal:
     def unready(self) -> str | None:
         return self._host.unready()
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, **stopping: Any
+    ) -> list[Completion]:
         expected = [self._script.turns[tuple(prompt)] for prompt in prompts]
         params = replace(params, max_tokens=len(expected[0]), stop=())  # siblings write the same
-        written = self.engine.generate(prompts, params)
+        written = self.engine.generate(prompts, params, **stopping)
         tokens = sum(len(completion.token_ids) for completion in written)
         with self._lock:
             self.calls.append(_Call([list(prompt) for prompt in prompts], params, tokens))
@@ -232,8 +235,10 @@ class _Rehearsed:
     def max_length(self) -> int:
         return self._hosted.policy.max_length
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
-        return self._rehearsal.generate(prompts, params)
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, **stopping: Any
+    ) -> list[Completion]:
+        return self._rehearsal.generate(prompts, params, **stopping)
 
 
 def _run(

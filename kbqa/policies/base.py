@@ -16,8 +16,11 @@ from kbqa.trajectory import Segment
 
 
 class FinishReason(StrEnum):
+    """Why a completion ended: a stop string, its most tokens, or that nobody wanted more of it."""
+
     STOP = "stop"
     LENGTH = "length"
+    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,23 @@ class Policy(Protocol):
         """Most tokens of prompt and completion together."""
         ...
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[Completion]:
         """Continue each prompt; safe to call from several threads.
+
+        Args:
+            deadline: `time.monotonic()` after which completions that are not finished are aborted:
+                the engine computes no more of them, within a second.
+            cancelled: likewise, once it is set.
+
+        Returns:
+            Of each prompt what was written; perhaps nothing, if it was aborted.
 
         Raises:
             PolicyUnavailableError: the engine does not answer.

@@ -16,6 +16,7 @@ import logging
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -103,7 +104,14 @@ class TransformersPolicy:
         """Whether it still computes: not closed, and not stopped by a failure."""
         return not self._closed
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[Completion]:
         limit = min(self._max_length, params.max_total_tokens)
         requests = []
         for index, prompt in enumerate(prompts):
@@ -111,7 +119,7 @@ class TransformersPolicy:
                 raise ValueError(f"a prompt of {len(prompt)} tokens leaves no room within {limit}")
             # One stream per sample, so that what else is in the batch does not matter.
             rng = random.Random() if params.seed is None else random.Random(f"{params.seed}/{index}")
-            requests.append(_Request(tuple(prompt), params, limit, rng))
+            requests.append(_Request(tuple(prompt), params, limit, rng, deadline, cancelled))
         for request in requests:
             self._inbox.put(request)
         if self._closed:
@@ -142,6 +150,7 @@ class TransformersPolicy:
             with torch.inference_mode():
                 while not self._closed:
                     self._receive()
+                    self._abort()
                     if self._swap is not None and not self._rows:
                         self._apply_swap()
                     if self._swap is None:
@@ -163,6 +172,17 @@ class TransformersPolicy:
             if request is not None:
                 self._waiting.append(request)
                 self._unanswered.add(request)
+
+    def _abort(self) -> None:
+        """Answer what nobody waits for any more, whether it has begun or not."""
+        for request in [request for request in self._waiting if request.unwanted]:
+            self._waiting.remove(request)
+            self._unanswered.discard(request)
+            request.future.set_result(Completion((), (), FinishReason.ABORTED, self._version))
+        for row in self._rows:
+            if row.request.unwanted:
+                row.finish_reason = FinishReason.ABORTED
+        self._retire()
 
     def _apply_swap(self) -> None:
         assert self._swap is not None
@@ -302,7 +322,15 @@ class _Request:
     params: SamplingParams
     max_length: int
     rng: random.Random
+    deadline: float | None
+    cancelled: threading.Event | None
     future: Future[Completion] = field(default_factory=Future)
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether nobody waits for it any more."""
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        return late or (self.cancelled is not None and self.cancelled.is_set())
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from kbqa.chat import ChatParams
 from kbqa.environment import Budget, ChatEpisode, Episode, Play
 from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import ChatPolicy, Codec, Policy, SamplingParams, Truncation
+from kbqa.policies.base import ChatPolicy, Codec, FinishReason, Policy, SamplingParams, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.trajectory import Question
 
@@ -25,7 +25,7 @@ class Sampling:
 
     Attributes:
         turn: its number; with a seed, each draws from its own stream.
-        deadline: `time.monotonic()` after which a policy that can stop does so.
+        deadline: `time.monotonic()` after which the policy stops.
         cancelled: likewise, once it is set.
     """
 
@@ -80,7 +80,7 @@ class Agent:
         return Episode(question, self.protocol, self.codec, self.budget)
 
     def speak(self, episodes: Sequence[Episode], sampling: Sampling) -> None:
-        """As `Player.speak`; one call of the policy for all."""
+        """As `Player.speak`; one call of the policy for all. An episode that is not finished in time ends."""
         completions = self.policy.generate(
             [episode.token_ids for episode in episodes],
             SamplingParams(
@@ -91,9 +91,14 @@ class Agent:
                 seed=sampling.stream,
                 truncation=self.truncation,
             ),
+            deadline=sampling.deadline,
+            cancelled=sampling.cancelled,
         )
         for episode, completion in zip(episodes, completions, strict=True):
-            episode.act(completion)
+            if completion.finish_reason is FinishReason.ABORTED:
+                episode.expire()
+            else:
+                episode.act(completion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +149,14 @@ def take_turn(
 ) -> None:
     """Play one turn of episodes that still run: one call of the policy, and one of the graph, for all."""
     player.speak(episodes, sampling)
+    consult(player.tools, question, episodes)
+
+
+def consult(tools: GraphTools, question: Question, episodes: Sequence[Play]) -> None:
+    """Ask the graph what the episodes' turns want to know."""
     # The graph's actions of a turn may need each other's results: a batch at a time.
     while waiting := [episode for episode in episodes if episode.actions]:
         batch = [action for episode in waiting for action in episode.actions]
-        results = iter(player.tools.execute(question.kg, batch, graph=question.graph))
+        results = iter(tools.execute(question.kg, batch, graph=question.graph))
         for episode in waiting:
             episode.observe([next(results) for _ in episode.actions])

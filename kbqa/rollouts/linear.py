@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from time import monotonic
+from typing import Protocol
 
-from kbqa.rollouts.agent import EpisodeT, Player, Sampling, take_turn
+from kbqa.kg.actions import Action, ActionResult
+from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult
 from kbqa.trajectory import Question, Trajectory, Turn
 
-TurnListener = Callable[[int, Turn], None]
-"""Called with the number of the run and each turn when it is complete."""
+
+class Listener(Protocol):
+    """Hears of the turns of a rollout while it goes on; runs are counted from 0."""
+
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
+        """The policy has written a turn; `actions` are those that the graph is asked first."""
+        ...
+
+    def took(self, run: int, turn: Turn, results: Sequence[ActionResult]) -> None:
+        """The turn is complete; `results` are those of its actions, in order."""
+        ...
 
 
 def linear_rollout(
@@ -22,7 +33,7 @@ def linear_rollout(
     seed: int | None = None,
     deadline: float | None = None,
     cancelled: threading.Event | None = None,
-    on_turn: TurnListener | None = None,
+    listener: Listener | None = None,
 ) -> list[Trajectory]:
     """Roll out `n` trajectories of one question.
 
@@ -46,11 +57,15 @@ def linear_rollout(
             for _, episode in running:
                 episode.expire()
             break
-        sampling = Sampling(turn, temperature, seed, deadline, cancelled)
-        take_turn(player, question, [episode for _, episode in running], sampling)
-        if on_turn is not None:
-            for run, episode in running:
-                if len(episode.turns) > turn:  # one whose reply did not come has no such turn
-                    on_turn(run, episode.turns[-1])
+        player.speak([e for _, e in running], Sampling(turn, temperature, seed, deadline, cancelled))
+        # One whose completion did not come in time has no such turn.
+        spoken = [(run, episode) for run, episode in running if len(episode.turns) > turn]
+        if listener is not None:
+            for run, episode in spoken:
+                listener.wrote(run, episode.turns[-1], episode.actions)
+        consult(player.tools, question, [episode for _, episode in spoken])
+        if listener is not None:
+            for run, episode in spoken:
+                listener.took(run, episode.turns[-1], episode.results)
         turn += 1
     return [episode.trajectory() for episode in episodes]

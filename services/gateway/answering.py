@@ -1,74 +1,128 @@
-"""Questions in, answer documents out: bounded in number and in time."""
+"""Questions in, events and answer documents out: bounded in number and in time."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
-from services.gateway.answers import answers_of, record, status_of, usage_of
-from services.gateway.asking import Progress, ask
-from services.gateway.errors import OverloadedError, RecipeMismatchError, RequestRefusedError
-from services.gateway.policies import PolicySource
-from services.gateway.schemas import Answer, AnswerRequest, AnswerResponse, AnswerStatus
+from services.gateway import cache
+from services.gateway.cache import AnswerCache
+from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
+from services.gateway.events import DoneEvent, Event
+from services.gateway.meter import Meter
+from services.gateway.policies import Lease, PolicySource
+from services.gateway.schemas import AnswerRequest, AnswerResponse
 from services.gateway.settings import GatewaySettings
-
-logger = logging.getLogger(__name__)
+from services.gateway.versions import GraphVersions
+from services.gateway.work import Work, Workers
 
 
 class Answering:
     """Answers questions in threads of its own.
 
     No more than `settings.concurrency` at a time, no more waiting than `settings.queue`.
-    A question whose time is over is answered with what there is; its thread ends with
-    the turn that it is in, and keeps its place until then.
+    A question whose time is over is answered with what there is. Whoever closes the iterator
+    of a question, or is cancelled while he waits, has its work stopped: the policy computes no
+    more of it, and its place is free as soon as the graph has answered what it was asked.
     """
 
     def __init__(
         self, settings: GatewaySettings, policies: PolicySource, tools: HttpGraphTools, metrics: Metrics
     ) -> None:
-        self._settings, self._policies, self._tools = settings, policies, tools
-        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="question")
-        self._places = settings.concurrency + settings.queue
-        self._taken = 0  # touched by the event loop only
-        self._running = metrics.gauge("kbqa_gateway_questions_running")
-        self._answers = metrics.counter("kbqa_gateway_answers_total")
-        self._seconds = metrics.histogram("kbqa_gateway_answer_seconds")
-        self._tokens = metrics.counter("kbqa_gateway_tokens_total")
+        self._settings, self._policies = settings, policies
+        self._versions = GraphVersions(tools)
+        self._meter = Meter(metrics)
+        self._workers = Workers(settings, tools, self._meter)
+        self._cache = AnswerCache(settings.cache_bytes)
 
     def close(self) -> None:
-        """Drop what waits; what runs ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Drop what waits, stop what runs."""
+        self._workers.close()
 
-    async def answer(self, request: AnswerRequest) -> AnswerResponse:
-        """Answer one question within its time.
+    async def answer(
+        self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
+    ) -> AnswerResponse:
+        """The document with which the stream of a question ends.
+
+        Raises:
+            as `stream` before its first event, at any time.
+        """
+        async with aclosing(self._events(request, question_id, fresh)) as events:
+            async for event in events:
+                if isinstance(event, DoneEvent):
+                    return event.document
+        raise AssertionError("events end with a document")
+
+    async def stream(
+        self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """Answer one question within its time; see `events` for what comes in which order.
+
+        Args:
+            question_id: of the answer; a new one if None.
+            fresh: not from what was answered before.
 
         Raises:
             RequestRefusedError: it asks for more than is on offer.
             OverloadedError: too many are waiting.
             NoPolicyError, RecipeMismatchError: there is no policy, or not the one that is wanted.
             GraphNotFoundError, SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError,
-            GraphUnavailableError, PolicyUnavailableError: as `ask`.
+            GraphUnavailableError, PolicyUnavailableError: as `ask`. After the first event these
+                are an `error` event.
         """
-        timeout_s = self._check_bounds(request)
+        begun = False
+        async with aclosing(self._events(request, question_id, fresh)) as events:
+            try:
+                async for event in events:
+                    begun = True
+                    yield event
+            except Exception as error:
+                if not begun:
+                    raise
+                failure = problem_event(error)
+                self._meter.failed(failure)
+                yield failure
+
+    async def _events(
+        self, request: AnswerRequest, question_id: str | None, fresh: bool
+    ) -> AsyncGenerator[Event, None]:
         started = time.monotonic()
-        question_id = uuid.uuid4().hex
-        progress = Progress(request.n_runs)
-        version = await self._run(request, progress, question_id, started + timeout_s)
-        response = _document(request, progress, question_id, version, (time.monotonic() - started) * 1000)
-        self._observe(response)
-        return response
+        timeout_s = self._check_bounds(request)
+        question_id = question_id or uuid.uuid4().hex
+        kg_version = await self._versions.of(request.kg)
+        lease = self._lease(request)
+        key = cache.key(request, kg_version, lease.served.version)
+        known = None if fresh else self._cache.find(key, question_id)
+        self._meter.looked_up(fresh=fresh, found=known is not None)
+        if known is not None:
+            lease.release()
+            for event in known:
+                yield event
+            return
+        work = self._workers.begin(request, lease, question_id, kg_version, started + timeout_s)
+        told = list[Event]()
+        async with aclosing(work.events()) as events:
+            async for event in events:
+                told.append(event)
+                if isinstance(event, DoneEvent):
+                    self._meter.answered(event.document)
+                yield event
+        self._keep(key, work, request, told)
+
+    def _keep(self, key: str, work: Work, request: AnswerRequest, told: list[Event]) -> None:
+        last = told[-1]
+        assert isinstance(last, DoneEvent)
+        if work.repeatable and cache.is_repeatable(request, last.document):
+            self._cache.keep(key, told)
 
     def _check_bounds(self, request: AnswerRequest) -> float:
         """The seconds that the question has."""
         limits = self._settings
         topics = request.topic_entities or ()
-        if request.stream:
-            raise RequestRefusedError("stream: not available yet; leave it out and the answer comes whole")
         for name, asked, most in (
             ("question: too many characters", len(request.question), limits.max_question_chars),
             ("n_runs", request.n_runs, limits.max_runs),
@@ -80,85 +134,9 @@ class Answering:
                 raise RequestRefusedError(f"{name}: at most {most:g} is allowed here")
         return request.timeout_s or min(limits.timeout_s, limits.max_timeout_s)
 
-    async def _run(
-        self, request: AnswerRequest, progress: Progress, question_id: str, deadline: float
-    ) -> str:
-        """Wait for the question's thread, but not beyond the deadline; returns the policy's version."""
-        if self._taken >= self._places:
-            raise OverloadedError("too many questions are waiting: try again later")
+    def _lease(self, request: AnswerRequest) -> Lease:
         lease = self._policies.lease()
-        served = lease.served
-        if request.recipe not in (None, served.recipe):
+        if request.recipe not in (None, lease.served.recipe):
             lease.release()
-            raise RecipeMismatchError(str(request.recipe), served.recipe)
-        future = self._threads.submit(
-            ask,
-            request,
-            served,
-            self._tools,
-            progress,
-            question_id=question_id,
-            deadline=deadline,
-            max_topic_entities=self._settings.max_topic_entities,
-        )
-        self._taken += 1
-        self._running.inc()
-        loop = asyncio.get_running_loop()
-
-        def done(_: Future[None]) -> None:
-            lease.release()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._free_place)
-
-        future.add_done_callback(done)
-        waiting = asyncio.wrap_future(future)
-        finished, _ = await asyncio.wait([waiting], timeout=deadline - time.monotonic())
-        if finished:
-            waiting.result()
-        else:
-            waiting.cancel()  # only what has not begun is cancelled
-        return served.version
-
-    def _free_place(self) -> None:
-        self._taken -= 1
-        self._running.dec()
-
-    def _observe(self, response: AnswerResponse) -> None:
-        usage = response.usage
-        self._answers.labels(response.status).inc()
-        self._seconds.observe(usage.elapsed_ms / 1000)
-        self._tokens.labels("prompt").inc(usage.prompt_tokens)
-        self._tokens.labels("generated").inc(usage.generated_tokens)
-        logger.info(
-            "question answered",
-            extra={
-                "id": response.id,
-                "kg": response.kg,
-                "status": response.status,
-                "policy_version": response.policy_version,
-                "llm_calls": usage.llm_calls,
-                "elapsed_ms": usage.elapsed_ms,
-            },
-        )
-
-
-def _document(
-    request: AnswerRequest, progress: Progress, question_id: str, version: str, elapsed_ms: float
-) -> AnswerResponse:
-    status: AnswerStatus = "no_topic_entity"
-    runs, answers, topics = progress.runs(), list[Answer](), progress.topics
-    if topics == ():
-        runs = []
-    else:
-        answers = answers_of(runs, topics or ())
-        status = status_of(runs, answers)
-    return AnswerResponse(
-        id=question_id,
-        question=request.question,
-        kg=request.kg,
-        status=status,
-        answers=answers,
-        runs=[record(run) for run in runs],
-        policy_version=version,
-        usage=usage_of(runs, progress.kg_calls, elapsed_ms),
-    )
+            raise RecipeMismatchError(str(request.recipe), lease.served.recipe)
+        return lease

@@ -5,106 +5,128 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from kbqa.environment import Budget
-from kbqa.errors import GraphNotFoundError, GraphUnavailableError
-from kbqa.kg.actions import GET_TAIL_RELATIONS, LINK_ENTITIES, Action, ActionResult, ErrorKind, Failure
-from kbqa.kg.client import HttpGraphTools
-from kbqa.rollouts import Agent, TurnListener, linear_rollout
-from kbqa.trajectory import Question, Status, Trajectory, Turn
+from kbqa.errors import GraphUnavailableError
+from kbqa.kg.actions import (
+    GET_TAIL_RELATIONS,
+    LINK_ENTITIES,
+    Action,
+    ActionResult,
+    ErrorKind,
+    Failure,
+    GraphTools,
+    Mention,
+)
+from kbqa.rollouts import linear_rollout
+from kbqa.trajectory import Question
+from services.gateway.answers import answers_of
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
+from services.gateway.events import LinkedEvent
+from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.policies import ServedPolicy
-from services.gateway.schemas import AnswerRequest
+from services.gateway.progress import Progress
+from services.gateway.schemas import AnswerRequest, Candidate, Linking, MentionModel
 
 _SAMPLING_TEMPERATURE = 1.0
+_ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin
 
 
-class Progress:
-    """What is known of a question's runs so far; read by another thread when the time is over.
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a question is answered with.
 
     Attributes:
-        topics: ids of the topic entities; None until they are known.
-        kg_calls: graph actions executed before the first turn.
+        kg_version: of the graph that it is about.
+        fallback: why not by the policy that is promoted; None if it is that.
+        deadline: `time.monotonic()` after which runs end, so that there is time for their evidence.
+        cancelled: ends them likewise, and nobody waits for evidence.
     """
 
-    def __init__(self, n_runs: int) -> None:
-        self.topics: tuple[str, ...] | None = None
-        self.kg_calls = 0
-        self._lock = threading.Lock()
-        self._turns: list[list[Turn]] = [[] for _ in range(n_runs)]
-        self._finished: dict[int, Trajectory] = {}
+    request: AnswerRequest
+    served: ServedPolicy
+    tools: GraphTools
+    meter: Meter
+    question_id: str
+    kg_version: str
+    fallback: str | None
+    max_topic_entities: int
+    deadline: float
+    cancelled: threading.Event
 
-    def listener(self, first: int) -> TurnListener:
-        """Takes the turns of a rollout whose runs are numbered from `first`."""
-
-        def listen(run: int, turn: Turn) -> None:
-            with self._lock:
-                self._turns[first + run].append(turn)
-
-        return listen
-
-    def finish(self, first: int, trajectories: Sequence[Trajectory]) -> None:
-        with self._lock:
-            self._finished.update(enumerate(trajectories, first))
-
-    def runs(self) -> list[Trajectory]:
-        """All runs; those that have not finished as timed out after the turns they had."""
-        with self._lock:
-            return [
-                self._finished.get(run, Trajectory((), tuple(turns), Status.TIMED_OUT))
-                for run, turns in enumerate(self._turns)
-            ]
+    def linked(self, linking: Linking) -> LinkedEvent:
+        """The first event."""
+        return LinkedEvent(
+            id=self.question_id,
+            kg=self.request.kg,
+            kg_version=self.kg_version,
+            policy_version=self.served.version,
+            recipe=self.served.recipe,
+            fallback=self.fallback,
+            linking=linking,
+        )
 
 
-def ask(
-    request: AnswerRequest,
-    served: ServedPolicy,
-    tools: HttpGraphTools,
-    progress: Progress,
-    *,
-    question_id: str,
-    deadline: float,
-    max_topic_entities: int,
-) -> None:
+def ask(asking: Asking, progress: Progress) -> None:
     """Answer a question into `progress`: one greedy run, then the sampled ones together.
 
-    Args:
-        deadline: `time.monotonic()` after which runs end at their next turn.
-
     Raises:
-        GraphNotFoundError, SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError:
-            the request cannot be answered as it is.
-        GraphUnavailableError, PolicyUnavailableError: a part of the system is down.
+        SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError: the request cannot
+            be answered as it is.
+        GraphNotFoundError, GraphUnavailableError, PolicyUnavailableError: a part of the system
+            is down, or has just gone.
     """
-    topics = _topics(request, tools, progress, max_topic_entities)
-    progress.topics = topics
+    request, served = asking.request, asking.served
+    with asking.meter.timed("linking"):
+        linking = _link(asking, progress)
+    progress.link(asking.linked(linking))
+    topics = tuple(linking.topic_entities)
     if not topics:
         return
     budget = served.budget
     if request.max_turns is not None:
         budget = replace(budget, max_turns=request.max_turns)
-    question = Question(question_id, request.question, (), topics, request.kg, request.graph)
-    _check_length(question, served, budget)
-    agent = Agent(served.policy, served.codec, served.protocol, tools, budget)
+    question = Question(asking.question_id, request.question, (), topics, request.kg, request.graph)
+    tokens = served.prompt_tokens(question, budget)
+    if tokens >= budget.max_tokens:
+        raise PromptTooLongError(tokens, budget.max_tokens)
+    player = TimedPlayer(served.player(asking.tools, budget), asking.meter)
     for first, n, temperature in ((0, 1, 0.0), (1, request.n_runs - 1, _SAMPLING_TEMPERATURE)):
-        if n and time.monotonic() < deadline:
-            listener = progress.listener(first)
-            runs = linear_rollout(agent, question, n, temperature, deadline=deadline, on_turn=listener)
-            progress.finish(first, runs)
+        if not n or asking.cancelled.is_set() or time.monotonic() >= asking.deadline:
+            break
+        runs = linear_rollout(
+            player,
+            question,
+            n,
+            temperature,
+            deadline=asking.deadline,
+            cancelled=asking.cancelled,
+            listener=progress.listener(first),
+        )
+        progress.finish(first, runs)
+        if not asking.cancelled.is_set():
+            with asking.meter.timed("evidence"):
+                _settle(progress, topics)
 
 
-def _topics(request: AnswerRequest, tools: HttpGraphTools, progress: Progress, most: int) -> tuple[str, ...]:
+def _settle(progress: Progress, topics: Sequence[str]) -> None:
+    """Have the graph confirm what the answers so far cite."""
+    while True:
+        answers_of(progress.runs(), frozenset(topics), progress.claims)
+        if not progress.claims.settle():
+            return
+
+
+def _link(asking: Asking, progress: Progress) -> Linking:
     """Topic entities as the request names them, or as ids where they are found in its question."""
-    known = [graph.name for graph in tools.graphs()]
-    if request.kg not in known:
-        raise GraphNotFoundError(request.kg, known)
+    request, most = asking.request, asking.max_topic_entities
     given = tuple(dict.fromkeys(request.topic_entities or ()))
     if given:
         actions = [Action(GET_TAIL_RELATIONS, {"entity": entity, "limit": 1}) for entity in given]
     else:
-        actions = [Action(LINK_ENTITIES, {"question": request.question, "limit": most})]
-    results = tools.execute(request.kg, actions, graph=request.graph)
+        limit = most * _ALTERNATIVES
+        actions = [Action(LINK_ENTITIES, {"question": request.question, "limit": limit})]
+    results = asking.tools.execute(request.kg, actions, graph=request.graph)
     progress.kg_calls = len(actions)
     if request.graph is not None and any(_is(result, ErrorKind.SAMPLE_MISSING) for result in results):
         raise SubgraphNotFoundError(request.graph, request.kg)
@@ -112,18 +134,41 @@ def _topics(request: AnswerRequest, tools: HttpGraphTools, progress: Progress, m
         unknown = [e for e, r in zip(given, results, strict=True) if _is(r, ErrorKind.ENTITY_NOT_IN_KG)]
         if unknown:
             raise UnknownTopicEntityError(unknown, request.kg)
-        return given
+        return Linking(topic_entities=list(given), mentions=[])
     (linked,) = results
     if isinstance(linked, Failure):
         raise GraphUnavailableError(f"entities cannot be found in the question: {linked.message}")
-    return tuple(dict.fromkeys(item.id for item in linked.items))
+    return linking_of(request.question, linked.items, most)
 
 
 def _is(result: ActionResult, kind: ErrorKind) -> bool:
     return isinstance(result, Failure) and result.kind is kind
 
 
-def _check_length(question: Question, served: ServedPolicy, budget: Budget) -> None:
-    tokens = len(served.codec.encode(served.protocol.begin(question, budget.max_turns).prompt()))
-    if tokens >= budget.max_tokens:
-        raise PromptTooLongError(tokens, budget.max_tokens)
+def linking_of(question: str, mentions: Sequence[Mention], most: int) -> Linking:
+    """What the names in a question may mean; each gets its turn to be one of the entities that are used.
+
+    Args:
+        most: entities where runs begin.
+    """
+    places: dict[tuple[int, int], list[Mention]] = {}
+    for mention in mentions:
+        places.setdefault((mention.start, mention.end), []).append(mention)
+    ranked = sorted(
+        ((rank, number, m.id) for number, found in enumerate(places.values()) for rank, m in enumerate(found))
+    )
+    used = set(list(dict.fromkeys(id_ for _, _, id_ in ranked))[:most])
+    return Linking(
+        topic_entities=list(dict.fromkeys(mention.id for mention in mentions if mention.id in used)),
+        mentions=[
+            MentionModel(
+                text=question[start:end],
+                start=start,
+                end=end,
+                candidates=[
+                    Candidate(id=m.id, label=m.label, score=m.score, used=m.id in used) for m in found
+                ],
+            )
+            for (start, end), found in places.items()
+        ],
+    )

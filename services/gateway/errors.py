@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from kbqa.errors import (
     GraphError,
     GraphNotFoundError,
@@ -11,6 +13,10 @@ from kbqa.errors import (
     PolicyError,
     PolicyUnavailableError,
 )
+from services.gateway.events import ErrorEvent, Problem
+from services.http import domain_problem
+
+logger = logging.getLogger(__name__)
 
 
 class RequestRefusedError(KbqaError):
@@ -56,7 +62,11 @@ class PromptTooLongError(KbqaError):
 
 
 class OverloadedError(KbqaError):
-    """As many questions as may wait are waiting."""
+    """As many questions as may wait are waiting; there may be a place after `retry_after_s`."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"too many questions are waiting: try again in {retry_after_s:.0f} s")
 
 
 STATUS: dict[type[KbqaError], int] = {
@@ -73,3 +83,14 @@ STATUS: dict[type[KbqaError], int] = {
     PolicyUnavailableError: 503,
     PolicyError: 500,
 }
+
+
+def problem_event(error: Exception) -> ErrorEvent:
+    """What ends a stream that has begun; the problem that the error would have been as an answer."""
+    if isinstance(error, KbqaError):
+        return ErrorEvent(problem=Problem(**domain_problem(error, STATUS)))
+    logger.error("a stream failed", exc_info=error)
+    detail = "internal error; the server's log has the details"
+    return ErrorEvent(
+        problem=Problem(type="about:blank", title="Internal Server Error", status=500, detail=detail)
+    )

@@ -1,25 +1,37 @@
-"""From what a run retrieved: the triples that lead from a topic entity to an answer.
+"""From what a run retrieved: what there is to say for an answer.
 
 A one-hop action that succeeded is a set of triples: `get_tail_entities(e, r)` with
 the items o₁, o₂ is (e, r, o₁), (e, r, o₂); `get_head_entities(e, r)` with the item s
-is (s, r, e). Evidence is the shortest chain of such triples, found by walking back
-from the answer. Nothing that an action did not return is ever cited.
+is (s, r, e); KBQA-R1's `find_relation` is one or the other. Evidence is the shortest
+chain of such triples, found by walking back from the answer. Where a query or logical
+form found the answer it is that, with the rows that hold the answer. Nothing that an
+action did not return is ever claimed; whether it is true the graph says (`claims`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kbqa.kg.actions import (
+    EXECUTE_LOGICAL_FORM,
+    EXECUTE_SPARQL,
+    FIND_RELATION,
     GET_HEAD_ENTITIES,
     GET_HEAD_RELATIONS,
     GET_TAIL_ENTITIES,
     GET_TAIL_RELATIONS,
 )
 from kbqa.trajectory import ExecutedAction
+from services.gateway.schemas import Triple
 
-Triple = tuple[str, str, str]
+_FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
+_ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
+_RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
+
+Details = Mapping[str, Any]
+"""What else the result of an action said; see `kbqa.kg.actions.Success`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +43,83 @@ class Hop:
     triple: Triple
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What found an answer.
+
+    Attributes:
+        text: SPARQL, or the S-expression of a logical form.
+        is_form: whether it is the latter.
+        now: the day that NOW means in it.
+    """
+
+    text: str
+    is_form: bool = False
+    now: str | None = None
+
+
+def hops(action: ExecutedAction, details: Details) -> Iterator[Hop]:
+    """The triples that an action found, as it named their parts."""
+    arguments = action.arguments
+    if action.name in _ENTITIES:
+        relation, forwards = arguments["relation"], action.name == GET_TAIL_ENTITIES
+    elif action.name == FIND_RELATION and "entity" in arguments and "relation" in details:
+        meant = details["relation"]
+        relation, forwards = meant["id"], meant["direction"] == "out"
+    else:
+        return
+    source = arguments["entity"]
+    for target in action.items:
+        triple = (source, relation, target) if forwards else (target, relation, source)
+        yield Hop(source, target, triple)
+
+
 class Retrieved:
-    """What the entity actions of a run found, as a graph that can be walked back.
+    """What the actions of a run found, as a graph that can be walked back, and as queries.
 
     Ids are cited. An action may have named its entity or relation by label: that is
     replaced by the id which the run had seen under the label, if there is just one,
     and otherwise cited as it was written.
+
+    Args:
+        details: of each action.
     """
 
-    def __init__(self, actions: Iterable[ExecutedAction]) -> None:
-        executed = [action for action in actions if action.succeeded]
-        entities = _ids_by_label(executed, (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES))
-        relations = _ids_by_label(executed, (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS))
+    def __init__(self, actions: Iterable[ExecutedAction], details: Sequence[Details] = ()) -> None:
+        told = list(actions)
+        steps = list(zip(told, [*details, *({} for _ in told[len(details) :])], strict=True))
+        executed = [action for action in told if action.succeeded]
+        entities = _ids_by_label(executed, (*_ENTITIES, *_FORMS))
+        relations = _ids_by_label(executed, _RELATIONS)
         self._labels: dict[str, str] = {}
         self._hops_to: dict[str, list[Hop]] = {}
-        for action in executed:
-            if action.name not in (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES):
+        self._queries: dict[str, Query] = {}  # id → the latest that found it
+        self._asked: Query | None = None
+        for action, said in steps:
+            if action.code is None and "boolean" in said:
+                self._asked = Query(action.arguments["query"])
+            if not action.succeeded or action.name in _RELATIONS:
                 continue
-            source = _identify(action.arguments["entity"], entities)
-            relation = _identify(action.arguments["relation"], relations)
             self._labels.update(zip(action.items, action.labels, strict=True))
-            for target in action.items:
-                forwards = action.name == GET_TAIL_ENTITIES
-                triple = (source, relation, target) if forwards else (target, relation, source)
-                self._hops_to.setdefault(target, []).append(Hop(source, target, triple))
+            for hop in hops(action, said):
+                hop = _identified(hop, entities, relations)
+                self._hops_to.setdefault(hop.target, []).append(hop)
+            query = _query(action, said)
+            if query is not None:
+                self._queries |= dict.fromkeys(action.items, query)
 
     def label(self, entity: str) -> str | None:
         """The label under which an entity was retrieved, None if none was."""
         return self._labels.get(entity)
+
+    def query(self, answer: str) -> Query | None:
+        """The latest query that found the answer."""
+        return self._queries.get(answer)
+
+    @property
+    def asked(self) -> Query | None:
+        """The latest ASK."""
+        return self._asked
 
     def chain(self, answer: str, topics: Collection[str]) -> tuple[Triple, ...]:
         """The triples from a topic entity to the answer, in that order, as few as possible.
@@ -83,6 +144,14 @@ class Retrieved:
         return () if beginning is None else _follow(beginning, answer, onwards)
 
 
+def _query(action: ExecutedAction, details: Details) -> Query | None:
+    if action.name == EXECUTE_SPARQL:
+        return Query(action.arguments["query"])
+    if action.name in _FORMS and "expression" in details:
+        return Query(details["expression"], is_form=True, now=action.arguments.get("now"))
+    return None
+
+
 def _follow(hop: Hop, answer: str, onwards: dict[str, Hop]) -> tuple[Triple, ...]:
     triples = [hop.triple]
     while hop.target != answer:
@@ -99,6 +168,15 @@ def _ids_by_label(actions: Iterable[ExecutedAction], names: Collection[str]) -> 
             for id_, label in zip(action.items, action.labels, strict=True):
                 found.setdefault(label, set()).add(id_)
     return found
+
+
+def _identified(hop: Hop, entities: dict[str, set[str]], relations: dict[str, set[str]]) -> Hop:
+    source = _identify(hop.source, entities)
+    subject, relation, object_ = hop.triple
+    relation = _identify(relation, relations)
+    forwards = object_ == hop.target and subject == hop.source
+    triple = (source, relation, hop.target) if forwards else (hop.target, relation, source)
+    return Hop(source, hop.target, triple)
 
 
 def _identify(name: str, ids: dict[str, set[str]]) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from kbqa.environment import Budget
 from kbqa.errors import KbqaError, NoPolicyError
-from kbqa.policies.base import Codec, Policy
-from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.kg.actions import GraphTools
+from kbqa.policies.base import ChatPolicy, Codec, Policy
+from kbqa.policy_store import PolicyVersion
 from kbqa.protocols import AgentProtocol
+from kbqa.rollouts import Agent, ChatAgent, Player
+from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
 
@@ -26,27 +29,54 @@ class ServedPolicy:
     """A policy with everything that an episode needs of it.
 
     Attributes:
-        version: full id.
-        recipe: name of the recipe that it was trained with.
+        version: full id; of a model of somebody else its name.
+        recipe: name of the recipe that it was trained with, or plays.
+        codec: its tokenizer; None for a model that is known by its text alone.
         close: frees it; called once, when nobody uses it any more.
         alive: whether it can still answer.
+        native_tools: as that of a `ChatAgent`.
     """
 
     version: str
     recipe: str
-    policy: Policy
-    codec: Codec
+    policy: Policy | ChatPolicy
+    codec: Codec | None
     protocol: AgentProtocol
     budget: Budget
     close: Callable[[], None]
     alive: Callable[[], bool]
+    native_tools: bool = True
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a greedy run comes out the same again."""
+        return self.codec is not None
+
+    def player(self, tools: GraphTools, budget: Budget) -> Player[Any]:
+        """What plays episodes with it."""
+        if self.codec is None:
+            chat = cast(ChatPolicy, self.policy)
+            return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)
+        return Agent(cast(Policy, self.policy), self.codec, self.protocol, tools, budget)
+
+    def prompt_tokens(self, question: Question, budget: Budget) -> int:
+        """Length of a question's prompt; 0 where nobody can tell."""
+        if self.codec is None:
+            return 0
+        return len(self.codec.encode(self.protocol.begin(question, budget.max_turns).prompt()))
 
 
 class Lease:
-    """A policy that stays as it is until it is released, whatever is promoted meanwhile."""
+    """A policy that stays as it is until it is released, whatever is promoted meanwhile.
 
-    def __init__(self, served: ServedPolicy, released: Callable[[], None]) -> None:
-        self.served = served
+    Attributes:
+        fallback: why it is not the first choice; None if it is.
+    """
+
+    def __init__(
+        self, served: ServedPolicy, released: Callable[[], None], *, fallback: str | None = None
+    ) -> None:
+        self.served, self.fallback = served, fallback
         self._released = released
 
     def release(self) -> None:
@@ -68,23 +98,36 @@ class PolicySource(Protocol):
         """None if there is a policy, otherwise why not."""
         ...
 
+    def start(self) -> None:
+        """Begin to look for one; does not wait."""
+        ...
 
-class PromotedPolicies:
-    """Follows the pointer of a policy store.
+    def stop(self) -> None:
+        """Close it: whoever still uses it gets a `PolicyUnavailableError`."""
+        ...
 
-    A newly promoted version gets an engine of its own; questions that are being answered
+
+class FollowedPolicies:
+    """Follows what is wanted: the pointer of a policy store, or a version that never changes.
+
+    A newly wanted version gets an engine of its own; questions that are being answered
     finish on the old one, which is closed after the last of them. So each answer is the
     work of one version, the one that it names.
 
     Args:
+        wanted: the version that should answer; may raise `KbqaError`.
         load: makes a version ready to serve; takes its time and may raise `KbqaError`.
-        poll_s: how often the pointer is read, in seconds.
+        poll_s: how often it is asked what is wanted, in seconds.
     """
 
     def __init__(
-        self, store: PolicyStore, load: Callable[[PolicyVersion], ServedPolicy], *, poll_s: float
+        self,
+        wanted: Callable[[], PolicyVersion],
+        load: Callable[[PolicyVersion], ServedPolicy],
+        *,
+        poll_s: float,
     ) -> None:
-        self._store, self._load, self._poll_s = store, load, poll_s
+        self._wanted, self._load, self._poll_s = wanted, load, poll_s
         self._lock = threading.Lock()
         self._current: _Held | None = None
         self._reason = "the policy is being loaded"
@@ -93,7 +136,7 @@ class PromotedPolicies:
         self._thread = threading.Thread(target=self._follow, name="policy-switch", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow the pointer, in a thread of its own."""
+        """Begin to follow, in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -120,15 +163,9 @@ class PromotedPolicies:
             return None if self._current.served.alive() else "the policy engine failed and is built again"
 
     def refresh(self) -> None:
-        """Look once which version is promoted, and serve that."""
+        """Look once which version is wanted, and serve that."""
         try:
-            version = self._store.promoted()
-        except NoPolicyError:
-            self._explain(
-                "no policy is promoted yet: run `kbqa demo`, or train one with `kbqa train` "
-                "and promote it with `kbqa promote RUN`"
-            )
-            return
+            version = self._wanted()
         except KbqaError as error:
             self._explain(str(error))
             return
@@ -153,8 +190,8 @@ class PromotedPolicies:
                 self.refresh()
             except Exception:
                 # A surprise while one version is loaded must not end the watch for the next.
-                logger.exception("the promoted policy cannot be followed")
-                self._explain("the promoted policy cannot be loaded; the gateway's log says why")
+                logger.exception("the policy cannot be followed")
+                self._explain("the policy cannot be loaded; the gateway's log says why")
             self._stopping.wait(self._poll_s)
 
     def _explain(self, reason: str) -> None:
@@ -181,3 +218,59 @@ class _Held:
 
     served: ServedPolicy
     users: int = 1
+
+
+class FixedPolicy:
+    """One policy for good, such as a model of somebody else."""
+
+    def __init__(self, served: ServedPolicy) -> None:
+        self._served = served
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._served.close()
+
+    def lease(self) -> Lease:
+        return Lease(self._served, lambda: None)
+
+    def unready(self) -> str | None:
+        return None if self._served.alive() else f"{self._served.version} is closed"
+
+
+class PoliciesInTurn:
+    """The first source that can answer; a lease of any but the first says why not those before.
+
+    A policy that fails in the midst of a question fails that question; from the next one on
+    another answers, until it is there again.
+    """
+
+    def __init__(self, sources: Sequence[PolicySource]) -> None:
+        self._sources = tuple(sources)
+
+    def start(self) -> None:
+        for source in self._sources:
+            source.start()
+
+    def stop(self) -> None:
+        for source in self._sources:
+            source.stop()
+
+    def lease(self) -> Lease:
+        reasons = list[str]()
+        for source in self._sources:
+            if (reason := source.unready()) is None:
+                try:
+                    lease = source.lease()
+                except NoPolicyError as error:  # gone since
+                    reason = str(error)
+                else:
+                    lease.fallback = "; ".join(reasons) or None
+                    return lease
+            reasons.append(reason)
+        raise NoPolicyError("; ".join(reasons))
+
+    def unready(self) -> str | None:
+        reasons = [source.unready() for source in self._sources]
+        return None if None in reasons else "; ".join(str(reason) for reason in reasons)

@@ -24,7 +24,8 @@ class AnswerRequest(BaseModel):
         n_runs: runs whose answers are united: the first is greedy, the others are sampled.
         max_turns: most turns of a run; the recipe's number when left out.
         timeout_s: seconds after which what is there is answered.
-        stream: not available yet.
+        stream: tell what happens as server-sent events (see `events`), the document last.
+        require_evidence: leave answers out that nothing in the graph supports.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -38,6 +39,7 @@ class AnswerRequest(BaseModel):
     max_turns: Annotated[int, Field(ge=1)] | None = None
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     stream: bool = False
+    require_evidence: bool = False
 
     @field_validator("question")
     @classmethod
@@ -47,12 +49,83 @@ class AnswerRequest(BaseModel):
         return question.strip()
 
 
-class Evidence(BaseModel):
-    """Triples (subject, relation, object), by id, from a topic entity to the answer."""
-
-    triples: list[tuple[str, str, str]]
+Triple = tuple[str, str, str]
+"""Subject, relation and object, by id."""
 
 
+class Candidate(BaseModel):
+    """An entity that a mention may stand for.
+
+    Attributes:
+        score: 1 for the name itself, less for what only resembles it.
+        used: whether the runs began there; `topic_entities` may name another one.
+    """
+
+    id: str
+    label: str
+    score: float
+    used: bool
+
+
+class MentionModel(BaseModel):
+    """`question[start:end]` is `text`, and names one of the candidates; the best come first."""
+
+    text: str
+    start: int
+    end: int
+    candidates: list[Candidate]
+
+
+class Linking(BaseModel):
+    """What the question is about.
+
+    Attributes:
+        topic_entities: where the runs begin, as ids (as the request writes them, if it does).
+        mentions: how they were found; empty if the request names them.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "topic_entities": ["Kismet"],
+                    "mentions": [
+                        {
+                            "text": "Kismet",
+                            "start": 13,
+                            "end": 19,
+                            "candidates": [{"id": "Kismet", "label": "Kismet", "score": 1.0, "used": True}],
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    topic_entities: list[str]
+    mentions: list[MentionModel]
+
+
+class TripleEvidence(BaseModel):
+    """Triples that lead from a topic entity to the answer, in that order; empty if there is no support."""
+
+    triples: list[Triple]
+
+
+class QueryEvidence(BaseModel):
+    """A query and those of its rows that hold the answer.
+
+    Attributes:
+        rows: variable → term, as SPARQL's JSON results write it, with its `id` and `label`.
+        boolean: what an ASK answered, which has no rows.
+    """
+
+    sparql: str
+    rows: list[dict[str, dict[str, str]]]
+    boolean: bool | None = None
+
+
+Evidence = TripleEvidence | QueryEvidence
 AnswerKind = Literal["entity", "literal", "count", "boolean", "date"]
 
 
@@ -65,8 +138,25 @@ class Answer(BaseModel):
         label: under which the graph lists it; absent likewise.
         datatype: IRI, of a typed literal.
         support: in how many of the runs it was given, "2/3".
-        evidence: empty if no observation showed the answer.
+        unsupported: whether nothing in the graph says so: `evidence` has no triples then.
+        evidence: checked against the graph, moments ago.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "value": "William Dieterle",
+                    "kind": "entity",
+                    "id": "William Dieterle",
+                    "label": "William Dieterle",
+                    "support": "1/1",
+                    "unsupported": False,
+                    "evidence": {"triples": [["Kismet", "directed_by", "William Dieterle"]]},
+                }
+            ]
+        }
+    )
 
     value: str
     kind: AnswerKind
@@ -74,6 +164,7 @@ class Answer(BaseModel):
     label: str | None = None
     datatype: str | None = None
     support: str
+    unsupported: bool = False
     evidence: Evidence
 
 
@@ -111,19 +202,30 @@ class AnswerResponse(BaseModel):
     """The answers to a question, and how they were found.
 
     Attributes:
-        status: `answered`; `unsupported` if no observation showed any of the answers;
+        status: `answered`; `unsupported` if nothing in the graph supports any of the answers;
             `no_answer`; `no_topic_entity` if the question names nothing in the graph;
             `partial` if the time was over before there was an answer.
+        kg_version: of the graph that was asked; absent if the time was over before that.
+        linking: where the runs began; absent likewise.
         answers: of all runs, those that most runs gave first.
+        policy_version, recipe: who answered.
+        fallback: why not the policy that is promoted; absent if it was that.
+        cached: whether it was answered before, by the same policy from the same graph; it cost
+            nothing then, and `runs` are those of that time.
     """
 
     id: str
     question: str
     kg: str
+    kg_version: str | None = None
     status: AnswerStatus
+    linking: Linking | None = None
     answers: list[Answer]
     runs: list[Run]
     policy_version: str
+    recipe: str
+    fallback: str | None = None
+    cached: bool = False
     usage: Usage
 
 

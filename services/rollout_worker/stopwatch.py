@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,9 +55,16 @@ class _TimedPolicy:
     def max_length(self) -> int:
         return self._policy.max_length
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[Completion]:
         with self._stopwatch.engine():
-            return self._policy.generate(prompts, params)
+            return self._policy.generate(prompts, params, deadline=deadline, cancelled=cancelled)
 
 
 class _TimedTools:

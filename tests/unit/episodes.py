@@ -47,3 +47,23 @@ def rewarded(turn_rewards: Sequence[float], outcome: float, length: int = 4) -> 
     tokens = tuple(range(len(turn_rewards) * (length + 1)))
     trajectory = Trajectory(tokens, turns, Status.ANSWERED)
     return RewardedTrajectory(trajectory, tuple(turn_rewards), outcome, {"f1": outcome})
+
+
+class Heard:
+    """Listens to a rollout.
+
+    Attributes:
+        written: of each turn its run, and the names of the actions that it asked for first.
+        turns: the complete turns, with their runs.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, list[str]]] = []
+        self.turns: list[tuple[int, Turn]] = []
+
+    def wrote(self, run, turn, actions) -> None:
+        self.written.append((run, [action.name for action in actions]))
+
+    def took(self, run, turn, results) -> None:
+        assert len(results) == len(turn.actions)
+        self.turns.append((run, turn))

@@ -35,7 +35,9 @@ class ScriptedPolicy:
         self._codec, self._script = codec, script
         self.prompts: list[list[int]] = []
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, *, deadline=None, cancelled=None
+    ) -> list[Completion]:
         from kbqa.trajectory import Segment
 
         completions = []

@@ -174,6 +174,14 @@ class Evaluation:
         items = sorted(found.values(), key=lambda item: (item.label, item.id))
         return Members(tuple(items[:limit]), truncated or len(items) > len(items[:limit]))
 
+    def queries(self, expression: Expression) -> list[str]:
+        """The queries whose solutions are the members, in `?x`: one for each reading of shared labels.
+
+        Raises:
+            Unanswered: as `members`.
+        """
+        return [_compiled(expression, vocabulary) for vocabulary in self._readings(expression)]
+
     def count(self, expression: Expression) -> int:
         """How many members there are; at least that many, where several entities share a label.
 

@@ -1,7 +1,7 @@
 """KBQA-R1's actions: `find_relation` (Table II, through RRCG) and `execute_logical_form`.
 
     find_relation {entity | expression, relation}       one step on, by the relation that was meant
-    execute_logical_form {expression, gate?}            the members of a whole logical form
+    execute_logical_form {expression, gate?, explain?}  the members of a whole logical form
 
 Both tell in `details` the `expression` to go on with and, where entities have no names, how to
 go on (`cvt`, see `compound_values`). With `gate`, every relation in the form is judged in its
@@ -59,7 +59,8 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 
 
 def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details with `gate`: `relations`, the verdict on each in the order of evaluation."""
+    """Details with `gate`: `relations`, the verdict on each in the order of evaluation; with
+    `explain`: `sparql`, the queries that say the same."""
     evaluation = Evaluation(surroundings, now=arguments.get("now", FREEBASE.now))
     expression = read_expression(arguments["expression"])
     told: dict[str, Any] = {}
@@ -73,6 +74,8 @@ def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, An
         told["relations"] = grounding.details()
     else:
         evaluation.check(expression)
+    if arguments.get("explain", False):
+        told["sparql"] = evaluation.queries(expression)
     return _members(surroundings, arguments, evaluation, expression, told)
 
 
@@ -179,6 +182,6 @@ HANDLERS: Mapping[str, Handler] = {
     EXECUTE_LOGICAL_FORM: Handler(
         _answered(_execute_logical_form),
         {"expression": TEXT},
-        {"gate": FLAG, "now": _DAY, **GATE_ARGUMENTS},
+        {"gate": FLAG, "now": _DAY, "explain": FLAG, **GATE_ARGUMENTS},
     ),
 }

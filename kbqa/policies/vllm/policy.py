@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
+_POLL_S = 0.1  # how soon a cancellation is noticed
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is none
 
 Precision = Literal["bfloat16", "float32"]
@@ -137,7 +138,14 @@ class VllmPolicy:
         if before is not None and before.label != weights.label:
             self._retire(before.label)
 
-    def generate(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[Completion]:
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[Completion]:
         limit = min(self.max_length, params.max_total_tokens)
         for prompt in prompts:
             if not 0 < len(prompt) < limit:
@@ -154,7 +162,7 @@ class VllmPolicy:
                 if weights.kind == "lora":
                     body["model"] = weights.label
                 exchanges.append(self._exchange(body))
-            choices = self._choices(exchanges)
+            choices = self._choices(exchanges, deadline, cancelled)
             self._settle()
             return [self._completion(choice, weights) for choice in choices]
 
@@ -296,29 +304,47 @@ class VllmPolicy:
     def _exchange(self, body: dict[str, Any]) -> Exchange:
         return Exchange(self._server.connections, "POST", _GENERATE, body, timeout_s=self._timeout_s)
 
-    def _choices(self, exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
-        """What comes of all of them, or the first failure; then the others are abandoned."""
+    def _choices(
+        self, exchanges: Sequence[Exchange], deadline: float | None, cancelled: threading.Event | None
+    ) -> list[dict[str, Any] | None]:
+        """What comes of each, None if it was not wanted any more; or the first failure.
+
+        Whatever is still under way then is abandoned.
+        """
         with self._changed:
             self._exchanges.update(exchanges)
         try:
             futures = self._submit(exchanges)
-            done, late = wait(futures, self._timeout_s, FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-            if late:
+            if self._await(futures, deadline, cancelled):
+                return [future.result() for future in futures]
+            return [future.result() if future.done() else None for future in futures]
+        except CancelledError as error:
+            raise PolicyUnavailableError("the policy was closed") from error
+        finally:
+            for exchange in exchanges:
+                exchange.abandon()
+            with self._changed:
+                self._exchanges.difference_update(exchanges)
+
+    def _await(
+        self, futures: Sequence[Future[Any]], deadline: float | None, cancelled: threading.Event | None
+    ) -> bool:
+        """Wait for all, or for the first failure; False if nobody wants to wait any longer."""
+        until = time.monotonic() + self._timeout_s
+        pending: set[Future[Any]] = set(futures)
+        while pending:
+            now = time.monotonic()
+            if (deadline is not None and now >= deadline) or (cancelled is not None and cancelled.is_set()):
+                return False
+            if now >= until:
                 raise PolicyUnavailableError(
                     f"vLLM at {self._server.url} has not answered within {self._timeout_s:g} s"
                 )
-            return [future.result() for future in futures]
-        except CancelledError as error:
-            raise PolicyUnavailableError("the policy was closed") from error
-        except BaseException:
-            for exchange in exchanges:
-                exchange.abandon()
-            raise
-        finally:
-            with self._changed:
-                self._exchanges.difference_update(exchanges)
+            left = min(until, deadline or until) - now
+            done, pending = wait(pending, left if cancelled is None else min(left, _POLL_S), FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        return True
 
     def _submit(self, exchanges: Sequence[Exchange]) -> list[Future[dict[str, Any]]]:
         try:
@@ -334,7 +360,9 @@ class VllmPolicy:
         choice: dict[str, Any] = answer["choices"][0]
         return choice
 
-    def _completion(self, choice: dict[str, Any], weights: Weights) -> Completion:
+    def _completion(self, choice: dict[str, Any] | None, weights: Weights) -> Completion:
+        if choice is None:
+            return Completion((), (), FinishReason.ABORTED, weights.version)
         tokens, content = choice["token_ids"], choice["logprobs"]["content"]
         logprobs = tuple(entry["logprob"] for entry in content)
         reason = choice["finish_reason"]

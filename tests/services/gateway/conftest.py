@@ -60,6 +60,12 @@ class FixedPolicy:
         self.budget, self.leases, self.closed = budget, 0, False
         self._lock = threading.Lock()
 
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
     def unready(self):
         return None
 
@@ -83,6 +89,12 @@ class FixedPolicy:
 
 
 class NoPolicy:
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
     def unready(self):
         return "no policy is promoted yet"
 

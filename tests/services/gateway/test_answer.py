@@ -23,7 +23,10 @@ def test_an_answer_has_its_evidence_and_everything_that_the_contract_names(gatew
     response = post(gateway(FixedPolicy(script)))
     assert response.status_code == 200
     body = response.json()
-    assert set(body) == {"id", "question", "kg", "status", "answers", "runs", "policy_version", "usage"}
+    assert set(body) == {
+        *("id", "question", "kg", "kg_version", "status", "linking", "answers", "runs"),
+        *("policy_version", "recipe", "cached", "usage"),
+    }
     assert (body["status"], body["policy_version"]) == ("answered", "v000001-scripted")
     assert body["answers"][0] == {
         "value": "Tom Hanks",
@@ -31,6 +34,7 @@ def test_an_answer_has_its_evidence_and_everything_that_the_contract_names(gatew
         "id": "Tom Hanks",
         "label": "Tom Hanks",
         "support": "1/1",
+        "unsupported": False,
         "evidence": {"triples": [["Big", "starred", "Tom Hanks"]]},
     }
     (run,) = body["runs"]
@@ -88,7 +92,7 @@ def test_the_first_run_is_greedy_and_the_others_are_sampled(gateway):
     temperatures = []
 
     class Watching(ScriptedPolicy):
-        def generate(self, prompts, params):
+        def generate(self, prompts, params, **stopping):
             temperatures.append((len(prompts), params.temperature))
             return super().generate(prompts, params)
 
@@ -135,7 +139,7 @@ def test_max_turns_overrides_the_recipes(gateway):
 class Slow(ScriptedPolicy):
     """Takes half a second for its second turn."""
 
-    def generate(self, prompts, params):
+    def generate(self, prompts, params, **stopping):
         if "<information>" in CODEC.decode(prompts[0]):
             time.sleep(0.5)
         return super().generate(prompts, params)
@@ -159,7 +163,7 @@ def test_at_the_deadline_what_is_there_is_told(gateway):
 
 def test_what_the_greedy_run_found_survives_the_deadline(gateway):
     class SlowSampler(ScriptedPolicy):
-        def generate(self, prompts, params):
+        def generate(self, prompts, params, **stopping):
             if params.temperature > 0:
                 time.sleep(0.5)
             return super().generate(prompts, params)
@@ -174,7 +178,7 @@ def test_one_too_many_is_told_to_come_back(gateway):
     entered, leave = threading.Semaphore(0), threading.Event()
 
     class Stuck(ScriptedPolicy):
-        def generate(self, prompts, params):
+        def generate(self, prompts, params, **stopping):
             entered.release()
             leave.wait(5)
             return super().generate(prompts, params)
@@ -212,7 +216,6 @@ def test_one_too_many_is_told_to_come_back(gateway):
         ({"kg": "films/sparql"}, 404, "no graph named"),
         ({"graph": "q17"}, 404, 'no per-question subgraph "q17"'),
         ({"recipe": "kg-r1"}, 409, 'trained with the recipe "kg-r1-small"'),
-        ({"stream": True}, 422, "not available yet"),
         ({"n_runs": 0}, 422, "n_runs"),
         ({"n_runs": 9}, 422, "at most 8"),
         ({"n_runs": 10**400}, 422, "at most 8"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
-from services.gateway.answers import answers_of, record, status_of, usage_of
+from services.gateway.answers import Played, answers_of, record, status_of, usage_of
+from services.gateway.claims import Claims
 
 
 def tails(entity, relation, *found):
@@ -27,6 +28,11 @@ def run(*answers, actions=(), status=Status.ANSWERED, ids=None):
     return Trajectory((), turns, status, answers, resolved)
 
 
+def united(runs, topics):
+    """The answers of runs, with what they would cite: nobody asks a graph."""
+    return answers_of([Played(run) for run in runs], frozenset(topics), Claims(None, "films"))
+
+
 STARRED = tails("Big", "starred", "Tom Hanks", "Elizabeth Perkins")
 
 
@@ -36,30 +42,31 @@ def test_runs_are_united_and_what_most_say_comes_first():
         run("Tom Hanks", actions=[STARRED]),
         run("tom hanks.", "Elizabeth Perkins", "Tom Hanks"),
     ]
-    answers = answers_of(runs, {"Big"})
+    answers = united(runs, {"Big"})
     assert [(a.value, a.support) for a in answers] == [("Elizabeth Perkins", "2/3"), ("Tom Hanks", "2/3")]
     assert answers[1].evidence.triples == [("Big", "starred", "Tom Hanks")]
     assert (answers[1].kind, answers[1].id, answers[1].label) == ("entity", "Tom Hanks", "Tom Hanks")
 
 
 def test_a_run_that_repeats_an_answer_supports_it_once():
-    assert [a.support for a in answers_of([run("x", "X", actions=[tails("t", "r", "x")])], {"t"})] == ["1/1"]
+    assert [a.support for a in united([run("x", "X", actions=[tails("t", "r", "x")])], {"t"})] == ["1/1"]
 
 
 def test_a_name_of_several_entities_yields_each_of_them():
     kin = ExecutedAction(
         "get_tail_entities", {"entity": "t", "relation": "r"}, None, ("m.1", "m.2"), ("Ann",) * 2
     )
-    answers = answers_of([run("Ann", actions=[kin], ids=(("m.1", "m.2"),))], {"t"})
+    answers = united([run("Ann", actions=[kin], ids=(("m.1", "m.2"),))], {"t"})
     assert [(a.value, a.id, a.label) for a in answers] == [("Ann", "m.1", "Ann"), ("Ann", "m.2", "Ann")]
 
 
 def test_what_no_observation_showed_carries_no_evidence():
-    (answer,) = answers_of([run("Meg Ryan", actions=[STARRED])], {"Big"})
+    (answer,) = united([run("Meg Ryan", actions=[STARRED])], {"Big"})
     assert answer.model_dump(exclude_none=True) == {
         "value": "Meg Ryan",
         "kind": "literal",
         "support": "1/1",
+        "unsupported": True,
         "evidence": {"triples": []},
     }
 
@@ -69,7 +76,7 @@ def test_what_no_observation_showed_carries_no_evidence():
     [("3", "count"), ("yes", "boolean"), ("1988-06-03", "date"), ("1988-06", "date"), ("1.5", "literal")],
 )
 def test_kinds_of_answers_that_no_observation_showed(value, kind):
-    assert answers_of([run(value)], {"Big"})[0].kind == kind
+    assert united([run(value)], {"Big"})[0].kind == kind
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_kinds_of_answers_that_no_observation_showed(value, kind):
     ],
 )
 def test_kinds_of_ids(id_, kind, datatype):
-    (answer,) = answers_of([run("x", actions=[tails("t", "r", id_)], ids=((id_,),))], {"t"})
+    (answer,) = united([run("x", actions=[tails("t", "r", id_)], ids=((id_,),))], {"t"})
     assert (answer.kind, answer.datatype) == (kind, datatype)
 
 
@@ -107,7 +114,7 @@ def test_statuses():
     late = run(status=Status.TIMED_OUT)
 
     def status(*runs):
-        return status_of(runs, answers_of(runs, {"Big"}))
+        return status_of(runs, united(runs, {"Big"}))
 
     assert status(supported, guessed, late) == "answered"
     assert status(guessed, late) == "unsupported"

@@ -13,7 +13,8 @@ from kbqa.protocols.kg_r1 import KgR1
 from kbqa.recipes import load_recipe
 from kbqa.training.small_policy import save_model
 from services.gateway.engine import load_policy
-from services.gateway.policies import PromotedPolicies, ServedPolicy
+from services.gateway.policies import FollowedPolicies, ServedPolicy
+from services.gateway.sources import promoted
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
@@ -64,7 +65,7 @@ def follow(publish):
             alive=lambda: number not in dead,
         )
 
-    policies = PromotedPolicies(publish.store, load, poll_s=0.01)
+    policies = FollowedPolicies(promoted(publish.store), load, poll_s=0.01)
     policies.closed, policies.dead = closed, dead
     return policies
 

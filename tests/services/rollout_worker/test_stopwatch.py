@@ -18,7 +18,7 @@ class Slow:
 
     max_length = 77
 
-    def generate(self, prompts, params):
+    def generate(self, prompts, params, *, deadline=None, cancelled=None):
         time.sleep(_PAUSE_S)
         if not prompts:
             raise PolicyUnavailableError("gone")

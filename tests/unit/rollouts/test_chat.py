@@ -20,6 +20,7 @@ from kbqa.protocols import PROTOCOLS
 from kbqa.rollouts import ChatAgent, linear_rollout
 from kbqa.trajectory import Question, Status
 from tests.chat_server import calls, serve
+from tests.unit.episodes import Heard
 
 TRIPLES = [("Ada", "parent", "Byron"), ("Byron", "born", "1788"), ("Eve", "born", "1900")]
 QUESTION = Question("q", "when was the parent of Ada born ?", ("1788",), ("Ada",), "people")
@@ -86,11 +87,11 @@ GOLD = {
 
 @pytest.mark.parametrize("name", GOLD)
 def test_gold_is_answered(play, server, name):
-    heard = []
-    [trajectory] = play(name, *GOLD[name], on_turn=lambda run, turn: heard.append(turn))
+    heard = Heard()
+    [trajectory] = play(name, *GOLD[name], listener=heard)
     assert (trajectory.status, trajectory.answers) == (Status.ANSWERED, ("1788",))
     assert trajectory.answer_ids == (("1788",),)  # it was retrieved
-    assert tuple(heard) == trajectory.turns
+    assert tuple(turn for _, turn in heard.turns) == trajectory.turns
     assert all(turn.well_formed and turn.thought for turn in trajectory.turns)
     assert all(turn.observation and turn.actions for turn in trajectory.turns[:-1])
     # Tokens are those that the server counted; nothing can be trained on them.
@@ -263,7 +264,7 @@ def test_runs_are_asked_together_and_end_apart(play, server):
 
 
 def test_an_episode_that_is_cancelled_ends_within_its_turn(play, server):
-    cancelled, heard = threading.Event(), []
+    cancelled, heard = threading.Event(), Heard()
 
     def script(body):
         if len(body["messages"]) == 2:
@@ -272,9 +273,9 @@ def test_an_episode_that_is_cancelled_ends_within_its_turn(play, server):
         return {"stall": True}
 
     server.script = script
-    [trajectory] = play("kg_r1", cancelled=cancelled, on_turn=lambda run, turn: heard.append(run))
+    [trajectory] = play("kg_r1", cancelled=cancelled, listener=heard)
     assert trajectory.status is Status.TIMED_OUT
-    assert (len(trajectory.turns), heard) == (1, [0])
+    assert (len(trajectory.turns), [run for run, _ in heard.turns]) == (1, [0])
     [trajectory] = play("kg_r1", cancelled=cancelled)
     assert trajectory.turns == ()
 

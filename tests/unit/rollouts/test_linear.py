@@ -7,7 +7,7 @@ from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.rollouts import Agent, linear_rollout
 from kbqa.trajectory import Status
-from tests.unit.episodes import question
+from tests.unit.episodes import Heard, question
 from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
 
 CODEC = make_codec()
@@ -18,11 +18,9 @@ def play(script, n=1, **options):
     store = OxigraphStore.from_triples([("Ada", "parent", "Byron"), ("Ada", "parent", "Annabella")])
     policy = ScriptedPolicy(CODEC, script)
     agent = Agent(policy, CODEC, KgR1("brief"), LocalGraphTools(FixedGraphs({"world": store})), BUDGET)
-    turns = []
-    result = linear_rollout(
-        agent, question(), n, 1.0, on_turn=lambda run, t: turns.append((run, t)), **options
-    )
-    return result, turns, policy
+    heard = Heard()
+    result = linear_rollout(agent, question(), n, 1.0, listener=heard, **options)
+    return result, heard, policy
 
 
 def asks_then_answers(prompt):
@@ -32,10 +30,11 @@ def asks_then_answers(prompt):
 
 
 def test_n_trajectories_come_back_whole():
-    trajectories, turns, _ = play(asks_then_answers, n=3)
+    trajectories, heard, _ = play(asks_then_answers, n=3)
     assert [t.status for t in trajectories] == [Status.ANSWERED] * 3
     assert {t.answers for t in trajectories} == {("Annabella", "Byron")}
-    assert [run for run, _ in turns] == [0, 1, 2, 0, 1, 2]
+    assert [run for run, _ in heard.turns] == [0, 1, 2, 0, 1, 2]
+    assert heard.written == [*((run, ["get_tail_entities"]) for run in range(3)), (0, []), (1, []), (2, [])]
 
 
 def test_observations_are_the_graphs():

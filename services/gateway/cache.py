@@ -1,0 +1,71 @@
+"""Answers that would come out the same again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from services.gateway.events import DoneEvent, Event, LinkedEvent
+from services.gateway.schemas import AnswerRequest, AnswerResponse, Usage
+
+# What makes no difference to the answer but to how, or how long, it is waited for.
+_MANNERS = {"stream", "timeout_s"}
+_TRANSIENT_CODE = "KG_SERVER_ERROR"
+
+
+def key(request: AnswerRequest, kg_version: str, policy_version: str) -> str:
+    """What an answer depends on."""
+    asked = request.model_copy(update={"question": " ".join(request.question.split())})
+    canonical = asked.model_dump_json(exclude=_MANNERS)
+    return hashlib.sha256(f"{kg_version}\n{policy_version}\n{canonical}".encode()).hexdigest()
+
+
+def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
+    """Whether a document is whole, and nothing in it is due to chance: sampling, time or a failure."""
+    if request.n_runs > 1 or document.status == "partial" or document.linking is None:
+        return False
+    turns = [turn for run in document.runs for turn in run.trajectory]
+    return all(run.status != "timed_out" for run in document.runs) and not any(
+        action.get("code") == _TRANSIENT_CODE for turn in turns for action in turn.actions
+    )
+
+
+class AnswerCache:
+    """The events of whole answers; those asked for least recently go first. Of one event loop.
+
+    Args:
+        capacity_bytes: of the answers' documents, as JSON.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity, self._size = capacity_bytes, 0
+        self._kept: OrderedDict[str, tuple[int, tuple[Event, ...]]] = OrderedDict()
+
+    def find(self, key: str, question_id: str) -> list[Event] | None:
+        """The events of an answer under a new id; None if it is not kept."""
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return [_renewed(event, question_id) for event in self._kept[key][1]]
+
+    def keep(self, key: str, events: Sequence[Event]) -> None:
+        """Keep a whole answer, `done` and all."""
+        size = len(events[-1].model_dump_json())
+        if size > self._capacity or key in self._kept:
+            return
+        self._kept[key] = size, tuple(events)
+        self._size += size
+        while self._size > self._capacity:
+            _, (dropped, _) = self._kept.popitem(last=False)
+            self._size -= dropped
+
+
+def _renewed(event: Event, question_id: str) -> Event:
+    if isinstance(event, LinkedEvent):
+        return event.model_copy(update={"id": question_id})
+    if isinstance(event, DoneEvent):
+        usage = Usage(llm_calls=0, prompt_tokens=0, generated_tokens=0, kg_calls=0, elapsed_ms=0.0)
+        update = {"id": question_id, "cached": True, "usage": usage}
+        return DoneEvent(document=event.document.model_copy(update=update))
+    return event

@@ -1,0 +1,182 @@
+"""Evidence before it is sent: every triple and every query is asked of the graph once more.
+
+Building answers notes what they would cite; `settle` asks the graph about all of it at once.
+Until then a claim counts as true, so that the first choice of evidence is asked for and not every
+other; answers are built again until there is nothing left to ask:
+
+    while True:
+        answers = answers_of(runs, topics, claims)
+        if not claims.settle():
+            break
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kbqa.kg.actions import (
+    EXECUTE_LOGICAL_FORM,
+    EXECUTE_SPARQL,
+    GET_HEAD_ENTITIES,
+    GET_TAIL_ENTITIES,
+    GET_TAIL_RELATIONS,
+    Action,
+    ActionResult,
+    Failure,
+    GraphTools,
+    Row,
+    Success,
+)
+from services.gateway.evidence import Query
+from services.gateway.schemas import QueryEvidence, Triple
+
+_MAX_ROWS = 10  # cited of a query for one answer
+
+
+class Claims:
+    """What may be cited of one graph, for one question."""
+
+    def __init__(self, tools: GraphTools, kg: str, graph: str | None = None) -> None:
+        self._tools, self._kg, self._graph = tools, kg, graph
+        self._triples: dict[Triple, Triple | None] = {}
+        self._queries: dict[Query, list[_Rows]] = {}
+        self._noted: dict[Triple | Query, None] = {}
+        self._closed = False
+        self.kg_calls = 0
+
+    def close(self) -> None:
+        """From now on what is not settled counts as false: there is no time to ask."""
+        self._closed = True
+
+    def chain(self, triples: Sequence[Triple]) -> list[Triple] | None:
+        """The triples with ids in place of labels; None if one of them is not in the graph."""
+        if not triples:
+            return None
+        told = list[Triple]()
+        for triple in triples:
+            if triple not in self._triples:
+                if not self._note(triple):
+                    return None
+                told.append(triple)
+            elif (found := self._triples[triple]) is not None:
+                told.append(found)
+            else:
+                return None
+        return told
+
+    def rows(self, query: Query, answer: str) -> QueryEvidence | None:
+        """The query's rows that hold the answer, by id; None if it has none."""
+        if query not in self._queries:
+            return QueryEvidence(sparql=query.text, rows=[]) if self._note(query) else None
+        for found in self._queries[query]:
+            if rows := found.of(answer):
+                return QueryEvidence(sparql=found.sparql, rows=rows)
+        return None
+
+    def verdict(self, query: Query, boolean: bool) -> QueryEvidence | None:
+        """The ASK, if that is what it says."""
+        if query not in self._queries:
+            return QueryEvidence(sparql=query.text, rows=[], boolean=boolean) if self._note(query) else None
+        for found in self._queries[query]:
+            if found.boolean is boolean:
+                return QueryEvidence(sparql=found.sparql, rows=[], boolean=boolean)
+        return None
+
+    def settle(self) -> bool:
+        """Ask the graph about what was noted; whether there was anything.
+
+        Raises:
+            GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
+        """
+        noted, self._noted = list(self._noted), {}
+        self._settle_triples([claim for claim in noted if not isinstance(claim, Query)])
+        self._settle_queries([claim for claim in noted if isinstance(claim, Query)])
+        return bool(noted)
+
+    def _note(self, claim: Triple | Query) -> bool:
+        if not self._closed:
+            self._noted[claim] = None
+        return not self._closed
+
+    def _ask(self, actions: Sequence[Action]) -> list[ActionResult]:
+        self.kg_calls += len(actions)
+        return self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+
+    def _settle_triples(self, triples: Sequence[Triple]) -> None:
+        results = iter(self._ask([action for triple in triples for action in _look_ups(triple)]))
+        for triple in triples:
+            self._triples[triple] = _in_graph(triple, next(results), next(results), next(results))
+
+    def _settle_queries(self, queries: Sequence[Query]) -> None:
+        texts = {query: [query.text] for query in queries if not query.is_form}
+        forms = [query for query in queries if query.is_form]
+        for query, form in zip(forms, self._ask([_explained(query) for query in forms]), strict=True):
+            texts[query] = list(form.details.get("sparql", ())) if isinstance(form, Success) else []
+        asked = [(query, text) for query in queries for text in texts[query]]
+        results = self._ask([Action(EXECUTE_SPARQL, {"query": text}) for _, text in asked])
+        self._queries |= {query: [] for query in queries}
+        for (query, text), result in zip(asked, results, strict=True):
+            if isinstance(result, Success):
+                self._queries[query].append(_Rows(text, result))
+
+
+class _Rows:
+    """What a query found: rows by the ids that they hold, or what it says of an ASK."""
+
+    def __init__(self, sparql: str, found: Success[Row]) -> None:
+        self.sparql = sparql
+        self.boolean: bool | None = found.details.get("boolean")
+        self._rows: dict[str, list[dict[str, dict[str, str]]]] = {}
+        for row in found.items:
+            for id_ in {term["id"] for term in row.values()}:
+                rows = self._rows.setdefault(id_, [])
+                if len(rows) < _MAX_ROWS:
+                    rows.append({variable: dict(term) for variable, term in row.items()})
+
+    def of(self, answer: str) -> list[dict[str, dict[str, str]]]:
+        return self._rows.get(answer, [])
+
+
+def _explained(query: Query) -> Action:
+    arguments: dict[str, Any] = {"expression": query.text, "explain": True, "limit": 1}
+    return Action(EXECUTE_LOGICAL_FORM, arguments if query.now is None else {**arguments, "now": query.now})
+
+
+def _look_ups(triple: Triple) -> Iterable[Action]:
+    subject, relation, object_ = triple
+    yield Action(GET_TAIL_ENTITIES, {"entity": subject, "relation": relation})
+    yield Action(GET_HEAD_ENTITIES, {"entity": object_, "relation": relation})
+    yield Action(GET_TAIL_RELATIONS, {"entity": subject})
+
+
+def _in_graph(
+    triple: Triple, tails: ActionResult, heads: ActionResult, relations: ActionResult
+) -> Triple | None:
+    """The triple by its ids, from what the graph lists at both of its ends.
+
+    A list that is too long to be told whole may lack the other end: one of them has to have it.
+    """
+    subject, relation, object_ = triple
+    ends = _listed(heads, subject), _listed(relations, relation), _listed(tails, object_)
+    if None in ends or ends[0] == ends[2] == "":
+        return None
+    return ends[0] or subject, ends[1] or relation, ends[2] or object_
+
+
+def _listed(result: ActionResult, name: str) -> str | None:
+    """The id of what a list holds by id or as the only one with that label.
+
+    "" if it may stand in the part that was left out, None if it is not there.
+    """
+    if isinstance(result, Failure):
+        return None
+    labelled = set[str]()
+    for item in result.items:
+        if item.id == name:
+            return name
+        if item.label == name:
+            labelled.add(item.id)
+    if len(labelled) == 1:
+        return labelled.pop()
+    return "" if result.truncated else None

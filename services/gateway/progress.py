@@ -1,0 +1,118 @@
+"""What is known of a question so far: written by its thread, told as events, read when time is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kbqa.kg.actions import Action, ActionResult
+from kbqa.trajectory import Status, Trajectory, Turn
+from services.gateway.answers import Played, told_action
+from services.gateway.claims import Claims
+from services.gateway.events import ActionEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
+from services.gateway.evidence import hops
+from services.gateway.schemas import Linking
+
+_MAX_TRIPLES = 100  # told of a turn: what a drawing can hold
+
+
+class Progress:
+    """The runs of one question.
+
+    Args:
+        claims: what their answers cite.
+        tell: is given each event, by the question's thread.
+
+    Attributes:
+        linking: None until it is known.
+        kg_calls: graph actions executed before the first turn.
+    """
+
+    def __init__(self, n_runs: int, claims: Claims, tell: Callable[[Event], None]) -> None:
+        self.linking: Linking | None = None
+        self.kg_calls = 0
+        self.claims = claims
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._turns: list[list[Turn]] = [[] for _ in range(n_runs)]
+        self._details: list[list[Mapping[str, Any]]] = [[] for _ in range(n_runs)]
+        self._finished: dict[int, Trajectory] = {}
+
+    def link(self, linked: LinkedEvent) -> None:
+        self.linking = linked.linking
+        self._tell(linked)
+
+    def listener(self, first: int) -> RunListener:
+        """Hears a rollout whose runs are numbered from `first`."""
+        return RunListener(self, first)
+
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
+        number = len(self._turns[run]) + 1
+        self._tell(ThoughtEvent(run=run, turn=number, thought=turn.thought))
+        for action in actions:
+            self._tell(ActionEvent(run=run, turn=number, action=told_action(action)))
+
+    def took(self, run: int, turn: Turn, results: Sequence[ActionResult], asked: int) -> None:
+        """
+        Args:
+            asked: actions of the turn that were told when it was written.
+        """
+        with self._lock:
+            self._turns[run].append(turn)
+            self._details[run].extend(result.details for result in results)
+            number = len(self._turns[run])
+        for action in turn.actions[asked:]:
+            self._tell(ActionEvent(run=run, turn=number, action={"action": action.name, **action.arguments}))
+        if turn.observation:
+            self._tell(_observation(run, number, turn, results))
+
+    def finish(self, first: int, trajectories: Sequence[Trajectory]) -> None:
+        with self._lock:
+            self._finished.update(enumerate(trajectories, first))
+
+    def runs(self) -> list[Played]:
+        """All runs; those that have not finished as timed out after the turns they had."""
+        with self._lock:
+            return [
+                Played(
+                    self._finished.get(run, Trajectory((), tuple(turns), Status.TIMED_OUT)),
+                    tuple(self._details[run]),
+                )
+                for run, turns in enumerate(self._turns)
+            ]
+
+
+class RunListener:
+    """`kbqa.rollouts.Listener` of the runs numbered from `first`."""
+
+    def __init__(self, progress: Progress, first: int) -> None:
+        self._progress, self._first = progress, first
+        self._asked: dict[int, int] = {}
+
+    def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
+        self._asked[run] = len(actions)
+        self._progress.wrote(self._first + run, turn, actions)
+
+    def took(self, run: int, turn: Turn, results: Sequence[ActionResult]) -> None:
+        self._progress.took(self._first + run, turn, results, self._asked[run])
+
+
+def _observation(run: int, number: int, turn: Turn, results: Sequence[ActionResult]) -> ObservationEvent:
+    walked = [
+        hop
+        for action, result in zip(turn.actions, results, strict=True)
+        if action.succeeded
+        for hop in hops(action, result.details)
+    ][:_MAX_TRIPLES]
+    names = {id_: label for a in turn.actions for id_, label in zip(a.items, a.labels, strict=True)}
+    return ObservationEvent(
+        run=run,
+        turn=number,
+        observation=turn.observation,
+        status=turn.status,
+        codes=[action.code for action in turn.actions],
+        triples=[hop.triple for hop in walked],
+        labels={hop.target: names[hop.target] for hop in walked if names[hop.target] != hop.target},
+        elapsed_ms=round(turn.elapsed_ms, 3),
+    )

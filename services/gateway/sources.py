@@ -1,0 +1,117 @@
+"""Who answers, by the settings: the promoted policy or a model of somebody else, and who stands in."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+from kbqa.chat import ChatModel
+from kbqa.errors import ConfigurationError, NoPolicyError
+from kbqa.policies.openai import OpenAiPolicy
+from kbqa.policies.vllm import VllmServer
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.recipes import load_recipe
+from kbqa.telemetry import Metrics
+from services.gateway.engine import Vllm, load_policy
+from services.gateway.policies import (
+    FixedPolicy,
+    FollowedPolicies,
+    PoliciesInTurn,
+    PolicySource,
+    ServedPolicy,
+)
+from services.gateway.settings import GatewaySettings
+
+_EXTERNAL = "external"
+
+
+def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
+    """Raises:
+    ConfigurationError: the external model is wanted and not described, or the fallback is none.
+    """
+    if settings.engine == _EXTERNAL:
+        first: PolicySource = FixedPolicy(external_policy(settings))
+    else:
+        first = _followed(settings, metrics, promoted(settings.policies()))
+    if settings.fallback is None:
+        return first
+    if settings.fallback == _EXTERNAL:
+        return PoliciesInTurn([first, FixedPolicy(external_policy(settings))])
+    return PoliciesInTurn([first, _followed(settings, metrics, _fallback_version(settings))])
+
+
+def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
+    """The version that the store's pointer names; says what to do while there is none."""
+
+    def version() -> PolicyVersion:
+        try:
+            return store.promoted()
+        except NoPolicyError as error:
+            raise NoPolicyError(
+                "no policy is promoted yet: run `kbqa demo`, or train one with `kbqa train` "
+                "and promote it with `kbqa promote RUN`"
+            ) from error
+
+    return version
+
+
+def external_policy(settings: GatewaySettings) -> ServedPolicy:
+    """A model of somebody else, in the dialect of `settings.chat_recipe`.
+
+    Raises:
+        ConfigurationError: it is not described, or its recipe is none.
+    """
+    if settings.chat_url is None or settings.chat_model is None:
+        raise ConfigurationError(
+            "an external model needs KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_MODEL "
+            "(and KBQA_GATEWAY_CHAT_API_KEY, if its server wants one)"
+        )
+    recipe = load_recipe(settings.chat_recipe)
+    policy = OpenAiPolicy(
+        ChatModel(
+            settings.chat_model,
+            settings.chat_url,
+            api_key=settings.chat_api_key,
+            timeout_s=settings.chat_timeout_s,
+        )
+    )
+    return ServedPolicy(
+        version=settings.chat_model,
+        recipe=recipe.name,
+        policy=policy,
+        codec=None,
+        protocol=recipe.protocol.build(),
+        budget=recipe.rollout.budget(),
+        close=policy.close,
+        alive=lambda: True,
+        native_tools=settings.chat_native_tools,
+    )
+
+
+def _fallback_version(settings: GatewaySettings) -> Callable[[], PolicyVersion]:
+    run, _, version = str(settings.fallback).partition("/")
+    if not version:
+        raise ConfigurationError(
+            f'KBQA_GATEWAY_FALLBACK: "{settings.fallback}" is neither "external" nor RUN/VERSION '
+            "(kbqa policies lists them)"
+        )
+    store = settings.policies()
+    return lambda: store.get(run, version)
+
+
+def _followed(
+    settings: GatewaySettings, metrics: Metrics, wanted: Callable[[], PolicyVersion]
+) -> FollowedPolicies:
+    store = settings.policies()
+    vllm = None
+    if settings.engine == "vllm":
+        vllm = Vllm(VllmServer(settings.vllm_url), metrics, settings.vllm_precision, settings.vllm_timeout_s)
+    # Versions that are in use are not cleared away; each source speaks for its own.
+    holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
+
+    def load(version: PolicyVersion) -> ServedPolicy:
+        store.hold(holder, [version])
+        return load_policy(store, version, max_rows=settings.max_rows, vllm=vllm)
+
+    return FollowedPolicies(wanted, load, poll_s=settings.poll_s)

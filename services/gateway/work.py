@@ -1,0 +1,201 @@
+"""A question's thread, and the events that come out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from kbqa.kg.actions import GraphTools
+from services.gateway.answers import answers_of, record, status_of, usage_of
+from services.gateway.asking import Asking, ask
+from services.gateway.claims import Claims
+from services.gateway.errors import OverloadedError
+from services.gateway.events import AnswerEvent, DoneEvent, Event, LinkedEvent
+from services.gateway.meter import Meter
+from services.gateway.policies import Lease
+from services.gateway.progress import Progress
+from services.gateway.schemas import Answer, AnswerRequest, AnswerResponse, AnswerStatus
+from services.gateway.settings import GatewaySettings
+
+# Of a question's time, what is left for its evidence when the runs have to end.
+_EVIDENCE_SHARE, _MOST_EVIDENCE_S = 0.1, 1.0
+_SMOOTHING = 0.1  # of the mean time of a question
+_LEAST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
+
+
+class Workers:
+    """The threads, and the places for those that wait for one."""
+
+    def __init__(self, settings: GatewaySettings, tools: GraphTools, meter: Meter) -> None:
+        self._settings, self._tools, self._meter = settings, tools, meter
+        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="question")
+        self._under_way: set[Work] = set()  # touched by the event loop only
+        self._mean_s = 0.0
+
+    def close(self) -> None:
+        """Drop what waits, stop what runs."""
+        for work in self._under_way:
+            work.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def begin(
+        self, request: AnswerRequest, lease: Lease, question_id: str, kg_version: str, deadline: float
+    ) -> Work:
+        """Take a place for a question; its lease is released when it has ended.
+
+        Args:
+            deadline: `time.monotonic()` at which it has to be answered.
+
+        Raises:
+            OverloadedError: no place is left.
+        """
+        if len(self._under_way) >= self._settings.concurrency + self._settings.queue:
+            lease.release()
+            raise OverloadedError(self._wait_s())
+        work = Work(request, lease, question_id, kg_version, deadline, self._tools, self._meter)
+        self._under_way.add(work)
+        self._meter.running.inc()
+        loop, began = asyncio.get_running_loop(), time.monotonic()
+
+        def free_place() -> None:
+            self._under_way.discard(work)
+            self._meter.running.dec()
+            self._mean_s += _SMOOTHING * (time.monotonic() - began - self._mean_s)
+
+        def ended(_: Future[None]) -> None:
+            lease.release()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(free_place)
+
+        work.start(self._threads, self._settings.max_topic_entities)
+        work.future.add_done_callback(ended)
+        return work
+
+    def _wait_s(self) -> float:
+        """When those that wait now will have begun, at the pace of late."""
+        waiting = max(1, len(self._under_way) - self._settings.concurrency)
+        return min(max(self._mean_s * waiting / self._settings.concurrency, _LEAST_WAIT_S), _LONGEST_WAIT_S)
+
+
+class Work:
+    """One question that has its place."""
+
+    def __init__(
+        self,
+        request: AnswerRequest,
+        lease: Lease,
+        question_id: str,
+        kg_version: str,
+        deadline: float,
+        tools: GraphTools,
+        meter: Meter,
+    ) -> None:
+        self._request, self._lease, self._id = request, lease, question_id
+        self._kg_version, self._deadline, self._meter = kg_version, deadline, meter
+        self._began = time.monotonic()
+        self._tools = tools
+        self._cancelled = threading.Event()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._progress = Progress(request.n_runs, Claims(tools, request.kg, request.graph), self._tell)
+        self.future: Future[None]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same policy would write the same again."""
+        return self._lease.served.repeatable and self._lease.fallback is None
+
+    def start(self, threads: ThreadPoolExecutor, max_topic_entities: int) -> None:
+        for_evidence = min(_MOST_EVIDENCE_S, _EVIDENCE_SHARE * (self._deadline - self._began))
+        asking = Asking(
+            request=self._request,
+            served=self._lease.served,
+            tools=self._tools,
+            meter=self._meter,
+            question_id=self._id,
+            kg_version=self._kg_version,
+            fallback=self._lease.fallback,
+            max_topic_entities=max_topic_entities,
+            deadline=self._deadline - for_evidence,
+            cancelled=self._cancelled,
+        )
+        self.future = threads.submit(ask, asking, self._progress)
+        self.future.add_done_callback(lambda _: self._tell(None))
+
+    def stop(self) -> None:
+        """Have the thread end with what it is doing; what has not begun never does."""
+        self._cancelled.set()
+        self.future.cancel()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Everything from `linked` to `done`; closing it stops the work.
+
+        Raises:
+            KbqaError: as `ask`.
+        """
+        linked = False
+        try:
+            while (event := await self._next()) is not None:
+                linked = linked or isinstance(event, LinkedEvent)
+                yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            self._meter.left()
+            raise
+        finally:
+            self.stop()
+        document = self._document()
+        if linked:
+            for answer in document.answers:
+                yield AnswerEvent(answer=answer)
+        yield DoneEvent(document=document)
+
+    async def _next(self) -> Event | None:
+        """What the thread tells next, None when it has ended or its time is over."""
+        if self._events.empty():
+            try:
+                async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
+                    event = await self._events.get()
+            except TimeoutError:
+                return None
+        else:
+            event = self._events.get_nowait()
+        if event is None:
+            self.future.result()
+        return event
+
+    def _tell(self, event: Event | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def _document(self) -> AnswerResponse:
+        progress, request, served = self._progress, self._request, self._lease.served
+        progress.claims.close()
+        status: AnswerStatus = "no_topic_entity"
+        played, answers, linking = progress.runs(), list[Answer](), progress.linking
+        runs = [run.trajectory for run in played]
+        if linking is not None and not linking.topic_entities:
+            runs = []
+        else:
+            topics = frozenset(linking.topic_entities) if linking is not None else frozenset[str]()
+            answers = answers_of(played, topics, progress.claims)
+            status = status_of(runs, answers)
+            if request.require_evidence:
+                answers = [answer for answer in answers if not answer.unsupported]
+        elapsed_ms = (time.monotonic() - self._began) * 1000
+        return AnswerResponse(
+            id=self._id,
+            question=request.question,
+            kg=request.kg,
+            kg_version=self._kg_version,
+            status=status,
+            linking=linking,
+            answers=answers,
+            runs=[record(run) for run in runs],
+            policy_version=served.version,
+            recipe=served.recipe,
+            fallback=self._lease.fallback,
+            usage=usage_of(runs, progress.kg_calls + progress.claims.kg_calls, elapsed_ms),
+        )
