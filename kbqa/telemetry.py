@@ -62,6 +62,13 @@ METRICS: tuple[Metric, ...] = (
         ("service", "method", "route", "status"),
     ),
     Metric("kbqa_http_request_seconds", "histogram", "Time to answer a request.", ("service", "route")),
+    Metric(
+        "kbqa_disk_size_bytes",
+        "gauge",
+        "Size of the disk that holds a directory of the service: home or policies.",
+        ("service", "directory"),
+    ),
+    Metric("kbqa_disk_free_bytes", "gauge", "Likewise, what is left of it.", ("service", "directory")),
     # kg_server
     Metric("kbqa_kg_actions_total", "counter", "Graph actions executed.", ("action", "outcome")),
     Metric(
@@ -82,6 +89,12 @@ METRICS: tuple[Metric, ...] = (
         "counter",
         "Cache look-ups by tier (memory, redis), action (or sparql), and outcome (hit, miss, error, paused).",
         ("tier", "action", "outcome"),
+    ),
+    Metric(
+        "kbqa_kg_cache_writes_total",
+        "counter",
+        "Answers given to Redis, by outcome (ok, error, paused).",
+        ("outcome",),
     ),
     Metric(
         "kbqa_kg_refusals_total",
@@ -150,12 +163,23 @@ METRICS: tuple[Metric, ...] = (
         "Replies taken from the queue: accepted, duplicate, late, or dead_letter.",
         ("outcome",),
     ),
+    Metric(
+        "kbqa_queue_messages",
+        "gauge",
+        "Messages of a queue that are waiting, taken (and not finished), or dead letters.",
+        ("queue", "state"),
+    ),
     Metric("kbqa_trainer_run_active", "gauge", "1 while a run is being trained."),
     Metric("kbqa_trainer_restarts_total", "counter", "Training processes started again after they died."),
     Metric("kbqa_trainer_step", "gauge", "Finished steps of the latest run's phase.", ("phase",)),
     Metric("kbqa_trainer_groups", "gauge", "Groups of the latest run by what became of them.", ("outcome",)),
     Metric("kbqa_trainer_f1", "gauge", "Latest mean F1 of the latest run.", ("phase", "split")),
     Metric("kbqa_trainer_reward", "gauge", "Mean outcome reward of the latest step.", ("phase",)),
+    Metric(
+        "kbqa_trainer_reward_fall",
+        "gauge",
+        "How far the mean reward of the latest 20 steps lies below the best 20 in a row, as a share of it.",
+    ),
     Metric("kbqa_trainer_turns", "gauge", "Mean turns an episode of the latest step.", ("phase",)),
     Metric("kbqa_trainer_invalid_actions", "gauge", "Share of turns without a valid action.", ("phase",)),
     Metric(
@@ -172,6 +196,14 @@ METRICS: tuple[Metric, ...] = (
         "Mean difference of log-probabilities between engine and trainer in the latest step, nats.",
     ),
     Metric("kbqa_trainer_kl", "gauge", "Mean divergence from the reference in the latest step, nats."),
+    Metric("kbqa_trainer_clip_fraction", "gauge", "Share of the latest step's tokens that were clipped."),
+    Metric("kbqa_trainer_gradient_norm", "gauge", "Norm of the latest step's gradient before clipping."),
+    Metric(
+        "kbqa_trainer_not_finite",
+        "gauge",
+        "Share of the latest step's questions that were skipped, since loss or gradient was not finite.",
+    ),
+    Metric("kbqa_trainer_policy_version", "gauge", "Number of the latest run's newest policy version."),
     Metric("kbqa_trainer_staleness", "gauge", "Mean versions that the latest step's groups were behind."),
     Metric("kbqa_trainer_queued_seconds", "gauge", "Mean time of its requests until a worker took them."),
     Metric("kbqa_trainer_group_age_seconds", "gauge", "Mean time from a group's arrival to its training."),
@@ -188,6 +220,38 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("kbqa_gateway_answer_seconds", "histogram", "Time from a question to its answer."),
     Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or wait for it."),
+    Metric(
+        "kbqa_gateway_phase_seconds",
+        "histogram",
+        "Time that a question waits for a part: linking, policy and graph (each turn), evidence.",
+        ("phase",),
+    ),
+    Metric(
+        "kbqa_gateway_cache_requests_total",
+        "counter",
+        "Questions by whether their answer was kept: hit, miss, or no-cache where that was not wanted.",
+        ("outcome",),
+    ),
+    Metric("kbqa_gateway_left_total", "counter", "Questions whose asker left before the answer."),
+    Metric(
+        "kbqa_gateway_stream_errors_total",
+        "counter",
+        "Streams that ended in an error, by its status.",
+        ("status",),
+    ),
+    Metric(
+        "kbqa_gateway_refusals_total",
+        "counter",
+        "Requests that were not let in: key-required, rate-exceeded, quota-exceeded, graph-forbidden ...",
+        ("reason",),
+    ),
+    Metric(
+        "kbqa_gateway_redis_failures_total",
+        "counter",
+        "What Redis did not do: counts (of requests), answers (kept for their askers).",
+        ("purpose",),
+    ),
+    Metric("kbqa_gateway_feedback_total", "counter", "Feedback that was kept, by its verdict.", ("verdict",)),
     Metric(
         "kbqa_gateway_tokens_total", "counter", "Tokens read (prompt) and written (generated).", ("kind",)
     ),
@@ -254,6 +318,11 @@ def log_context(**fields: Any) -> Iterator[None]:
         yield
     finally:
         _context.reset(token)
+
+
+def logged(field: str) -> object:
+    """What `log_context` adds under that name here; None if nothing."""
+    return _context.get().get(field)
 
 
 class StructuredFormatter(logging.Formatter):

@@ -24,6 +24,7 @@ from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo
 from kbqa.telemetry import Metrics
+from services.disks import expose_disks
 from services.http import install, operations_app
 from services.kg_server.actions import add_actions, opened
 from services.kg_server.batches import CostlyBatches
@@ -56,6 +57,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
+    expose_disks(metrics, settings)
     pool = _query_pool(settings, metrics)
     catalog = GraphCatalog(settings.home, queries=pool)
     secret = settings.api_keys.get_secret_value() if settings.api_keys is not None else None

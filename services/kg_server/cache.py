@@ -71,6 +71,7 @@ class Cache:
         self._redis = _RedisTier(redis_url, ttl_s, timeout_s) if redis_url is not None else None
         self._max_value_bytes = max_value_bytes
         self._lookups = metrics.counter("kbqa_kg_cache_requests_total")
+        self._writes = metrics.counter("kbqa_kg_cache_writes_total")
 
     def open(self) -> None:
         if self._redis is not None:
@@ -106,7 +107,7 @@ class Cache:
             return
         self._memory.put(key, value)
         if self._redis is not None:
-            self._redis.put(key, value)
+            self._writes.labels(self._redis.put(key, value)).inc()
 
     def close(self) -> None:
         if self._redis is not None:
@@ -193,14 +194,17 @@ class _RedisTier:
             return "error", None
         return "hit", value
 
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: bytes) -> str:
+        """ok, error or paused."""
         if self._runner is None or time.monotonic() < self._writes_again_at:
-            return
+            return "paused"
         stored = _checksum(key, value) + value
         try:
             self._within_time(lambda: self._redis.set(key, stored, ex=self._ttl_s))
         except Exception as error:
             self._writes_again_at = self._pause(error)
+            return "error"
+        return "ok"
 
     def close(self) -> None:
         assert self._runner is not None

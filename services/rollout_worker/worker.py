@@ -34,6 +34,8 @@ from kbqa.wire import (
 )
 from services.broker import create_celery, require_broker, send
 from services.consumer import consume, on_termination, stop_consuming, work_on
+from services.disks import expose_disks
+from services.engine_metrics import relay_engine_metrics
 from services.http import background, install
 from services.rollout_worker.engine import Engine
 from services.rollout_worker.hosting import Host, InProcess, OnVllm
@@ -67,6 +69,9 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     desk = Desk(rollouts, celery, metrics, settings.deliver_wait_s)
     work_on(celery, ROLLOUTS, ROLL_OUT_TASK, desk.take)
     web = create_app(celery, graphs, engine, metrics)
+    expose_disks(metrics, settings)
+    if settings.engine == "vllm":
+        relay_engine_metrics(web, settings.vllm_url)
     try:
         with background(web, settings.host, settings.port) as url, on_termination(stop_consuming):
             logger.info("waiting for rollout requests", extra={"url": url, "worker": desk.worker})

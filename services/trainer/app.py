@@ -19,7 +19,9 @@ from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.broker import create_celery, require_broker
 from services.consumer import consume, stop_consuming, work_on
+from services.disks import expose_disks
 from services.http import install
+from services.trainer.depths import expose_depths
 from services.trainer.errors import STATUS
 from services.trainer.exports import exports_router
 from services.trainer.exposition import expose_latest_run
@@ -53,6 +55,8 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     supervisor = Supervisor(runs, settings, metrics, _environment(settings))
     expose_latest_run(metrics, runs)
+    expose_depths(metrics, settings.broker_url)
+    expose_disks(metrics, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from kbqa.curves import CURVES
@@ -27,12 +28,16 @@ _RL_GAUGES = {
     "kbqa_trainer_no_spread": "no_spread",
     "kbqa_trainer_logprob_gap": "logprob_gap",
     "kbqa_trainer_kl": "kl",
+    "kbqa_trainer_clip_fraction": "clip_fraction",
+    "kbqa_trainer_gradient_norm": "gradient_norm",
+    "kbqa_trainer_not_finite": "not_finite",
     "kbqa_trainer_staleness": "staleness",
     "kbqa_trainer_queued_seconds": "queued_s",
     "kbqa_trainer_group_age_seconds": "aged_s",
 }
 _PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
 _FRESH_S = 1.0  # one scrape reads the files once
+_FALL_STEPS = 20  # whose rewards are taken together: single steps go up and down
 
 
 def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
@@ -50,6 +55,8 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         metrics.gauge("kbqa_trainer_curve").labels(curve).set_function(reader)
     for gauge, key in _RL_GAUGES.items():
         metrics.gauge(gauge).set_function(records.reader(key, kind="step", phase="rl"))
+    metrics.gauge("kbqa_trainer_reward_fall").set_function(records.reward_fall)
+    metrics.gauge("kbqa_trainer_policy_version").set_function(records.newest_version)
     for part in _PARTS:
         reader = records.reader(f"{part}_s", kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_step_seconds").labels(part).set_function(reader)
@@ -86,6 +93,28 @@ class _Records:
             return math.nan
 
         return read
+
+    def newest_version(self) -> float:
+        """The number of the version that the newest record speaks of; NaN before the first."""
+        versions = (record["version"] for record in self._fresh() if "version" in record)
+        newest = next(versions, None)
+        return math.nan if newest is None else float(newest[1:].partition("-")[0])
+
+    def reward_fall(self) -> float:
+        """How far the latest steps' mean reward lies below the best of the run; NaN before there are enough.
+
+        Returns:
+            From 0, nothing, over 1, all of it, to more than that, where rewards may be negative.
+        """
+        rewards = [
+            record["reward"]
+            for record in self._fresh()
+            if (record["kind"], record["phase"]) == ("step", "rl") and "reward" in record
+        ]
+        sums = list(accumulate(rewards, initial=0.0))
+        means = [(late - early) / _FALL_STEPS for early, late in zip(sums, sums[_FALL_STEPS:], strict=False)]
+        best = max(means, default=0.0)
+        return 1 - means[0] / best if best > 0 else math.nan
 
     def _fresh(self) -> list[dict[str, Any]]:
         if time.monotonic() > self._until:

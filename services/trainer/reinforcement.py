@@ -158,7 +158,9 @@ class Reinforcement:
             self._pacing.publish(self._version)
             self._retain()
         without_spread = fmean(not group for group in samples.values())
-        record = self._record(received, result, {**curves, "no_spread": without_spread})
+        not_finite = fmean(outcome is Outcome.NON_FINITE for outcome in outcomes.values())
+        shares = {"no_spread": without_spread, "not_finite": not_finite}
+        record = self._record(received, result, {**curves, **shares})
         self._trace(received, outcomes)
         self._watch(record, taught=any(samples.values()), trained=trained)
 

@@ -1,0 +1,98 @@
+"""Gauges that show the newest run's records, and the depths of the queues."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kbqa.recipes import recipe_from
+from kbqa.telemetry import Metrics
+from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS
+from services.broker import create_celery, send
+from services.dead_letters import DeadLetters
+from services.trainer.depths import expose_depths
+from services.trainer.exposition import expose_latest_run
+from services.trainer.runs import Limits, Runs
+
+
+@pytest.fixture
+def shown(tmp_path, tiny_recipe):
+    """`shown(records)` makes a run with these records; the result reads a gauge."""
+
+    def make(records):
+        runs = Runs(tmp_path / "runs")
+        run = runs.create(recipe_from(tiny_recipe), "world", Limits(), seed=1)
+        lines = [json.dumps({"seq": number, **record}) for number, record in enumerate(records, 1)]
+        run.metrics_path.write_text("".join(f"{line}\n" for line in lines))
+        registry = CollectorRegistry()
+        expose_latest_run(Metrics(registry), runs)
+        return lambda name, **labels: registry.get_sample_value(name, labels)
+
+    return make
+
+
+def step(reward, **fields):
+    return {"kind": "step", "phase": "rl", "reward": reward, **fields}
+
+
+def test_a_reward_that_is_half_of_its_best_has_fallen_by_half(shown):
+    rewards = [0.1] * 20 + [0.8] * 20 + [0.4] * 20
+    assert shown([step(r) for r in rewards])("kbqa_trainer_reward_fall") == pytest.approx(0.5)
+
+
+def test_a_reward_that_rises_has_not_fallen(shown):
+    assert shown([step(n / 100) for n in range(60)])("kbqa_trainer_reward_fall") == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("rewards", [[], [0.5] * 19, [-0.5] * 40])
+def test_too_few_steps_and_rewards_below_zero_say_nothing(shown, rewards):
+    assert math.isnan(shown([step(r) for r in rewards])("kbqa_trainer_reward_fall"))
+
+
+def test_the_newest_version_is_known_from_any_record(shown):
+    records = [step(0.1, version="v000008-0a1b2c3d"), {"kind": "alarm", "phase": "rl"}]
+    assert shown(records)("kbqa_trainer_policy_version") == 8
+
+
+def test_before_the_first_version_its_number_is_unknown(shown):
+    assert math.isnan(shown([{"kind": "step", "phase": "warm_up"}])("kbqa_trainer_policy_version"))
+
+
+def test_what_a_step_tells_is_shown(shown):
+    gauge = shown([step(0.1, clip_fraction=0.25, gradient_norm=3.0, not_finite=1.0)])
+    names = ("clip_fraction", "gradient_norm", "not_finite")
+    assert [gauge(f"kbqa_trainer_{name}") for name in names] == [0.25, 3.0, 1.0]
+
+
+def test_messages_are_counted_where_they_lie(redis_url):
+    app = create_celery("test", redis_url, consumes=ROLLOUTS)
+    letters = DeadLetters(app, ROLLOUTS)
+    letters.purge()
+    registry = CollectorRegistry()
+    expose_depths(Metrics(registry), redis_url)
+
+    def depth(queue, state):
+        return registry.get_sample_value("kbqa_queue_messages", {"queue": queue, "state": state})
+
+    before = letters.counts()["waiting"]
+    send(app, ROLLOUTS, ROLL_OUT_TASK, "{}")
+    letters.bury("?", "nobody knows what it is", ROLL_OUT_TASK, 1)
+    assert depth("rollouts", "waiting") == before + 1
+    assert depth("rollouts", "dead") == 1
+    assert depth("trajectories", "dead") == 0
+    letters.purge()
+    with app.connection_for_write() as connection:
+        connection.default_channel.queue_purge(ROLLOUTS)
+
+
+def test_a_broker_that_is_away_makes_depths_unknown_at_once():
+    registry = CollectorRegistry()
+    expose_depths(Metrics(registry), "redis://127.0.0.1:9/0")
+    began = time.monotonic()
+    depth = registry.get_sample_value("kbqa_queue_messages", {"queue": "rollouts", "state": "waiting"})
+    assert math.isnan(depth)
+    assert time.monotonic() - began < 8.0
