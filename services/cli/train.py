@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,22 +61,28 @@ def train(
         raise ConfigurationError(
             "say what to learn from (--dataset world), or which run to go on with (--resume RUN)"
         )
-    with _trainer(trainer, home) as (api, is_ours):
-        if resume is not None:
-            run = _resume(api, resume)
-        else:
-            assert dataset is not None
-            if _is_here(api.url):
-                load_graph(home, dataset, seed)
-            order = {
-                "recipe": recipe,
-                "dataset": dataset,
-                "overrides": read_pairs("--set", overrides),
-                "limits": read_pairs("--limit", limits),
-                "seed": seed,
-            }
-            run = str(api.post("/v1/runs", order)["id"])
-        _follow_to_its_end(api, run, is_ours)
+    if resume is not None:
+        _go_on(resume, trainer, home)
+        return
+    assert dataset is not None
+    order = {
+        "recipe": recipe,
+        "dataset": dataset,
+        "overrides": read_pairs("--set", overrides),
+        "limits": read_pairs("--limit", limits),
+        "seed": seed,
+    }
+
+    def check() -> None:
+        from kbqa.recipes import load_recipe
+
+        load_recipe(recipe, order["overrides"])
+        load_graph(home, dataset, seed)
+
+    with _trainer(trainer, home, check) as (api, is_ours):
+        if not is_ours and _is_here(api.url):
+            load_graph(home, dataset, seed)
+        _follow_to_its_end(api, str(api.post("/v1/runs", order)["id"]), is_ours)
 
 
 def resume(
@@ -88,13 +94,7 @@ def resume(
     home: Home = DEFAULT_HOME,
 ) -> None:
     """Go on with a run from its last checkpoint, and follow it to its end."""
-    with _trainer(trainer, home) as (api, is_ours):
-        if run is None:
-            waiting = [r["id"] for r in api.get("/v1/runs")["runs"] if r["state"] in ("stopped", "failed")]
-            if not waiting:
-                raise RunError("no run was stopped or has failed; kbqa runs list shows them all")
-            run = str(waiting[-1])
-        _follow_to_its_end(api, _resume(api, run), is_ours)
+    _go_on(run, trainer, home)
 
 
 @runs.command("list")
@@ -162,8 +162,12 @@ def _api(url: str) -> Api:
 
 
 @contextmanager
-def _trainer(url: str, home: Path) -> Iterator[tuple[Api, bool]]:
-    """The trainer at `url`; where none is expected and none answers, one of our own (True)."""
+def _trainer(url: str, home: Path, check: Callable[[], None]) -> Iterator[tuple[Api, bool]]:
+    """The trainer at `url`; where none is expected and none answers, one of our own (True).
+
+    Args:
+        check: raises what that one would refuse, before anything is started.
+    """
     api = _api(url)
     try:
         api.get("/v1/runs")
@@ -173,6 +177,7 @@ def _trainer(url: str, home: Path) -> Iterator[tuple[Api, bool]]:
     else:
         yield api, False
         return
+    check()
     typer.echo("no trainer is up: starting one, with all that it needs")
     services = ("kg_server", "rollout_worker", "trainer")
     # A run that another stack left behind must not begin by itself: it would be in the way.
@@ -189,10 +194,30 @@ def _trainer(url: str, home: Path) -> Iterator[tuple[Api, bool]]:
         yield _api(stack.urls["trainer"]), True
 
 
-def _resume(api: Api, run: str) -> str:
-    if api.get(f"/v1/runs/{run}")["state"] != "running":
-        api.post(f"/v1/runs/{run}/resume")
-    return run
+def _go_on(run: str | None, trainer: str, home: Path) -> None:
+    """Resume a run, or the newest that was stopped or has failed, and follow it to its end."""
+
+    def check() -> None:
+        from services.trainer.runs import Runs
+
+        runs_here = Runs(home / "runs")
+        if run is not None:
+            runs_here.get(run).require_unfinished()
+        else:
+            _newest_to_resume([directory.read().model_dump() for directory in runs_here.all()])
+
+    with _trainer(trainer, home, check) as (api, is_ours):
+        chosen = run or _newest_to_resume(api.get("/v1/runs")["runs"])
+        if api.get(f"/v1/runs/{chosen}")["state"] != "running":
+            api.post(f"/v1/runs/{chosen}/resume")
+        _follow_to_its_end(api, chosen, is_ours)
+
+
+def _newest_to_resume(records: Iterable[Mapping[str, Any]]) -> str:
+    waiting = [str(run["id"]) for run in records if run["state"] in ("stopped", "failed")]
+    if not waiting:
+        raise RunError("no run was stopped or has failed; kbqa runs list shows them all")
+    return waiting[-1]
 
 
 def _is_here(url: str) -> bool:

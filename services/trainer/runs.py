@@ -30,7 +30,7 @@ from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.wire import RUN_PATTERN
 from services.page.traces import Traces
-from services.trainer.errors import RunNotFoundError
+from services.trainer.errors import RunConflictError, RunNotFoundError
 from services.trainer.inbox import Inbox
 
 _RUN = re.compile(RUN_PATTERN)
@@ -116,6 +116,17 @@ class RunDirectory:
             return RunRecord.model_validate_json((self.path / "run.json").read_bytes())
         except (OSError, ValidationError) as error:
             raise RunError(f"run {self.id} cannot be read: {error}") from error
+
+    def require_unfinished(self) -> RunRecord:
+        """What `read` returns.
+
+        Raises:
+            RunConflictError: the run is done.
+        """
+        record = self.read()
+        if record.state is State.DONE:
+            raise RunConflictError(f"run {self.id} is done; let it answer with: kbqa promote {self.id}")
+        return record
 
     def write(self, record: RunRecord) -> None:
         write_file(self.path / "run.json", record.model_dump_json(indent=1).encode())

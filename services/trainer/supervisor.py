@@ -76,9 +76,7 @@ class Supervisor:
         """
         with self._lock:
             self._require_idle()
-            record = directory.read()
-            if record.state is State.DONE:
-                raise RunConflictError(f"run {directory.id} is done")
+            record = directory.require_unfinished()
             directory.write(record.model_copy(update={"state": State.RUNNING, "error": None}))
             self._start(directory)
 

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.recipes import load_recipe
 from services.cli import following
 from services.cli.following import Bars, describe, follow
 from services.cli.train import train
 from services.http import background, problem
+from services.trainer.runs import Limits, Runs, State
 
 STEP = {
     "seq": 1,
@@ -225,6 +227,30 @@ def test_a_named_trainer_that_is_not_there_is_an_error_and_none_is_started(in_pr
     assert (code, out, f"no trainer answers at {url}" in err) == (2, "", True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("train", "--dataset", "world", "--set", "schedule.stepz=5"), "stepz"),
+        (("train", "--dataset", "mars"), 'no data set named "mars"'),
+        (("resume", "none"), "none"),
+        (("resume", "r-1"), "run r-1 is done"),
+        (("resume",), "no run was stopped or has failed"),
+    ],
+)
+def test_what_a_trainer_of_our_own_would_refuse_is_refused_before_it_is_started(
+    arguments, told, in_process, monkeypatch, tmp_path
+):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setattr("services.cli.train.DEFAULT_TRAINER", url)
+    monkeypatch.setattr("services.cli.train.Stack", lambda *_, **__: pytest.fail("a stack was started"))
+    done = Runs(tmp_path / "runs").create(load_recipe("kg-r1-small"), "world", Limits(), seed=1)
+    done.write(done.read().model_copy(update={"state": State.DONE}))
+    done.path.rename(done.path.with_name("r-1"))
+    code, _, err = in_process(*arguments, "--trainer", url, "--home", str(tmp_path))
+    assert (code, told in err) == (2, True), err
+
+
 def test_ctrl_c_only_ends_the_following(trainer, kbqa):
     served = trainer({})
     process = kbqa("runs", "follow", "r-1", KBQA_TRAINER_URL=served.url)
@@ -241,7 +267,7 @@ def test_ctrl_c_stops_the_run_of_a_trainer_of_our_own(trainer, monkeypatch, caps
     served = trainer({})
 
     @contextmanager
-    def ours(url, home):
+    def ours(url, home, check):
         from services.cli.train import _api
 
         yield _api(served.url), True
