@@ -12,6 +12,7 @@ import torch
 
 from kbqa.policies.transformers import load_model
 from kbqa.policy_store import PolicyVersion
+from kbqa.recipes import load_recipe
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.probing import take_probe
@@ -29,9 +30,10 @@ RUNS = ("adapters", "whole")  # in that order: whole weights take the place of t
 
 
 @pytest.fixture(scope="module")
-def base(recipe, questions, tmp_path_factory):
+def base(questions, tmp_path_factory):
     """A small Qwen2 whose heads are as wide as vLLM's CPU attention wants them, and its directory."""
-    tokenizer = train_tokenizer([q.text for q in questions], recipe.protocol.build().tags, 400)
+    tags = load_recipe("kg-r1-small").protocol.build().tags
+    tokenizer = train_tokenizer([q.text for q in questions], tags, 400)
     config = SmallPolicyConfig(400, layers=2, width=64, heads=2, feed_forward=128, max_length=256)
     model = build_model(tokenizer, config, seed=0)
     directory = tmp_path_factory.mktemp("base")
