@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import endpoint, engine, gating, graph, graph_server, hub, large_graph, mfu, trl_step, vllm
+from benchmarks import (
+    endpoint,
+    engine,
+    gateway,
+    gating,
+    graph,
+    graph_server,
+    hub,
+    large_graph,
+    mfu,
+    trl_step,
+    vllm,
+)
 
 _USUAL: dict[str, Callable[[], list[str]]] = {
     "endpoint": endpoint.measure,
@@ -16,6 +28,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "hub": hub.measure,
 }
 _ALL = _USUAL | {
+    "gateway": gateway.measure,
     "large-graph": large_graph.measure,
     "mfu": mfu.measure,
     "trl": trl_step.measure,

@@ -73,8 +73,8 @@ def render(response: dict[str, Any]) -> Text:
     for answer in response["answers"]:
         text.append(printable(answer["value"]), style="bold green")
         text.append(f"   in {answer['support']} runs\n" if len(response["runs"]) > 1 else "\n")
-        for triple in answer["evidence"]["triples"]:
-            text.append("    " + "  ".join(map(printable, triple)) + "\n", style="cyan")
+        for line in _evidence(answer["evidence"]):
+            text.append(f"    {line}\n", style="cyan")
     if response["status"] in _EXPLANATIONS:
         text.append(f"{_EXPLANATIONS[response['status']]}\n", style="yellow")
     for number, run in enumerate(response["runs"], 1):
@@ -89,6 +89,17 @@ def render(response: dict[str, Any]) -> Text:
         style="dim",
     )
     return text
+
+
+def _evidence(evidence: dict[str, Any]) -> list[str]:
+    """Triples, or a query with the rows that hold the answer."""
+    if "sparql" not in evidence:
+        return ["  ".join(map(printable, triple)) for triple in evidence["triples"]]
+    rows = [
+        "  ".join(f"?{printable(name)} = {printable(term['label'])}" for name, term in row.items())
+        for row in evidence["rows"]
+    ]
+    return [printable(" ".join(evidence["sparql"].split())), *rows]
 
 
 def _append_turn(text: Text, turn: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
 from services.gateway import cache
 from services.gateway.cache import AnswerCache
@@ -17,8 +16,8 @@ from services.gateway.meter import Meter
 from services.gateway.policies import Lease, PolicySource
 from services.gateway.schemas import AnswerRequest, AnswerResponse
 from services.gateway.settings import GatewaySettings
-from services.gateway.versions import GraphVersions
-from services.gateway.work import Work, Workers
+from services.gateway.versions import GraphVersions, ListedTools
+from services.gateway.work import Workers
 
 
 class Answering:
@@ -31,7 +30,7 @@ class Answering:
     """
 
     def __init__(
-        self, settings: GatewaySettings, policies: PolicySource, tools: HttpGraphTools, metrics: Metrics
+        self, settings: GatewaySettings, policies: PolicySource, tools: ListedTools, metrics: Metrics
     ) -> None:
         self._settings, self._policies = settings, policies
         self._versions = GraphVersions(tools)
@@ -110,14 +109,9 @@ class Answering:
                 told.append(event)
                 if isinstance(event, DoneEvent):
                     self._meter.answered(event.document)
+                    if work.repeatable and cache.is_repeatable(request, event.document):
+                        self._cache.keep(key, told)
                 yield event
-        self._keep(key, work, request, told)
-
-    def _keep(self, key: str, work: Work, request: AnswerRequest, told: list[Event]) -> None:
-        last = told[-1]
-        assert isinstance(last, DoneEvent)
-        if work.repeatable and cache.is_repeatable(request, last.document):
-            self._cache.keep(key, told)
 
     def _check_bounds(self, request: AnswerRequest) -> float:
         """The seconds that the question has."""

@@ -84,24 +84,6 @@ class Linking(BaseModel):
         mentions: how they were found; empty if the request names them.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "topic_entities": ["Kismet"],
-                    "mentions": [
-                        {
-                            "text": "Kismet",
-                            "start": 13,
-                            "end": 19,
-                            "candidates": [{"id": "Kismet", "label": "Kismet", "score": 1.0, "used": True}],
-                        }
-                    ],
-                }
-            ]
-        }
-    )
-
     topic_entities: list[str]
     mentions: list[MentionModel]
 
@@ -141,22 +123,6 @@ class Answer(BaseModel):
         unsupported: whether nothing in the graph says so: `evidence` has no triples then.
         evidence: checked against the graph, moments ago.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "value": "William Dieterle",
-                    "kind": "entity",
-                    "id": "William Dieterle",
-                    "label": "William Dieterle",
-                    "support": "1/1",
-                    "unsupported": False,
-                    "evidence": {"triples": [["Kismet", "directed_by", "William Dieterle"]]},
-                }
-            ]
-        }
-    )
 
     value: str
     kind: AnswerKind
@@ -242,3 +208,79 @@ class GraphsModel(BaseModel):
     """The graphs that can be asked about."""
 
     graphs: list[GraphModel]
+
+
+Verdict = Literal["right", "partly", "wrong"]
+
+
+class FeedbackRequest(BaseModel):
+    """What a user says of an answer.
+
+    Attributes:
+        answer_id: `id` of the answer's document.
+        answers: those that are right, by id or exact label; may be left out of what is `right`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "answer_id": "0b8f7c5d4e3a42f1a6b9c8d7e6f5a4b3",
+                    "verdict": "wrong",
+                    "answers": ["Vincente Minnelli"],
+                    "comment": "that was the film of 1944",
+                }
+            ]
+        },
+    )
+
+    answer_id: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    verdict: Verdict
+    answers: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1000)] | None = None
+    comment: Annotated[str, StringConstraints(max_length=10_000)] | None = None
+
+
+class FeedbackReceipt(BaseModel):
+    """Feedback that is kept, under `id`."""
+
+    id: str
+
+
+class ServingPolicy(BaseModel):
+    """Who answers now; `fallback` says why it is not the policy that is wanted."""
+
+    version: str
+    recipe: str
+    fallback: str | None = None
+
+
+class PolicyModel(BaseModel):
+    """A published version.
+
+    Attributes:
+        kind: whole weights, or an adapter of `base_model`.
+        step: optimiser steps of reinforcement learning behind it.
+        metrics: that its run measured.
+        created_at: ISO 8601, UTC.
+        promoted: whether it is the one that is to answer.
+    """
+
+    version: str
+    run: str
+    recipe: str
+    kind: Literal["full", "lora"]
+    base_model: str | None
+    step: int
+    metrics: dict[str, float]
+    created_at: str
+    promoted: bool
+
+
+class PoliciesModel(BaseModel):
+    """Who answers, and the versions that could; `serving` is null while there is none."""
+
+    serving: ServingPolicy | None
+    policies: list[PolicyModel]

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Protocol
 
 from starlette.concurrency import run_in_threadpool
 
 from kbqa.errors import GraphNotFoundError
-from kbqa.kg.client import HttpGraphTools
+from kbqa.kg.actions import GraphTools
+from kbqa.kg.store import GraphInfo
 
 _AGE_S = 1.0
+
+
+class ListedTools(GraphTools, Protocol):
+    """Graph tools that say which graphs there are."""
+
+    def graphs(self) -> list[GraphInfo]:
+        """Raises:
+        GraphUnavailableError: they cannot be reached.
+        """
+        ...
 
 
 class GraphVersions:
     """Versions by graph; of one event loop."""
 
-    def __init__(self, tools: HttpGraphTools) -> None:
+    def __init__(self, tools: ListedTools) -> None:
         self._tools = tools
         self._versions: dict[str, str] = {}
         self._asked_at = -_AGE_S

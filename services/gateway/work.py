@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from kbqa.errors import PolicyUnavailableError
 from kbqa.kg.actions import GraphTools
 from services.gateway.answers import answers_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
@@ -163,6 +164,8 @@ class Work:
         else:
             event = self._events.get_nowait()
         if event is None:
+            if self.future.cancelled():  # while it waited for its thread, by `close`
+                raise PolicyUnavailableError("the gateway is closing: ask again in a moment")
             self.future.result()
         return event
 

@@ -117,6 +117,9 @@ class ActionModel(BaseModel):
     tau_low: float | None = Field(None, ge=0, le=1)
     top_k: int | None = Field(None, ge=1, le=100, description="candidates that are told")
     now: str | None = Field(None, description="of execute_logical_form: the day that NOW means, 2015-08-10")
+    explain: bool | None = Field(
+        None, description="of execute_logical_form: `details` then hold the `sparql` that says the same"
+    )
     limit: int | None = Field(
         None, ge=1, description="items at most; 10 unless given where results are ranked"
     )

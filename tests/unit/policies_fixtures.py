@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from kbqa.policies.base import Completion, FinishReason, SamplingParams
@@ -24,6 +25,18 @@ def make_codec() -> TokenizerCodec:
 
 def make_model(seed: int = 0):
     return build_model(make_tokenizer(), TINY, seed).eval()
+
+
+def counted_steps(model, pause_s: float) -> list[float]:
+    """The times of a model's steps, in a list that grows; each takes a pause longer."""
+    steps: list[float] = []
+
+    def step(*_) -> None:
+        steps.append(time.monotonic())
+        time.sleep(pause_s)
+
+    model.model.register_forward_hook(step)
+    return steps
 
 
 class ScriptedPolicy:

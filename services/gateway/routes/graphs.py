@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from kbqa.kg.client import HttpGraphTools
 from services.gateway.schemas import GraphModel, GraphsModel
+from services.gateway.versions import ListedTools
 
 
-def graphs_router(tools: HttpGraphTools) -> APIRouter:
+def graphs_router(tools: ListedTools) -> APIRouter:
     router = APIRouter(tags=["graphs"])
 
     @router.get("/v1/kg", summary="The graphs that are loaded", response_model=GraphsModel)

@@ -1,67 +1,98 @@
-"""`POST /v1/answer`, whole or as server-sent events."""
+"""`POST /v1/answer`, whole or as server-sent events, and `GET /v1/answers/{id}`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from services.gateway.answering import Answering
+from services.gateway import examples
+from services.gateway.access.door import Caller, caller_of, entry_of
+from services.gateway.desk import Desk, Order
+from services.gateway.routes.problems import PROBLEM_RESPONSE
 from services.gateway.routes.streaming import EventStream, unless_gone
+from services.gateway.saved import SavedAnswers
 from services.gateway.schemas import AnswerRequest, AnswerResponse
 from services.gateway.settings import GatewaySettings
 from services.http import read_body
 
-_EXAMPLE = {"question": "Who directed Kismet?", "kg": "metaqa"}
-_STREAM_EXAMPLE = (
-    'event: thought\ndata: {"event": "thought", "run": 0, "turn": 1, "thought": "Whose film is it?"}\n\n'
-    'event: action\ndata: {"event": "action", "run": 0, "turn": 1, "action": '
-    '{"action": "get_tail_entities", "entity": "Kismet", "relation": "directed_by"}}\n\n'
-)
 _DOCUMENTED: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": AnswerRequest.model_json_schema(), "example": _EXAMPLE}},
+        "content": {
+            "application/json": {"schema": AnswerRequest.model_json_schema(), "examples": examples.REQUESTS}
+        },
+    }
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer; with `stream`, every step towards it as server-sent events: `linked`, "
+        "`thought`, `action`, `observation`, `answer`, and at last `done` with the same document, or `error`",
+        "content": {
+            "application/json": {"examples": examples.DOCUMENTS},
+            "text/event-stream": {"schema": {"type": "string"}, "examples": examples.STREAMS},
+        },
     }
 }
 
 
-def questions_router(settings: GatewaySettings, answering: Answering) -> APIRouter:
+def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers) -> APIRouter:
     router = APIRouter(tags=["questions"])
 
     @router.post(
         "/v1/answer",
         summary="Answer a question",
         response_model=AnswerResponse,
-        responses={
-            200: {
-                "description": "The answer; with `stream`, every step towards it and then the same",
-                "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _STREAM_EXAMPLE}},
-            }
-        },
+        responses=_RESPONSES,
         openapi_extra=_DOCUMENTED,
     )
-    async def answer(request: Request) -> Response:
+    async def answer(
+        request: Request,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                max_length=255,
+                description="The same request under the same key is answered once, however often it is sent.",
+            ),
+        ] = None,
+    ) -> Response:
         """Whatever comes of the question is a `status` under 200.
 
         `Cache-Control: no-cache` has it answered anew. Whoever leaves has the work stopped.
         """
-        asked = parse(await read_body(request, settings.max_body_bytes))
-        fresh = "no-cache" in request.headers.get("cache-control", "").lower()
-        if asked.stream:
-            events = answering.stream(asked, fresh=fresh)
+        body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
+        order = order_of(request, parse(body), idempotency_key)
+        if order.request.stream:
+            events = desk.stream(order)
             return await EventStream.begin(request, events, keep_alive_s=settings.keep_alive_s)
-        return await unless_gone(request, _whole(answering, asked, fresh))
+        return await unless_gone(request, _whole(desk, order))
+
+    @router.get(
+        "/v1/answers/{answer_id}",
+        summary="An answer that was given before",
+        response_model=AnswerResponse,
+        response_model_exclude_none=True,
+        responses={404: PROBLEM_RESPONSE},
+    )
+    async def read(answer_id: str, caller: Annotated[Caller, Depends(caller_of)]) -> AnswerResponse:
+        """For a while (an hour, by default), and only to whoever asked."""
+        return (await saved.read(caller.owner, answer_id)).document
 
     return router
 
 
-async def _whole(answering: Answering, asked: AnswerRequest, fresh: bool) -> Response:
-    document = await answering.answer(asked, fresh=fresh)
+async def _whole(desk: Desk, order: Order) -> Response:
+    document = await desk.answer(order)
     return JSONResponse(document.model_dump(mode="json", exclude_none=True))
+
+
+def order_of(request: Request, asked: AnswerRequest, idempotency_key: str | None = None) -> Order:
+    """A question with what its request says beside it."""
+    fresh = "no-cache" in request.headers.get("cache-control", "").lower()
+    return Order(asked, caller_of(request), entry_of(request), fresh, idempotency_key)
 
 
 def parse(body: bytes) -> AnswerRequest:

@@ -55,9 +55,10 @@ def recite(*turns):
 class FixedPolicy:
     """A policy source with one policy, or none."""
 
-    def __init__(self, script=None, policy=None, budget=BUDGET):
+    def __init__(self, script=None, policy=None, budget=BUDGET, protocol=None, version="v000001-scripted"):
         self.policy = policy or ScriptedPolicy(CODEC, script or recite(answer("nothing")))
-        self.budget, self.leases, self.closed = budget, 0, False
+        self.budget, self.leases = budget, 0
+        self.protocol, self.version = protocol or KgR1("brief"), version
         self._lock = threading.Lock()
 
     def start(self):
@@ -72,11 +73,11 @@ class FixedPolicy:
     def lease(self):
         self._count(1)
         served = ServedPolicy(
-            version="v000001-scripted",
+            version=self.version,
             recipe="kg-r1-small",
             policy=self.policy,
             codec=CODEC,
-            protocol=KgR1("brief"),
+            protocol=self.protocol,
             budget=self.budget,
             close=lambda: None,
             alive=lambda: True,
@@ -123,9 +124,9 @@ def gateway(kg_server_url, tmp_path):
     """Makes a client of a gateway: with a source of policies, or with the store under its home."""
     clients = []
 
-    def make(policies=None, **settings):
+    def make(policies=None, graphs=None, **settings):
         settings = {"home": tmp_path, "kg_server_url": kg_server_url, "poll_s": 0.05, **settings}
-        client = TestClient(create_app(GatewaySettings.load(**settings), policies))
+        client = TestClient(create_app(GatewaySettings.load(**settings), policies, graphs))
         clients.append(client.__enter__())
         return client
 

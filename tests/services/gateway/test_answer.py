@@ -195,7 +195,8 @@ def test_one_too_many_is_told_to_come_back(gateway):
     leave.set()
     for thread in threads:
         thread.join()
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert refused.json()["type"] == "urn:kbqa:problem:overloaded"
     assert statuses == [200, 200]
     assert post(client).status_code == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -188,6 +190,26 @@ def test_a_prompt_without_room_is_refused(policy):
         policy.generate([list(range(200))], params())
     with pytest.raises(ValueError, match="leaves no room"):
         policy.generate([[]], params())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+def test_what_nobody_waits_for_is_aborted_within_a_second(policy, how):
+    cancelled, began = threading.Event(), time.monotonic()
+    threading.Timer(0.1, cancelled.set).start()
+    stopping = {"cancelled": cancelled} if how == "cancelled" else {"deadline": began + 0.1}
+    completions = policy.generate([prompt("who is Ada ?")] * 96, params(150, seed=1), **stopping)
+    assert time.monotonic() - began < 1.1
+    assert FinishReason.ABORTED in {completion.finish_reason for completion in completions}
+    assert all(len(completion.token_ids) == len(completion.logprobs) for completion in completions)
+    # It goes on for others.
+    completion = policy.generate([prompt("who")], params(3, seed=1))[0]
+    assert completion.finish_reason is not FinishReason.ABORTED
+
+
+def test_what_is_finished_in_time_is_whole(policy):
+    stopping = {"deadline": time.monotonic() + 60, "cancelled": threading.Event()}
+    ids = prompt("who is Ada ?")
+    assert policy.generate([ids], params(seed=1), **stopping) == policy.generate([ids], params(seed=1))
 
 
 def test_no_prompts_no_completions(policy):

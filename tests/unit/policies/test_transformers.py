@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from kbqa.policies.transformers import TransformersPolicy, load_model
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
-from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
+from tests.unit.policies_fixtures import counted_steps, make_codec, make_model, make_tokenizer
 
 CODEC = make_codec()
 
@@ -200,3 +201,25 @@ def test_a_truncation_means_nothing_to_a_greedy_completion(policy):
     ids = prompt("who is Ada ?")
     plain = policy.generate([ids], params(temperature=0.0))[0]
     assert policy.generate([ids], params(temperature=0.0, truncation=Truncation(top_p=0.1)))[0] == plain
+
+
+def test_an_aborted_completion_costs_no_further_steps():
+    model, cancelled = make_model(), threading.Event()
+    steps = counted_steps(model, 0.005)
+    engine = TransformersPolicy(model, CODEC, "v", max_rows=2)
+    written = []
+    asking = threading.Thread(
+        target=lambda: written.extend(engine.generate([prompt("who")] * 4, params(190), cancelled=cancelled))
+    )
+    asking.start()
+    while len(steps) < 5:
+        time.sleep(0.001)
+    cancelled.set()
+    asking.join()
+    computed = len(steps)
+    time.sleep(0.1)
+    assert len(steps) == computed < 100
+    # What was in flight had begun, what waited had not.
+    assert [len(completion.token_ids) > 0 for completion in written] == [True, True, False, False]
+    assert {completion.finish_reason for completion in written} == {FinishReason.ABORTED}
+    engine.close()

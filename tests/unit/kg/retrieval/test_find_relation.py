@@ -223,6 +223,24 @@ def test_members_of_logical_forms(ask, form, answers):
     assert result.details["expression"] == printed(form)
 
 
+@pytest.mark.parametrize(
+    ("form", "readings"),
+    [
+        ("(AND film.film (JOIN film.film.starring m.pacino))", 1),
+        ("(ARGMAX film.film film.film.runtime)", 1),
+        ("(JOIN film.film.starring `John Smith`)", 2),  # two of them
+        ("(COUNT film.film)", 1),
+    ],
+)
+def test_a_form_is_explained_by_queries_that_have_its_members(ask, form, readings):
+    result = ask("execute_logical_form", expression=form, explain=True)
+    queries = result.details["sparql"]
+    assert len(queries) == readings
+    rows = [row for query in queries for row in ask("execute_sparql", query=query).items]
+    assert {row["x"]["id"] for row in rows} == {item.id for item in result.items}
+    assert "sparql" not in ask("execute_logical_form", expression=form).details
+
+
 def test_values_are_items_with_typed_ids(ask):
     [year] = ask("execute_logical_form", expression="(JOIN (R film.film.release_year) Heat)").items
     assert (year.id, year.label) == (f'"1995"^^<{XSD}gYear>', "1995")

@@ -1,0 +1,143 @@
+"""What evidence says, held against a graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
+from services.gateway.claims import Claims
+from services.gateway.evidence import Query
+from tests.services.gateway.conftest import TRIPLES
+
+FILMS = LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(TRIPLES)}))
+STARRED = ("Big", "starred", "Tom Hanks")
+STARS = "SELECT ?who WHERE { ?film <urn:kbqa:r:starred> ?who }"
+
+
+@pytest.fixture
+def claims():
+    return Claims(FILMS, "films")
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A graph whose entities have labels, two of them the same."""
+    from kbqa.kg.catalog import GraphCatalog
+
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    lines = [
+        f'<http://x/big> {label} "Big" .',
+        f'<http://x/a1> {label} "Tom" .',
+        f'<http://x/a2> {label} "Tom" .',
+        f'<http://x/star> {label} "star" .',
+        "<http://x/big> <http://x/star> <http://x/a1> .",
+        "<http://x/big> <http://x/star> <http://x/a2> .",
+    ]
+    file = tmp_path / "graph.nt"
+    file.write_text("\n".join(lines) + "\n")
+    catalog = GraphCatalog(tmp_path)
+    catalog.load("labelled", file)
+    yield Claims(LocalGraphTools(catalog), "labelled")
+    catalog.close()
+
+
+def settled(claims, *chains):
+    """What the graph makes of chains that were claimed."""
+    for chain in chains:
+        claims.chain(chain)
+    while claims.settle():
+        for chain in chains:
+            claims.chain(chain)
+    return [claims.chain(chain) for chain in chains]
+
+
+def test_a_triple_of_the_graph_may_be_cited(claims):
+    assert settled(claims, [STARRED, ("Tom Hanks", "born in", "Concord")]) == [
+        [STARRED, ("Tom Hanks", "born in", "Concord")]
+    ]
+
+
+@pytest.mark.parametrize(
+    "triple",
+    [
+        ("Big", "starred", "Penny Marshall"),
+        ("Tom Hanks", "starred", "Big"),
+        ("Big", "born in", "Tom Hanks"),
+        ("Bog", "starred", "Tom Hanks"),
+        ("Big", "sang", "Tom Hanks"),
+    ],
+)
+def test_what_is_not_in_the_graph_may_not_nor_what_it_is_part_of(claims, triple):
+    assert settled(claims, [STARRED, triple], [STARRED]) == [None, [STARRED]]
+
+
+def test_no_triples_are_no_evidence(claims):
+    assert claims.chain([]) is None
+    assert not claims.settle()
+
+
+def test_labels_become_ids_where_only_one_thing_is_meant(labelled):
+    cited = ("http://x/big", "http://x/star", "http://x/a1")
+    assert settled(labelled, [("Big", "star", "http://x/a1")]) == [[cited]]
+    assert settled(labelled, [("Big", "star", "Tom")]) == [None]
+
+
+def test_until_the_graph_is_asked_a_claim_counts_and_afterwards_it_does_not_without_it(claims):
+    assert claims.chain([STARRED]) == [STARRED]
+    claims.close()
+    assert claims.chain([STARRED]) is None
+    assert claims.rows(Query("SELECT ?x {}"), "x") is None
+    assert claims.verdict(Query("ASK {}"), True) is None
+
+
+def query_for(store_query):
+    """`STARS` in the graph's own names."""
+    from kbqa.kg.naming import relation_iri
+
+    return store_query.replace("urn:kbqa:r:starred", relation_iri("starred"))
+
+
+def test_a_query_is_cited_with_the_rows_that_hold_the_answer(claims):
+    query = Query(query_for(STARS))
+    claims.rows(query, "Tom Hanks")
+    assert claims.settle()
+    evidence = claims.rows(query, "Tom Hanks")
+    assert evidence.sparql == query.text
+    assert [row["who"]["id"] for row in evidence.rows] == ["Tom Hanks", "Tom Hanks"]
+    assert claims.rows(query, "Penny Marshall") is None
+
+
+def test_a_query_that_fails_supports_nothing(claims):
+    query = Query("SELECT nonsense")
+    claims.rows(query, "Tom Hanks")
+    assert claims.settle()
+    assert claims.rows(query, "Tom Hanks") is None
+
+
+def test_an_ask_supports_what_it_says_and_not_the_contrary(claims):
+    query = Query(query_for("ASK { ?film <urn:kbqa:r:starred> ?who }"))
+    claims.verdict(query, True)
+    assert claims.settle()
+    evidence = claims.verdict(query, True)
+    assert (evidence.sparql, evidence.rows, evidence.boolean) == (query.text, [], True)
+    assert claims.verdict(query, False) is None
+
+
+@pytest.mark.parametrize("count", [False, True])
+def test_a_logical_form_is_cited_as_the_query_that_it_is(claims, count):
+    form = "(JOIN (R starred) Big)"
+    query = Query(f"(COUNT {form})" if count else form, is_form=True)
+    answer = '"2"^^<http://www.w3.org/2001/XMLSchema#integer>' if count else "Tom Hanks"
+    claims.rows(query, answer)
+    assert claims.settle()
+    evidence = claims.rows(query, answer)
+    assert evidence.sparql.upper().startswith(("SELECT", "PREFIX"))
+    assert [row["x"]["id"] for row in evidence.rows] == [answer]
+    assert claims.rows(query, "Penny Marshall") is None
+
+
+def test_everything_that_is_asked_is_counted(claims):
+    settled(claims, [STARRED])
+    assert claims.kg_calls == 3

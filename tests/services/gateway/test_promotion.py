@@ -1,0 +1,68 @@
+"""A version is promoted while questions are being answered: none of them is lost, or mixes two."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import httpx
+
+from services.gateway.policies import FollowedPolicies
+from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
+from tests.services.gateway.streams import Patient, events_of, serving
+from tests.unit.policies_fixtures import ScriptedPolicy
+
+ASK = {"question": "Who starred in Big?", "kg": "films"}
+STARRED = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
+STREAMS = 5
+
+
+def test_streams_end_with_the_version_that_began_them(kg_server_url, tmp_path):
+    promoted, closed = ["v000001-aaaaaaaa"], []
+    older = Patient(ScriptedPolicy(CODEC, STARRED), turns=1)
+    policies = {"v000001-aaaaaaaa": older, "v000002-bbbbbbbb": ScriptedPolicy(CODEC, STARRED)}
+
+    def load(version):
+        served = FixedPolicy(policy=policies[version.id], version=version.id).lease().served
+        return replace(served, close=lambda: closed.append(version.id))
+
+    source = FollowedPolicies(lambda: SimpleNamespace(id=promoted[0]), load, poll_s=0.01)
+    told = []
+
+    def stream(client):
+        with client.stream("POST", "/v1/answer", json={**ASK, "stream": True}) as response:
+            told.append(events_of(response.iter_lines()))
+
+    def versions(client, wanted):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            response = client.post("/v1/answer", json=ASK)
+            if response.status_code == 200 and response.json()["policy_version"] == wanted:
+                return response.json()
+        raise AssertionError(response.text)
+
+    with serving(tmp_path, kg_server_url, source, cache_bytes=0) as client:
+        while client.get("/readyz").status_code != 200:
+            time.sleep(0.01)
+        with httpx.Client(base_url=client.base_url, timeout=60) as streaming:
+            threads = [threading.Thread(target=stream, args=(streaming,)) for _ in range(STREAMS)]
+            for thread in threads:
+                thread.start()
+            while older.ponderers < STREAMS:
+                time.sleep(0.01)
+            promoted[0] = "v000002-bbbbbbbb"
+            assert versions(client, "v000002-bbbbbbbb")["status"] == "answered"
+            assert (closed, told) == ([], [])
+            older.go_on.set()
+            for thread in threads:
+                thread.join()
+        ends = [events[-1].document for events in told]
+        assert [(end.policy_version, end.status) for end in ends] == [
+            ("v000001-aaaaaaaa", "answered")
+        ] * STREAMS
+        deadline = time.monotonic() + 5
+        while not closed and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert closed == ["v000001-aaaaaaaa"]
