@@ -5,7 +5,7 @@
     serve(app, "127.0.0.1", 8001)
 
 `install` adds `/healthz` (the process runs), `/readyz` (it can do its work) and
-`/metrics`, measures every request, and answers every failure as an
+`/metrics`, measures every request, gives it an id that goes with it, and answers every failure as an
 `application/problem+json` document (RFC 9457). Which status a domain error has is
 the service's decision: a table in its `errors.py`.
 """
@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
 from typing import Any
 
@@ -38,12 +38,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.errors import ConfigurationError, KbqaError, PortInUseError, QueueUnavailableError
 from kbqa.telemetry import Metrics
+from services.correlation import Correlation
 
 logger = logging.getLogger(__name__)
 
 # None when the service can do its work, otherwise why it cannot.
 Readiness = Callable[[], str | None]
 
+_PROBLEM = "application/problem+json"
 _UNMEASURED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -70,12 +72,10 @@ def install(
 
     def on_domain_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, KbqaError)
-        status = next((errors[cls] for cls in type(error).__mro__ if cls in errors), 500)
-        if status >= 500:
+        response = domain_response(error, errors)
+        if response.status_code >= 500:
             logger.error("request failed", extra={"path": request.url.path, "error": str(error)})
-        wait_s = getattr(error, "retry_after_s", None)
-        headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s is not None else None
-        return problem(status, str(error), kind=_kind(type(error)), headers=headers)
+        return response
 
     def on_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -96,6 +96,7 @@ def install(
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(Exception, on_unexpected_error)
     app.add_middleware(_RequestMetrics, service=service, metrics=metrics)
+    app.add_middleware(Correlation, unmeasured=_UNMEASURED_ROUTES)
 
 
 def operations_app(metrics: Metrics, readiness: Readiness) -> FastAPI:
@@ -134,13 +135,34 @@ def problem(
         detail: what went wrong and what to do next, for the user.
         kind: machine-readable name, in kebab case; becomes the document's `type`.
     """
-    body = {
+    return JSONResponse(_document(status, detail, kind), status, headers, media_type=_PROBLEM)
+
+
+def domain_problem(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> dict[str, Any]:
+    """The problem document of a domain error, for where it is no response of its own.
+
+    Args:
+        errors: as those of `install`.
+    """
+    status = next((errors[cls] for cls in type(error).__mro__ if cls in errors), 500)
+    return _document(status, str(error), error_kind(type(error)))
+
+
+def domain_response(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> JSONResponse:
+    """The answer that a domain error is; one that has a `retry_after_s` says so in a header."""
+    document = domain_problem(error, errors)
+    wait_s = getattr(error, "retry_after_s", None)
+    headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s is not None else None
+    return JSONResponse(document, document["status"], headers, media_type=_PROBLEM)
+
+
+def _document(status: int, detail: str, kind: str | None) -> dict[str, Any]:
+    return {
         "type": f"urn:kbqa:problem:{kind}" if kind else "about:blank",
         "title": _reason_phrase(status),
         "status": status,
         "detail": detail,
     }
-    return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
 async def read_body(request: Request, max_bytes: int, timeout_s: float | None = None) -> bytes:
@@ -168,11 +190,19 @@ async def read_body(request: Request, max_bytes: int, timeout_s: float | None = 
     return b"".join(chunks)
 
 
-def serve(app: ASGIApp, host: str, port: int, *, drain_s: int = 10) -> None:
+def serve(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    drain_s: int = 10,
+    beside: tuple[ASGIApp, int] | None = None,
+) -> None:
     """Serve `app` in this thread until SIGTERM or SIGINT, then let running requests end.
 
     Args:
         drain_s: seconds after which requests that still run are cut off.
+        beside: an application (`operations_app`) and the port where it is served meanwhile.
 
     Raises:
         PortInUseError: another process listens there.
@@ -180,7 +210,7 @@ def serve(app: ASGIApp, host: str, port: int, *, drain_s: int = 10) -> None:
     """
     listener = _listen(host, port)
     logger.info("listening", extra={"url": _url(listener)})
-    with listener:
+    with listener, background(beside[0], host, beside[1]) if beside is not None else nullcontext():
         try:
             _Server(_config(app, drain_s)).run(sockets=[listener])
         except SystemExit as error:
@@ -267,7 +297,7 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _kind(error: type[KbqaError]) -> str:
+def error_kind(error: type[KbqaError]) -> str:
     """GraphNotFoundError → graph-not-found."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", error.__name__.removesuffix("Error")).lower()
 

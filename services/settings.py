@@ -103,6 +103,11 @@ class ServiceSettings(BaseSettings):
             raise ConfigurationError(problems) from error
 
 
+def comma_separated(value: object) -> object:
+    """Validates a list that a variable holds as one text; the field needs `NoDecode`, too."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
 def _prefix(service: str) -> str:
     return f"KBQA_{service.upper()}_"
 

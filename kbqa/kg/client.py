@@ -26,6 +26,7 @@ from kbqa.kg.actions import (
     Success,
 )
 from kbqa.kg.store import GraphInfo
+from kbqa.tracing import outgoing_headers, span
 
 # Half of what the server takes, so that a huge batch is answered in parts of some milliseconds.
 _BATCH = 512
@@ -95,6 +96,10 @@ class HttpGraphTools:
         # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        with span(f"kg_server {method}", "client", kg=kg):
+            return self._answer(method, path, kg, content, headers | outgoing_headers())
+
+    def _answer(self, method: str, path: str, kg: str, content: bytes | None, headers: dict[str, str]) -> Any:
         try:
             response = self._send(method, path, content, headers)
             until = time.monotonic() + self._timeout_s

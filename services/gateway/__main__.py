@@ -26,7 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # torch comes in here: a wrong setting and --help should not wait for it
         from services.gateway.app import create_app
 
-        serve(create_app(settings), settings.host, settings.port, drain_s=settings.drain_s)
+        app = create_app(settings)
+        operations = app.state.operations
+        serve(
+            app,
+            settings.host,
+            settings.port,
+            drain_s=settings.drain_s,
+            beside=None if operations is None else (operations, settings.operations_port),
+        )
 
     return exit_code(run)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from kbqa.client.events import DoneEvent, Event
+from kbqa.client.models import AnswerRequest, AnswerResponse
+from kbqa.errors import GraphUnavailableError
 from kbqa.telemetry import Metrics
 from services.gateway import cache
 from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
-from services.gateway.events import DoneEvent, Event
 from services.gateway.meter import Meter
 from services.gateway.policies import Lease, PolicySource
-from services.gateway.schemas import AnswerRequest, AnswerResponse
 from services.gateway.settings import GatewaySettings
 from services.gateway.versions import GraphVersions, ListedTools
 from services.gateway.work import Workers
@@ -92,7 +94,11 @@ class Answering:
         started = time.monotonic()
         timeout_s = self._check_bounds(request)
         question_id = question_id or uuid.uuid4().hex
-        kg_version = await self._versions.of(request.kg)
+        try:
+            async with asyncio.timeout(timeout_s):
+                kg_version = await self._versions.of(request.kg)
+        except TimeoutError as error:
+            raise GraphUnavailableError("kg_server does not say in time which graphs there are") from error
         lease = self._lease(request)
         key = cache.key(request, kg_version, lease.served.version)
         known = None if fresh else self._cache.find(key, question_id)

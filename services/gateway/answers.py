@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.answers import normalise
-from kbqa.kg.actions import Action
-from kbqa.rollouts.union import UnitedAnswer, unite
-from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
-from services.gateway.claims import Claims
-from services.gateway.evidence import Details, Retrieved
-from services.gateway.schemas import (
+from kbqa.client.models import (
     Answer,
     AnswerKind,
     AnswerStatus,
@@ -24,6 +19,11 @@ from services.gateway.schemas import (
     TurnRecord,
     Usage,
 )
+from kbqa.kg.actions import Action
+from kbqa.rollouts.union import UnitedAnswer, unite
+from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
+from services.gateway.claims import Claims
+from services.gateway.evidence import Details, Retrieved
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _DATE_TYPES = {f"{_XSD}{name}" for name in ("date", "dateTime", "gYear", "gYearMonth")}

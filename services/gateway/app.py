@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 
@@ -13,28 +13,45 @@ from kbqa import __version__
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
+from services.gateway.access.door import require_every_graph
 from services.gateway.answering import Answering
 from services.gateway.errors import STATUS
+from services.gateway.page import page_router, records_router
 from services.gateway.policies import PolicySource
+from services.gateway.reception import Reception
+from services.gateway.routes.chat import chat_router
+from services.gateway.routes.feedback import feedback_router
 from services.gateway.routes.graphs import graphs_router
+from services.gateway.routes.policies import policies_router
+from services.gateway.routes.problems import PROBLEM_RESPONSES
 from services.gateway.routes.questions import questions_router
 from services.gateway.settings import GatewaySettings
 from services.gateway.sources import policies_of
-from services.http import install
+from services.gateway.versions import ListedTools
+from services.http import install, operations_app
 
 
-def create_app(settings: GatewaySettings, policies: PolicySource | None = None) -> FastAPI:
+def create_app(
+    settings: GatewaySettings, policies: PolicySource | None = None, graphs: ListedTools | None = None
+) -> FastAPI:
     """The gateway to the policies under `settings.home` and the graphs of `settings.kg_server_url`.
 
     It is ready once it has a policy and kg_server answers.
 
+    Where keys are required, `app.state.operations` is the application of probes and metrics for a
+    port of its own, else None.
+
     Args:
-        policies: another source than the promoted version of the policy store.
+        policies: another source than the settings name.
+        graphs: others than those of kg_server.
     """
     metrics = Metrics(CollectorRegistry())
-    tools = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
+    served = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
+    tools = graphs or served
     source = policies or policies_of(settings, metrics)
     answering = Answering(settings, source, tools, metrics)
+    reception = Reception(settings, metrics)
+    desk, page = reception.desk(answering), page_router()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -42,7 +59,8 @@ def create_app(settings: GatewaySettings, policies: PolicySource | None = None) 
         yield
         answering.close()
         await run_in_threadpool(source.stop)
-        tools.close()
+        served.close()
+        await reception.close()
 
     def unready() -> str | None:
         reasons = [reason for reason in (source.unready(), _unreachable(tools)) if reason is not None]
@@ -54,13 +72,36 @@ def create_app(settings: GatewaySettings, policies: PolicySource | None = None) 
         version=__version__,
         lifespan=lifespan,
     )
-    install(app, service="gateway", metrics=metrics, readiness=unready, errors=STATUS)
-    app.include_router(questions_router(settings, answering))
-    app.include_router(graphs_router(tools))
+    closed = reception.keys is not None
+    reception.set_door(app, page.routes)
+    install(
+        app,
+        service="gateway",
+        metrics=metrics,
+        readiness=unready,
+        errors=STATUS,
+        open_metrics=not closed,
+    )
+    reception.set_headers(app)
+    app.state.operations = operations_app(metrics, unready) if closed else None
+    for router in (
+        questions_router(settings, desk, reception.saved),
+        feedback_router(settings, reception.saved, reception.feedback, metrics),
+        chat_router(settings, desk, tools),
+        graphs_router(tools),
+        policies_router(source, settings.policies()),
+        page,
+    ):
+        app.include_router(router, responses=PROBLEM_RESPONSES)
+    app.include_router(
+        records_router(settings.home),
+        responses=PROBLEM_RESPONSES,
+        dependencies=[Depends(require_every_graph)],
+    )
     return app
 
 
-def _unreachable(tools: HttpGraphTools) -> str | None:
+def _unreachable(tools: ListedTools) -> str | None:
     try:
         tools.graphs()
     except GraphUnavailableError as error:

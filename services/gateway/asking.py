@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kbqa.client.events import LinkedEvent
+from kbqa.client.models import AnswerRequest, Candidate, Linking, MentionModel
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.actions import (
     GET_TAIL_RELATIONS,
@@ -22,11 +24,9 @@ from kbqa.rollouts import linear_rollout
 from kbqa.trajectory import Question
 from services.gateway.answers import answers_of
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
-from services.gateway.events import LinkedEvent
 from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.policies import ServedPolicy
 from services.gateway.progress import Progress
-from services.gateway.schemas import AnswerRequest, Candidate, Linking, MentionModel
 
 _SAMPLING_TEMPERATURE = 1.0
 _ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin

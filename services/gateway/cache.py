@@ -6,8 +6,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from services.gateway.events import DoneEvent, Event, LinkedEvent
-from services.gateway.schemas import AnswerRequest, AnswerResponse, Usage
+from kbqa.client.events import DoneEvent, Event, LinkedEvent
+from kbqa.client.models import AnswerRequest, AnswerResponse, Usage
 
 # What makes no difference to the answer but to how, or how long, it is waited for.
 _MANNERS = {"stream", "timeout_s"}

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kbqa.client.models import QueryEvidence, Triple
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -29,7 +30,6 @@ from kbqa.kg.actions import (
     Success,
 )
 from services.gateway.evidence import Query
-from services.gateway.schemas import QueryEvidence, Triple
 
 _MAX_ROWS = 10  # cited of a query for one answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from kbqa.client.events import ErrorEvent, Problem
 from kbqa.errors import (
     GraphError,
     GraphNotFoundError,
@@ -11,10 +12,13 @@ from kbqa.errors import (
     KbqaError,
     NoPolicyError,
     PolicyError,
+    PolicyRefusedError,
     PolicyUnavailableError,
 )
-from services.gateway.events import ErrorEvent, Problem
+from services.gateway.access.errors import ACCESS_STATUS
+from services.gateway.page.reports import ReportNotFoundError
 from services.http import domain_problem
+from services.page.trajectories import GroupNotFoundError
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +73,50 @@ class OverloadedError(KbqaError):
         super().__init__(f"too many questions are waiting: try again in {retry_after_s:.0f} s")
 
 
+class ShelfUnavailableError(KbqaError):
+    """Redis, which keeps answers, does not answer."""
+
+    retry_after_s = 5.0
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"answers that were given cannot be looked up now ({reason}): try again later, "
+            "or ask anew without an Idempotency-Key"
+        )
+
+
+class IdempotencyMismatchError(KbqaError):
+    """An Idempotency-Key comes with another request than at first."""
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key came with another request: use a new one for each request")
+
+
+class AnswerNotFoundError(KbqaError):
+    """No answer of that id is kept for whoever wants to read it."""
+
+    def __init__(self, id_: str, ttl_s: int) -> None:
+        super().__init__(
+            f'no answer "{id_[:64]}" was given to this key in the last {ttl_s} s: ask the question again'
+        )
+
+
+class FeedbackFullError(KbqaError):
+    """As much feedback as may be kept is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no room for more feedback: whoever runs this gateway has to export it (kbqa feedback export), "
+            "move the file away, or raise KBQA_GATEWAY_FEEDBACK_MB"
+        )
+
+
 STATUS: dict[type[KbqaError], int] = {
+    **ACCESS_STATUS,
+    ShelfUnavailableError: 503,
+    IdempotencyMismatchError: 422,
+    AnswerNotFoundError: 404,
+    FeedbackFullError: 507,
     RequestRefusedError: 422,
     RecipeMismatchError: 409,
     UnknownTopicEntityError: 422,
@@ -81,7 +128,10 @@ STATUS: dict[type[KbqaError], int] = {
     GraphError: 500,
     NoPolicyError: 503,
     PolicyUnavailableError: 503,
+    PolicyRefusedError: 502,
     PolicyError: 500,
+    ReportNotFoundError: 404,
+    GroupNotFoundError: 404,
 }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbqa.client.models import Triple
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -24,7 +25,6 @@ from kbqa.kg.actions import (
     GET_TAIL_RELATIONS,
 )
 from kbqa.trajectory import ExecutedAction
-from services.gateway.schemas import Triple
 
 _FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
 _ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)

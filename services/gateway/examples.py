@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.trajectory import Status
-from services.gateway.events import (
+from kbqa.client.events import (
     ActionEvent,
     AnswerEvent,
     DoneEvent,
@@ -17,7 +16,7 @@ from services.gateway.events import (
     ThoughtEvent,
     server_sent,
 )
-from services.gateway.schemas import (
+from kbqa.client.models import (
     Answer,
     AnswerResponse,
     Candidate,
@@ -29,6 +28,7 @@ from services.gateway.schemas import (
     TurnRecord,
     Usage,
 )
+from kbqa.trajectory import Status
 
 _ID = "7d1c8fd6f1c54c9f9f6e5a5b1d1f2a30"
 _THOUGHT = "Its director is one hop away."

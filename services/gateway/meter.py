@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic
 
+from kbqa.client.events import ErrorEvent
+from kbqa.client.models import AnswerResponse
 from kbqa.kg.actions import Action, ActionResult, GraphTools
 from kbqa.rollouts import Player
 from kbqa.rollouts.agent import EpisodeT, Sampling
 from kbqa.telemetry import Metrics
 from kbqa.trajectory import Question
-from services.gateway.events import ErrorEvent
-from services.gateway.schemas import AnswerResponse
 
 logger = logging.getLogger(__name__)
 

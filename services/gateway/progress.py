@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kbqa.client.events import ActionEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
+from kbqa.client.models import Linking
 from kbqa.kg.actions import Action, ActionResult
 from kbqa.trajectory import Status, Trajectory, Turn
 from services.gateway.answers import Played, told_action
 from services.gateway.claims import Claims
-from services.gateway.events import ActionEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
 from services.gateway.evidence import hops
-from services.gateway.schemas import Linking
 
 _MAX_TRIPLES = 100  # told of a turn: what a drawing can hold
 

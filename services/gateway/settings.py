@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
-from services.settings import ServiceSettings
+from services.gateway.access.settings import AccessSettings
 
 
-class GatewaySettings(ServiceSettings):
+class GatewaySettings(AccessSettings):
     """Where the gateway finds graphs and policies, and what one question may cost.
 
     Attributes:

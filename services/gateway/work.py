@@ -8,17 +8,17 @@ import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from kbqa.client.events import AnswerEvent, DoneEvent, Event, LinkedEvent
+from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, AnswerStatus
 from kbqa.errors import PolicyUnavailableError
 from kbqa.kg.actions import GraphTools
 from services.gateway.answers import answers_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
 from services.gateway.claims import Claims
 from services.gateway.errors import OverloadedError
-from services.gateway.events import AnswerEvent, DoneEvent, Event, LinkedEvent
 from services.gateway.meter import Meter
 from services.gateway.policies import Lease
 from services.gateway.progress import Progress
-from services.gateway.schemas import Answer, AnswerRequest, AnswerResponse, AnswerStatus
 from services.gateway.settings import GatewaySettings
 
 # Of a question's time, what is left for its evidence when the runs have to end.

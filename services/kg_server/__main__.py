@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from kbqa.telemetry import configure_logging
-from services.http import background, exit_code, serve
+from services.http import exit_code, serve
 from services.kg_server.settings import KgServerSettings
 
 
@@ -26,11 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from services.kg_server.app import create_app
 
         app = create_app(settings)
-        with ExitStack() as beside:
-            if app.state.operations is not None:
-                port = settings.operations_port
-                beside.enter_context(background(app.state.operations, settings.host, port))
-            serve(app, settings.host, settings.port, drain_s=settings.drain_s)
+        operations = app.state.operations
+        serve(
+            app,
+            settings.host,
+            settings.port,
+            drain_s=settings.drain_s,
+            beside=None if operations is None else (operations, settings.operations_port),
+        )
 
     return exit_code(run)
 

@@ -17,7 +17,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
 }
-_HEADERS = {
+HEADERS = {
     # Text of models and graphs is shown here: even if it became markup, it could do nothing.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -25,6 +25,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+"""Of every file; the gateway gives its other answers the same policy."""
 
 
 def site_router(static: Path, pages: Mapping[str, str]) -> APIRouter:
@@ -43,7 +44,7 @@ def site_router(static: Path, pages: Mapping[str, str]) -> APIRouter:
     }
 
     def page(file: Path) -> Callable[[], Response]:
-        return lambda: FileResponse(file, media_type="text/html", headers=_HEADERS)
+        return lambda: FileResponse(file, media_type="text/html", headers=HEADERS)
 
     for address, name in pages.items():
         router.get(address)(page(static / name))
@@ -53,6 +54,6 @@ def site_router(static: Path, pages: Mapping[str, str]) -> APIRouter:
         if name not in assets:
             raise HTTPException(404, f"no file {name!r}")
         path = assets[name]
-        return FileResponse(path, media_type=_TYPES[path.suffix], headers=_HEADERS)
+        return FileResponse(path, media_type=_TYPES[path.suffix], headers=HEADERS)
 
     return router

@@ -8,12 +8,8 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from services.settings import ServiceSettings
+from services.settings import ServiceSettings, comma_separated
 from services.trainer.sinks import SinkName
-
-
-def _split(value: object) -> object:
-    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
 class TrainerSettings(ServiceSettings):
@@ -53,4 +49,4 @@ class TrainerSettings(ServiceSettings):
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
     traces: int = Field(150, ge=0)
-    sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(_split)] = ()
+    sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()

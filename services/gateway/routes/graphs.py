@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
 
-from services.gateway.schemas import GraphModel, GraphsModel
+from fastapi import APIRouter, Depends
+
+from kbqa.client.models import GraphModel, GraphsModel
+from services.gateway.access.door import Caller, caller_of
 from services.gateway.versions import ListedTools
 
 
@@ -12,11 +15,13 @@ def graphs_router(tools: ListedTools) -> APIRouter:
     router = APIRouter(tags=["graphs"])
 
     @router.get("/v1/kg", summary="The graphs that are loaded", response_model=GraphsModel)
-    def graphs() -> GraphsModel:
+    def graphs(caller: Annotated[Caller, Depends(caller_of)]) -> GraphsModel:
+        """Those that the key may ask about."""
         return GraphsModel(
             graphs=[
                 GraphModel(name=g.name, version=g.version, triples=g.triples, entities=g.entities)
                 for g in tools.graphs()
+                if caller.may_ask(g.name)
             ]
         )
 

@@ -9,13 +9,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
+from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway import examples
 from services.gateway.access.door import Caller, caller_of, entry_of
 from services.gateway.desk import Desk, Order
 from services.gateway.routes.problems import PROBLEM_RESPONSE
 from services.gateway.routes.streaming import EventStream, unless_gone
 from services.gateway.saved import SavedAnswers
-from services.gateway.schemas import AnswerRequest, AnswerResponse
 from services.gateway.settings import GatewaySettings
 from services.http import read_body
 

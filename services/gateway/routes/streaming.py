@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from kbqa.client.events import Event, server_sent
 from services.gateway.errors import problem_event
-from services.gateway.events import Event, server_sent
 
 # What proxies' logs call a request whose client has left; nobody reads it.
 _GONE = 499
@@ -43,11 +43,19 @@ class EventStream(StreamingResponse):
 
     @classmethod
     async def begin(
-        cls, request: Request, events: AsyncGenerator[Event, None], *, keep_alive_s: float
+        cls,
+        request: Request,
+        events: AsyncGenerator[Event, None],
+        *,
+        keep_alive_s: float,
+        write: Callable[[Event], str] = server_sent,
     ) -> Response:
         """Wait for the first event, so that what fails before it is an answer of its own.
 
         Where it takes long the stream begins all the same: proxies want to see something.
+
+        Args:
+            write: an event as the stream has it.
 
         Raises:
             whatever comes in place of the first event.
@@ -59,7 +67,7 @@ class EventStream(StreamingResponse):
                 done, _ = await asyncio.wait({first}, timeout=keep_alive_s)
                 if done:
                     first.result()
-                return cls(_told(first, events, keep_alive_s), headers=_HEADERS)
+                return cls(_told(first, events, keep_alive_s, write), headers=_HEADERS)
             except BaseException:
                 first.cancel()
                 raise
@@ -75,7 +83,10 @@ class EventStream(StreamingResponse):
 
 
 async def _told(
-    coming: asyncio.Future[Event], events: AsyncGenerator[Event, None], keep_alive_s: float
+    coming: asyncio.Future[Event],
+    events: AsyncGenerator[Event, None],
+    keep_alive_s: float,
+    write: Callable[[Event], str],
 ) -> AsyncIterator[str]:
     try:
         while True:
@@ -89,7 +100,7 @@ async def _told(
                 return
             except Exception as error:  # of the first event alone, when the stream had begun
                 event = problem_event(error)
-            yield server_sent(event)
+            yield write(event)
             coming = asyncio.ensure_future(anext(events))
     finally:
         if coming.done():

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import httpx
 
+from kbqa.client.events import EVENT, Event, Order
 from services.gateway.app import create_app
-from services.gateway.events import EVENT, Event, Order
 from services.gateway.settings import GatewaySettings
 from services.http import background
 from tests.services.gateway.conftest import CODEC

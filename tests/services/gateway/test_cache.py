@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway.cache import AnswerCache, is_repeatable, key
-from services.gateway.schemas import AnswerRequest, AnswerResponse
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.services.gateway.streams import events_of, names
 from tests.services.gateway.test_events import ANSWER, DONE, LINKED

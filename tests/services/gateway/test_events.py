@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.gateway.events import (
+from kbqa.client.events import (
     EVENT,
     ActionEvent,
     AnswerEvent,
@@ -19,7 +19,7 @@ from services.gateway.events import (
     ThoughtEvent,
     server_sent,
 )
-from services.gateway.schemas import Answer, AnswerResponse, Linking, TripleEvidence, Usage
+from kbqa.client.models import Answer, AnswerResponse, Linking, TripleEvidence, Usage
 
 LINKED = LinkedEvent(
     id="a",

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from kbqa.client.events import DoneEvent, Order
+from kbqa.client.models import AnswerRequest
 from kbqa.errors import GraphUnavailableError, KbqaError, PolicyUnavailableError
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.telemetry import Metrics
 from services.gateway.answering import Answering
-from services.gateway.events import DoneEvent, Order
-from services.gateway.schemas import AnswerRequest
 from services.gateway.settings import GatewaySettings
 from tests.services.gateway.conftest import CODEC, TRIPLES, FixedPolicy, answer, query
 from tests.unit.policies_fixtures import ScriptedPolicy
@@ -69,7 +69,7 @@ FATES = st.builds(
     policy_fails=st.none() | st.integers(1, 4),
     graph_fails=st.none() | st.integers(1, 6),
     pause_s=st.sampled_from([0.0, 0.0, 0.02]),
-    timeout_s=st.sampled_from([0.03, 5.0, 5.0]),
+    timeout_s=st.sampled_from([0.03, 60.0, 60.0]),
     leaves_after=st.none() | st.integers(0, 8),
 )
 
@@ -142,7 +142,7 @@ def test_every_sequence_is_in_order_and_ends(fate):
         try:
             told = await live(answering, fate)
             # Everything it held is free, at once or as soon as a call has returned.
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 30
             while policies.leases and time.monotonic() < deadline:
                 await asyncio.sleep(0.001)
             return told
@@ -160,9 +160,10 @@ def test_every_sequence_is_in_order_and_ends(fate):
         for run, played in enumerate(document.runs):
             thoughts = [e.thought for e in events if e.event == "thought" and e.run == run]
             recorded = [turn.thought for turn in played.trajectory]
-            # A turn that was written when the time was over is told, and not complete.
-            assert recorded == thoughts[: len(recorded)] or document.status == "partial"
-            assert len(thoughts) - len(recorded) in (0, 1) or fate.timeout_s < 1
+            both = min(len(recorded), len(thoughts))
+            assert recorded[:both] == thoughts[:both]
+            # A turn that was written when the time was over is told and not recorded, or the other way.
+            assert len(recorded) == len(thoughts) or fate.timeout_s < 1
 
 
 @pytest.mark.parametrize("closed_early", [True, False])

@@ -7,10 +7,10 @@ import time
 import httpx
 import pytest
 
+from kbqa.client.events import DoneEvent
 from kbqa.environment import Budget
 from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.transformers import TransformersPolicy
-from services.gateway.events import DoneEvent
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.services.gateway.streams import Patient, events_of, names, serving
 from tests.unit.policies_fixtures import ScriptedPolicy, counted_steps, make_model

@@ -30,8 +30,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from kbqa.client.models import Answer, AnswerResponse, Linking, Triple
 from kbqa.trajectory import Status
-from services.gateway.schemas import Answer, AnswerResponse, Linking, Triple
 
 
 class LinkedEvent(BaseModel):

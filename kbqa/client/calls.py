@@ -1,0 +1,143 @@
+"""What each call of the client sends, and what it makes of the answer; both clients share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from kbqa.client.errors import GatewayError, GatewayFailedError, GatewayUnreachableError, error_of
+from kbqa.client.events import EVENT, ErrorEvent, Event
+from kbqa.client.models import AnswerResponse, FeedbackReceipt, GraphsModel, PoliciesModel, Verdict
+from kbqa.tracing import outgoing_headers
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class AnswerOptions(TypedDict, total=False):
+    """What may be said beside question and graph; see `AnswerRequest`."""
+
+    topic_entities: Sequence[str]
+    graph: str
+    recipe: str
+    n_runs: int
+    max_turns: int
+    timeout_s: float
+    require_evidence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[ModelT]):
+    """A request, and the model of its answer."""
+
+    method: str
+    path: str
+    model: type[ModelT]
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self) -> dict[str, Any]:
+        """Arguments of httpx's `request` and `stream`."""
+        headers = {**outgoing_headers(), **self.headers}
+        return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
+
+    def result(self, response: httpx.Response) -> ModelT:
+        """What came of it.
+
+        Raises:
+            GatewayError: it was refused, or is no answer of a gateway.
+        """
+        require_success(response)
+        try:
+            return self.model.model_validate_json(response.content)
+        except ValidationError as error:
+            raise no_gateway(response) from error
+
+
+def answer_call(
+    question: str,
+    kg: str,
+    options: AnswerOptions,
+    *,
+    stream: bool = False,
+    idempotency_key: str | None = None,
+    fresh: bool = False,
+) -> Call[AnswerResponse]:
+    body = {"question": question, "kg": kg, **options, **({"stream": True} if stream else {})}
+    headers = {
+        **({"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}),
+        **({"Cache-Control": "no-cache"} if fresh else {}),
+    }
+    return Call("POST", "/v1/answer", AnswerResponse, body, headers)
+
+
+def read_call(answer_id: str) -> Call[AnswerResponse]:
+    return Call("GET", f"/v1/answers/{quote(answer_id, safe='')}", AnswerResponse)
+
+
+def feedback_call(
+    answer_id: str, verdict: Verdict, answers: Sequence[str] | None, comment: str | None
+) -> Call[FeedbackReceipt]:
+    body = {"answer_id": answer_id, "verdict": verdict, "answers": answers, "comment": comment}
+    return Call("POST", "/v1/feedback", FeedbackReceipt, {k: v for k, v in body.items() if v is not None})
+
+
+GRAPHS: Call[GraphsModel] = Call("GET", "/v1/kg", GraphsModel)
+POLICIES: Call[PoliciesModel] = Call("GET", "/v1/policies", PoliciesModel)
+
+
+def require_success(response: httpx.Response) -> None:
+    """Of a response that has been read.
+
+    Raises:
+        GatewayError: it is a problem, or of no gateway.
+    """
+    if response.is_success:
+        return
+    try:
+        problem = response.json()
+        detail, kind = problem["detail"], problem["type"].rpartition(":")[2]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise no_gateway(response) from None
+    raise error_of(response.status_code, detail, "" if kind == "blank" else kind, response.headers)
+
+
+def event_of(data: str, response: httpx.Response) -> Event:
+    """An event of a stream.
+
+    Raises:
+        GatewayError: it is an error, or no event.
+    """
+    try:
+        event = EVENT.validate_json(data)
+    except ValidationError as error:
+        raise no_gateway(response) from error
+    if isinstance(event, ErrorEvent):
+        problem = event.problem
+        raise error_of(problem.status, problem.detail, problem.type.rpartition(":")[2], response.headers)
+    return event
+
+
+def no_gateway(response: httpx.Response) -> GatewayError:
+    """Somebody else answers, or a gateway of another release."""
+    return GatewayFailedError(
+        f"{response.request.url} answered {response.status_code} with something else than a gateway does: "
+        "is it one, and of this release?",
+        status=response.status_code,
+    )
+
+
+def unreachable(url: str, error: httpx.HTTPError | httpx.InvalidURL) -> GatewayError:
+    """Nobody answers."""
+    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+        return GatewayUnreachableError(
+            f"the gateway at {url} did not answer in time: give it more, or ask less"
+        )
+    return GatewayUnreachableError(
+        f"no gateway answers at {url} ({error or type(error).__name__}): start everything with kbqa up, "
+        "or name another address"
+    )

@@ -1,0 +1,236 @@
+"""`Gateway` and `AsyncGateway`: the same calls, with and without `await`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import httpx
+from httpx_sse import EventSource
+
+from kbqa.client.calls import (
+    GRAPHS,
+    POLICIES,
+    AnswerOptions,
+    Call,
+    ModelT,
+    answer_call,
+    event_of,
+    feedback_call,
+    read_call,
+    require_success,
+    unreachable,
+)
+from kbqa.client.events import Event
+from kbqa.client.models import AnswerResponse, GraphModel, PoliciesModel, Verdict
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_TIMEOUT_S, _CONNECT_TIMEOUT_S = 330.0, 3.0
+
+
+class Gateway:
+    """A gateway. Keeps connections open; safe for many threads. Close it, or use it in a `with`.
+
+    Every method raises a `GatewayError` that says what to do.
+
+    Args:
+        api_key: for a gateway that wants one.
+        timeout_s: for each answer or, of a stream, each event.
+        transport: another way to it than the network (tests).
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._client = httpx.Client(transport=transport, **_options(self.url, api_key, timeout_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def answer(
+        self,
+        question: str,
+        kg: str,
+        *,
+        idempotency_key: str | None = None,
+        fresh: bool = False,
+        **options: Unpack[AnswerOptions],
+    ) -> AnswerResponse:
+        """Answer a question about a graph.
+
+        Args:
+            idempotency_key: under which it is answered once, however often it is sent.
+            fresh: not from what was answered before.
+        """
+        return self._send(answer_call(question, kg, options, idempotency_key=idempotency_key, fresh=fresh))
+
+    def stream(
+        self,
+        question: str,
+        kg: str,
+        *,
+        idempotency_key: str | None = None,
+        fresh: bool = False,
+        **options: Unpack[AnswerOptions],
+    ) -> Iterator[Event]:
+        """Every step towards the answer as it is made; the last event is `done`, with the document.
+
+        Closing the iterator stops the work. Arguments are those of `answer`.
+        """
+        call = answer_call(question, kg, options, stream=True, idempotency_key=idempotency_key, fresh=fresh)
+        with _translated(self.url), self._client.stream(**call.request()) as response:
+            if not response.is_success:
+                response.read()
+                require_success(response)
+            for sent in EventSource(response).iter_sse():
+                yield event_of(sent.data, response)
+
+    def read(self, answer_id: str) -> AnswerResponse:
+        """An answer that this key got in the last hour or so."""
+        return self._send(read_call(answer_id))
+
+    def feedback(
+        self,
+        answer_id: str,
+        verdict: Verdict,
+        *,
+        answers: Sequence[str] | None = None,
+        comment: str | None = None,
+    ) -> str:
+        """Say whether an answer was right; returns the feedback's id.
+
+        Args:
+            answers: those that are right, by id or exact label.
+        """
+        return self._send(feedback_call(answer_id, verdict, answers, comment)).id
+
+    def graphs(self) -> list[GraphModel]:
+        """The graphs that this key may ask about."""
+        return self._send(GRAPHS).graphs
+
+    def policies(self) -> PoliciesModel:
+        """Who answers, and the versions that could."""
+        return self._send(POLICIES)
+
+    def _send(self, call: Call[ModelT]) -> ModelT:
+        with _translated(self.url):
+            return call.result(self._client.request(**call.request()))
+
+
+class AsyncGateway:
+    """`Gateway` for asyncio; its arguments, methods and errors."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._client = httpx.AsyncClient(transport=transport, **_options(self.url, api_key, timeout_s))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def answer(
+        self,
+        question: str,
+        kg: str,
+        *,
+        idempotency_key: str | None = None,
+        fresh: bool = False,
+        **options: Unpack[AnswerOptions],
+    ) -> AnswerResponse:
+        """As `Gateway.answer`."""
+        return await self._send(
+            answer_call(question, kg, options, idempotency_key=idempotency_key, fresh=fresh)
+        )
+
+    async def stream(
+        self,
+        question: str,
+        kg: str,
+        *,
+        idempotency_key: str | None = None,
+        fresh: bool = False,
+        **options: Unpack[AnswerOptions],
+    ) -> AsyncIterator[Event]:
+        """As `Gateway.stream`."""
+        call = answer_call(question, kg, options, stream=True, idempotency_key=idempotency_key, fresh=fresh)
+        with _translated(self.url):
+            async with self._client.stream(**call.request()) as response:
+                if not response.is_success:
+                    await response.aread()
+                    require_success(response)
+                async for sent in EventSource(response).aiter_sse():
+                    yield event_of(sent.data, response)
+
+    async def read(self, answer_id: str) -> AnswerResponse:
+        """As `Gateway.read`."""
+        return await self._send(read_call(answer_id))
+
+    async def feedback(
+        self,
+        answer_id: str,
+        verdict: Verdict,
+        *,
+        answers: Sequence[str] | None = None,
+        comment: str | None = None,
+    ) -> str:
+        """As `Gateway.feedback`."""
+        return (await self._send(feedback_call(answer_id, verdict, answers, comment))).id
+
+    async def graphs(self) -> list[GraphModel]:
+        """As `Gateway.graphs`."""
+        return (await self._send(GRAPHS)).graphs
+
+    async def policies(self) -> PoliciesModel:
+        """As `Gateway.policies`."""
+        return await self._send(POLICIES)
+
+    async def _send(self, call: Call[ModelT]) -> ModelT:
+        with _translated(self.url):
+            return call.result(await self._client.request(**call.request()))
+
+
+def _options(url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
+    return {
+        "base_url": url,
+        "headers": {"Authorization": f"Bearer {api_key}"} if api_key is not None else None,
+        "timeout": httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S),
+        "trust_env": False,  # our own services are never behind the environment's proxy
+    }
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise unreachable(url, error) from error

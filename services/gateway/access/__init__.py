@@ -1,0 +1,1 @@
+"""Who may ask the gateway, how much, and what is written down of it."""

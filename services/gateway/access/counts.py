@@ -1,0 +1,127 @@
+"""How much each caller has asked, against what it may: sliding windows, counted in Redis.
+
+All gateways count together there. When Redis does not answer, each counts by itself until it
+does, so that a caller may get as much from each of them, or whoever has a limit is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from typing import Any, Literal
+
+from limits import parse_many
+from limits.aio.storage import MemoryStorage, RedisStorage, Storage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from kbqa.errors import ConfigurationError
+from kbqa.telemetry import Metrics
+from services.gateway.access.errors import CountsUnavailableError
+
+logger = logging.getLogger(__name__)
+
+# After a failure Redis is left alone for this long, so that not every request waits for it.
+_PAUSE_S = 5.0
+
+Purpose = Literal["requests", "questions"]
+
+
+class Counts:
+    """Counts requests and questions; to be used by one event loop.
+
+    Args:
+        redis_url: where; None counts in this process alone.
+        without_redis: "local" counts here while Redis does not answer, "refuse" does not.
+        timeout_s: how long Redis is waited for.
+
+    Raises:
+        ConfigurationError: `redis_url` is none of Redis.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None,
+        metrics: Metrics,
+        *,
+        without_redis: Literal["local", "refuse"] = "local",
+        timeout_s: float = 0.5,
+    ) -> None:
+        self._shared = _redis(redis_url, timeout_s) if redis_url is not None else None
+        self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._refuse, self._timeout_s = without_redis == "refuse", timeout_s
+        self._paused_until = 0.0
+        self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("counts")
+
+    async def take(self, limit: str | None, purpose: Purpose, caller: str) -> float | None:
+        """Count one more, unless that would be too many.
+
+        Args:
+            limit: one or more, as `60/minute;1000/day`; None for none.
+
+        Returns:
+            None if it was counted, else the seconds after which to try again.
+
+        Raises:
+            CountsUnavailableError: Redis does not answer, and is set to be needed.
+        """
+        if limit is None:
+            return None
+        if self._shared is not None and time.monotonic() >= self._paused_until:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await _take(self._shared, limit, purpose, caller)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._failures.inc()
+                self._paused_until = time.monotonic() + _PAUSE_S
+                logger.error("Redis does not count", extra={"error": str(error) or type(error).__name__})
+        if self._shared is not None and self._refuse:
+            raise CountsUnavailableError
+        return await _take(self._own, limit, purpose, caller)
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            await _client_of(self._shared.storage).aclose()
+
+
+async def _take(
+    limiter: SlidingWindowCounterRateLimiter, limit: str, purpose: Purpose, caller: str
+) -> float | None:
+    items = parse_many(limit)
+    # All are asked before any is counted: what one refuses must not use up another.
+    for item in items:
+        if not await limiter.test(item, purpose, caller):
+            return await _wait_s(limiter, item, purpose, caller)
+    for item in items:
+        if not await limiter.hit(item, purpose, caller):
+            return await _wait_s(limiter, item, purpose, caller)
+    return None
+
+
+async def _wait_s(limiter: SlidingWindowCounterRateLimiter, item: Any, *who: str) -> float:
+    stats = await limiter.get_window_stats(item, *who)
+    return max(1.0, math.ceil(stats.reset_time - time.time()))
+
+
+def _redis(url: str, timeout_s: float) -> SlidingWindowCounterRateLimiter:
+    try:
+        storage = RedisStorage(
+            f"async+{url}",
+            implementation="redispy",
+            key_prefix="kbqa:counts",
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type]  # passed on to redis as it is
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+    return SlidingWindowCounterRateLimiter(storage)
+
+
+def _client_of(storage: Storage) -> Any:
+    assert isinstance(storage, RedisStorage)
+    return storage.bridge.storage  # type: ignore[attr-defined]

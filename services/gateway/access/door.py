@@ -1,0 +1,229 @@
+"""At the door: who asks, whether they may, and a line of what came of it.
+
+With keys required nothing but health answers a stranger. A key stands in `Authorization: Bearer
+KEY`, in `X-API-Key`, or is the password of Basic authentication, under any name: that is how a
+browser that opens the page asks for it, and sends it with all that the page loads.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kbqa.telemetry import Metrics, logged
+from services.credentials import address_of, presented_key
+from services.gateway.access.audit import AuditLog, Entry
+from services.gateway.access.counts import Counts
+from services.gateway.access.errors import (
+    ACCESS_STATUS,
+    AccessError,
+    CrossSiteError,
+    GraphForbiddenError,
+    QuotaExceededError,
+    RateExceededError,
+)
+from services.gateway.access.keys import EVERY_GRAPH, KeyRecord, Keys
+from services.http import domain_response, error_kind
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""What answers strangers."""
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request.
+
+    Attributes:
+        owner: whose what it leaves behind is: its key's id; empty where no keys are required.
+        counted_as: under which name it is counted.
+        graphs: that it may ask about; None for every one.
+        rate, quota: its limits.
+    """
+
+    owner: str
+    counted_as: str
+    graphs: frozenset[str] | None
+    rate: str | None
+    quota: str | None
+
+    def may_ask(self, kg: str) -> bool:
+        return self.graphs is None or kg in self.graphs
+
+
+class Door:
+    """ASGI middleware that lets callers in, up to their rate, and writes every request down.
+
+    It leaves in the scope's state the `caller` and the audit log's `entry`, which routes complete.
+
+    Args:
+        keys: None lets everybody in.
+        open_routes: answer strangers, too.
+        rate, quota: of callers that have none of their own.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keys | None,
+        open_routes: Sequence[BaseRoute],
+        counts: Counts,
+        audit: AuditLog,
+        metrics: Metrics,
+        rate: str | None,
+        quota: str | None,
+    ) -> None:
+        self._app, self._keys, self._counts, self._audit = app, keys, counts, audit
+        self._open_routes, self._rate, self._quota = open_routes, rate, quota
+        self._refusals = metrics.counter("kbqa_gateway_refusals_total")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        entry = Entry(str(logged("request_id") or ""), scope["method"], address_of(scope.get("client")))
+        started = time.perf_counter()
+
+        async def watch(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                entry.status = message["status"]
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                entry.complete = True
+
+        try:
+            await self._answer(scope, receive, watch, entry)
+        finally:
+            entry.route = getattr(scope.get("route"), "path", None)
+            entry.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+            self._audit.write(entry)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
+        if self._keys is not None and any(r.matches(scope)[0] is Match.FULL for r in self._open_routes):
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = self._caller(scope, entry)
+            wait_s = await self._counts.take(caller.rate, "requests", caller.counted_as)
+            if wait_s is not None:
+                raise RateExceededError(str(caller.rate), wait_s)
+        except AccessError as error:
+            await self._refused(error, scope, entry)(scope, receive, send)
+            return
+        scope.setdefault("state", {}).update(caller=caller, entry=entry)
+        await self._app(scope, receive, send)
+
+    def _caller(self, scope: Scope, entry: Entry) -> Caller:
+        if self._keys is None:
+            return Caller("", entry.address, None, self._rate, self._quota)
+        headers = Headers(scope=scope)
+        password = _password(headers)
+        if password is not None and scope["method"] not in _READING and _from_another_site(headers):
+            raise CrossSiteError
+        record = self._keys.find(password if password is not None else presented_key(headers))
+        entry.key, entry.key_name = record.id, record.name
+        return self._known(record)
+
+    def _known(self, record: KeyRecord) -> Caller:
+        graphs = None if EVERY_GRAPH in record.graphs else frozenset(record.graphs)
+        return Caller(record.id, record.id, graphs, record.rate or self._rate, record.quota or self._quota)
+
+    def _refused(self, error: AccessError, scope: Scope, entry: Entry) -> Response:
+        entry.refusal = error_kind(type(error))
+        self._refusals.labels(entry.refusal).inc()
+        response = domain_response(error, ACCESS_STATUS)
+        if response.status_code == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
+            if "text/html" in Headers(scope=scope).get("accept", ""):
+                # A person, in front of a browser: only then should it ask for a password.
+                response.headers.append("WWW-Authenticate", 'Basic realm="kbqa: the password is an API key"')
+        return response
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sends a request that the door has let in; a dependency of routes."""
+    caller = request.scope["state"]["caller"]
+    assert isinstance(caller, Caller)
+    return caller
+
+
+def entry_of(request: Request) -> Entry:
+    """What is written of a request, to be completed by its route; a dependency, too."""
+    entry = request.scope["state"]["entry"]
+    assert isinstance(entry, Entry)
+    return entry
+
+
+def require_every_graph(request: Request) -> None:
+    """Refuses a caller that may not ask about every graph; a dependency of what concerns them all.
+
+    Raises:
+        GraphForbiddenError: its key is for some graphs.
+    """
+    graphs = caller_of(request).graphs
+    if graphs is not None:
+        raise GraphForbiddenError(EVERY_GRAPH, graphs)
+
+
+class Quotas:
+    """What of the door's business needs to know what is asked."""
+
+    def __init__(self, counts: Counts, metrics: Metrics) -> None:
+        self._counts = counts
+        self._refusals = metrics.counter("kbqa_gateway_refusals_total")
+
+    def require_graph(self, caller: Caller, kg: str) -> None:
+        """Let a caller ask about a graph.
+
+        Raises:
+            GraphForbiddenError: its key is not for that graph.
+        """
+        if not caller.may_ask(kg):
+            self._refusals.labels("graph-forbidden").inc()
+            assert caller.graphs is not None
+            raise GraphForbiddenError(kg, caller.graphs)
+
+    async def spend(self, caller: Caller) -> None:
+        """Count a question.
+
+        Raises:
+            QuotaExceededError: it is one too many.
+            CountsUnavailableError: it cannot be counted, but must be.
+        """
+        wait_s = await self._counts.take(caller.quota, "questions", caller.counted_as)
+        if wait_s is not None:
+            self._refusals.labels("quota-exceeded").inc()
+            raise QuotaExceededError(str(caller.quota), wait_s)
+
+
+def _password(headers: Headers) -> bytes | None:
+    """That of Basic authentication; None without."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(credentials, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _from_another_site(headers: Headers) -> bool:
+    """Whether a page of another site had the browser send this; browsers send passwords along unasked."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")

@@ -1,0 +1,156 @@
+"""What users say of answers: kept on disk, so that it can become training data.
+
+Each line of `HOME/gateway/feedback.jsonl` is a `Feedback`, whole in itself: the answer that it is
+about is kept for an hour only. It is on the disk before its sender is told so.
+
+    for question in questions_of(read_feedback(path), kg="films"):
+        print(question_record(question))
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from kbqa.client.models import FeedbackRequest, Verdict
+from services.gateway.errors import FeedbackFullError
+from services.gateway.saved import SavedAnswer
+
+logger = logging.getLogger(__name__)
+
+
+class Feedback(BaseModel):
+    """Feedback with what it is about.
+
+    Attributes:
+        owner: id of the key that sent it; empty without.
+        answers: that the gateway gave.
+        gold: that are right, as far as the feedback says so; None if it does not.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    time: AwareDatetime
+    owner: str
+    answer_id: str
+    verdict: Verdict
+    comment: str | None = None
+    question: str
+    kg: str
+    graph: str | None = None
+    topic_entities: tuple[str, ...]
+    policy_version: str
+    status: str
+    answers: tuple[str, ...]
+    gold: tuple[str, ...] | None = None
+
+
+def feedback_path(home: Path) -> Path:
+    """Where feedback is kept."""
+    return home / "gateway" / "feedback.jsonl"
+
+
+class FeedbackFile:
+    """Takes feedback in; for any threads and processes of one machine.
+
+    Args:
+        max_bytes: beyond which none is taken.
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path, self._max_bytes = path, max_bytes
+        self._lock = threading.Lock()
+
+    def add(self, owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
+        """Keep what was said about an answer; it is on the disk when this returns.
+
+        Raises:
+            FeedbackFullError: there is no room for it.
+        """
+        feedback = _feedback(owner, said, about)
+        self._append(feedback.model_dump_json(exclude_none=True).encode() + b"\n")
+        return feedback
+
+    def _append(self, line: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock, self._path.open("ab+", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size + len(line) > self._max_bytes:
+                raise FeedbackFullError
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    line = b"\n" + line  # whoever wrote last died over it
+            file.write(line)
+            os.fsync(file.fileno())
+
+
+def read_feedback(path: Path) -> Iterator[Feedback]:
+    """All feedback in the order in which it came; a line that is none is told and left out."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    yield Feedback.model_validate_json(line)
+                except ValidationError:
+                    logger.warning("a line is no feedback", extra={"path": str(path), "line": number})
+
+
+def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[dict[str, Any]]:
+    """Records of questions, as `kbqa.datasets` reads them; what was said last of a question holds.
+
+    Feedback that does not say what is right yields none.
+
+    Args:
+        kg: graph whose questions are wanted; None for all.
+    """
+    latest: dict[tuple[str, str, str | None], Feedback] = {}
+    for said in feedback:
+        if kg in (None, said.kg):
+            latest[said.question, said.kg, said.graph] = said
+    return [
+        {
+            "id": f"feedback-{said.id}",
+            "text": said.question,
+            "answers": list(said.gold),
+            "topic_entities": list(said.topic_entities),
+            "kg": said.kg,
+            **({"graph": said.graph} if said.graph is not None else {}),
+        }
+        for said in latest.values()
+        if said.gold
+    ]
+
+
+def _feedback(owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
+    document = about.document
+    # An entity's id, which the graph accepts back, is a better gold answer than how it was called.
+    answers = tuple(answer.id or answer.value for answer in document.answers)
+    gold = said.answers
+    if gold is None and said.verdict == "right" and answers:
+        gold = answers
+    return Feedback(
+        id=uuid.uuid4().hex,
+        time=datetime.now(UTC),
+        owner=owner,
+        answer_id=document.id,
+        verdict=said.verdict,
+        comment=said.comment,
+        question=document.question,
+        kg=document.kg,
+        graph=about.request.graph,
+        topic_entities=tuple(document.linking.topic_entities) if document.linking is not None else (),
+        policy_version=document.policy_version,
+        status=document.status,
+        answers=answers,
+        gold=gold,
+    )

@@ -1,0 +1,129 @@
+"""What stands between the network and the answering, put together from the settings."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
+
+from kbqa.telemetry import Metrics
+from kbqa.tracing import REQUEST_ID_HEADER
+from services.gateway.access.audit import AuditLog
+from services.gateway.access.counts import Counts
+from services.gateway.access.door import Door, Quotas
+from services.gateway.access.headers import SecurityHeaders
+from services.gateway.access.keys import KeyFile, Keys
+from services.gateway.access.settings import AccessSettings
+from services.gateway.answering import Answering
+from services.gateway.desk import Desk
+from services.gateway.feedback import FeedbackFile, feedback_path
+from services.gateway.repeats import Repeats
+from services.gateway.saved import SavedAnswers
+from services.gateway.shelves import MemoryShelf, RedisShelf, Shelf
+
+logger = logging.getLogger(__name__)
+
+_PREFLIGHT_S = 600  # that browsers may remember what a site is allowed
+
+
+class Reception:
+    """Keys, counts, the audit log, and what is kept for callers.
+
+    Raises:
+        ConfigurationError: the keys cannot be read, the audit log not written, or Redis has no such URL.
+    """
+
+    def __init__(self, settings: AccessSettings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
+        self.keys = _keys(settings)
+        self._counts = Counts(
+            settings.redis_url,
+            metrics,
+            without_redis=settings.counts_without_redis,
+            timeout_s=settings.redis_timeout_s,
+        )
+        self._audit = AuditLog(
+            settings.audit_log, questions=settings.audit_questions, max_bytes=settings.audit_mb * 2**20
+        )
+        self._shelf = _shelf(settings, metrics)
+        self.saved = SavedAnswers(self._shelf, settings.answers_ttl_s)
+        self.feedback = FeedbackFile(feedback_path(settings.home), settings.feedback_mb * 2**20)
+
+    def desk(self, answering: Answering) -> Desk:
+        """Where questions are handed in."""
+        repeats = Repeats(self._shelf, self._settings.answers_ttl_s)
+        return Desk(answering, Quotas(self._counts, self._metrics), self.saved, repeats)
+
+    def set_door(self, app: FastAPI, page: list[BaseRoute]) -> None:
+        """Have every request come through the door; before anything else is put around `app`.
+
+        Args:
+            page: routes of the page's files.
+        """
+        settings = self._settings
+        app.add_middleware(
+            Door,
+            keys=self.keys,
+            open_routes=page if settings.open_page else [],
+            counts=self._counts,
+            audit=self._audit,
+            metrics=self._metrics,
+            rate=settings.rate,
+            quota=settings.quota,
+        )
+
+    def set_headers(self, app: FastAPI) -> None:
+        """Have every answer say what browsers may do with it; around everything else."""
+        app.add_middleware(SecurityHeaders)
+        if self._settings.cors_origins:
+            # No cookies, no passwords: a page of another site sends a key of its own.
+            app.add_middleware(
+                CORSMiddleware,
+                allow_origins=self._settings.cors_origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", REQUEST_ID_HEADER],
+                expose_headers=["Retry-After", REQUEST_ID_HEADER],
+                max_age=_PREFLIGHT_S,
+            )
+
+    async def close(self) -> None:
+        await self._counts.close()
+        await self._shelf.close()
+        self._audit.close()
+
+
+def _keys(settings: AccessSettings) -> Keys | None:
+    path = settings.keys_path
+    required = path.exists() if settings.require_keys is None else settings.require_keys
+    if not required:
+        if not _is_loopback(settings.host):
+            logger.warning(
+                "whoever reaches this gateway may ask: make a key (kbqa keys create NAME) and start it again",
+                extra={"host": settings.host},
+            )
+        return None
+    if not path.exists():
+        logger.warning("keys are required and there are none yet", extra={"path": str(path)})
+    return Keys(KeyFile(path))
+
+
+def _shelf(settings: AccessSettings, metrics: Metrics) -> Shelf:
+    if settings.redis_url is None:
+        return MemoryShelf(settings.answers_kept)
+    return RedisShelf(
+        settings.redis_url,
+        "kbqa:gateway",
+        settings.answers_kept,
+        metrics,
+        timeout_s=settings.redis_timeout_s,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

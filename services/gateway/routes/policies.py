@@ -1,0 +1,56 @@
+"""`GET /v1/policies`: who answers, and who could."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from kbqa.client.models import PoliciesModel, PolicyModel, ServingPolicy
+from kbqa.errors import NoPolicyError
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from services.gateway.policies import PolicySource
+
+
+def policies_router(source: PolicySource, store: PolicyStore) -> APIRouter:
+    router = APIRouter(tags=["policies"])
+
+    @router.get("/v1/policies", summary="The policies that are published, and the one that answers")
+    def policies() -> PoliciesModel:
+        promoted = _promoted(store)
+        versions = [version for run in store.runs() for version in store.versions(run)]
+        return PoliciesModel(
+            serving=_serving(source), policies=[_model(version, version == promoted) for version in versions]
+        )
+
+    return router
+
+
+def _serving(source: PolicySource) -> ServingPolicy | None:
+    try:
+        lease = source.lease()
+    except NoPolicyError:
+        return None
+    served, fallback = lease.served, lease.fallback
+    lease.release()
+    return ServingPolicy(version=served.version, recipe=served.recipe, fallback=fallback)
+
+
+def _promoted(store: PolicyStore) -> PolicyVersion | None:
+    try:
+        return store.promoted()
+    except NoPolicyError:
+        return None
+
+
+def _model(version: PolicyVersion, promoted: bool) -> PolicyModel:
+    manifest = version.manifest
+    return PolicyModel(
+        version=version.id,
+        run=version.run,
+        recipe=manifest.recipe,
+        kind=manifest.kind,
+        base_model=manifest.base_model,
+        step=manifest.step,
+        metrics=manifest.metrics,
+        created_at=manifest.created_at,
+        promoted=promoted,
+    )

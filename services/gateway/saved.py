@@ -1,0 +1,55 @@
+"""Answers that can be read again for a while, by whoever asked."""
+
+from __future__ import annotations
+
+import logging
+
+from pydantic import BaseModel
+
+from kbqa.client.models import AnswerRequest, AnswerResponse
+from services.gateway.errors import AnswerNotFoundError, ShelfUnavailableError
+from services.gateway.shelves import Shelf
+
+logger = logging.getLogger(__name__)
+
+
+class SavedAnswer(BaseModel):
+    """An answer and what it was asked for."""
+
+    request: AnswerRequest
+    document: AnswerResponse
+
+
+class SavedAnswers:
+    """Keeps answers by owner and id.
+
+    Args:
+        ttl_s: for how long.
+    """
+
+    def __init__(self, shelf: Shelf, ttl_s: int) -> None:
+        self._shelf, self._ttl_s = shelf, ttl_s
+
+    async def save(self, owner: str, request: AnswerRequest, document: AnswerResponse) -> None:
+        """Keep an answer; where that fails, its asker has it all the same."""
+        saved = SavedAnswer(request=request, document=document)
+        try:
+            await self._shelf.put(_key(owner, document.id), saved.model_dump_json().encode(), self._ttl_s)
+        except ShelfUnavailableError as error:
+            logger.warning("an answer is not kept", extra={"id": document.id, "error": str(error)})
+
+    async def read(self, owner: str, id_: str) -> SavedAnswer:
+        """An answer that `owner` got.
+
+        Raises:
+            AnswerNotFoundError: none of that id, or not any more; somebody else's is none.
+            ShelfUnavailableError: answers cannot be read now.
+        """
+        found = await self._shelf.get(_key(owner, id_))
+        if found is None:
+            raise AnswerNotFoundError(id_, self._ttl_s)
+        return SavedAnswer.model_validate_json(found)
+
+
+def _key(owner: str, id_: str) -> str:
+    return f"answer:{owner}:{id_}"

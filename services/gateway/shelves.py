@@ -1,0 +1,153 @@
+"""Where things are kept for a while: in this process, or in Redis for all gateways together."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from kbqa.errors import ConfigurationError
+from kbqa.telemetry import Metrics
+from services.gateway.errors import ShelfUnavailableError
+
+_LARGEST = 4 * 2**20  # bytes of a value
+
+
+class Shelf(Protocol):
+    """Values by key, each for its time, the newest of them all.
+
+    Raises:
+        ShelfUnavailableError: any of its methods, where it is elsewhere and does not answer.
+    """
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Keep a value, in place of another one. One that is huge is not kept."""
+        ...
+
+    async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
+        """Keep a value unless there is one; whether it was."""
+        ...
+
+    async def drop(self, key: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class MemoryShelf:
+    """In this process.
+
+    Args:
+        most: values that are kept.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._values: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    async def get(self, key: str) -> bytes | None:
+        until, value = self._values.get(key, (0.0, None))
+        if value is not None and until <= self._clock():
+            del self._values[key]
+            return None
+        return value
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        if len(value) > _LARGEST:
+            return
+        self._values[key] = self._clock() + ttl_s, value
+        self._values.move_to_end(key)
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
+
+    async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
+        if await self.get(key) is not None:
+            return False
+        await self.put(key, value, ttl_s)
+        return True
+
+    async def drop(self, key: str) -> None:
+        self._values.pop(key, None)
+
+    async def close(self) -> None:
+        self._values.clear()
+
+
+class RedisShelf:
+    """In Redis, compressed, under names that begin with `prefix`.
+
+    Args:
+        most: values that are kept by `put`: queues may live in the same Redis, and must not be
+            crowded out.
+        timeout_s: how long Redis is waited for.
+
+    Raises:
+        ConfigurationError: `url` is none of Redis.
+    """
+
+    def __init__(self, url: str, prefix: str, most: int, metrics: Metrics, *, timeout_s: float) -> None:
+        self._prefix, self._most = prefix, most
+        self._index = f"{prefix}:newest"
+        self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
+        try:
+            self._redis = Redis.from_url(
+                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+
+    async def get(self, key: str) -> bytes | None:
+        try:
+            value = await self._redis.get(self._name(key))
+        except (RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+        return None if value is None else zlib.decompress(value)
+
+    async def put(self, key: str, value: bytes, ttl_s: float) -> None:
+        if len(value) > _LARGEST:
+            return
+        name = self._name(key)
+        try:
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.set(name, zlib.compress(value), px=int(ttl_s * 1000))
+                pipe.zadd(self._index, {name: time.time()})
+                pipe.zcard(self._index)
+                *_, count = await pipe.execute()
+            if count > self._most:
+                oldest = await self._redis.zpopmin(self._index, count - self._most)
+                await self._redis.delete(*(name for name, _ in oldest))
+        except (RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
+        try:
+            taken = await self._redis.set(
+                self._name(key), zlib.compress(value), nx=True, px=int(ttl_s * 1000)
+            )
+        except (RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+        return bool(taken)
+
+    async def drop(self, key: str) -> None:
+        try:
+            await self._redis.delete(self._name(key))
+        except (RedisError, OSError) as error:
+            raise self._unavailable(error) from error
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    def _name(self, key: str) -> str:
+        return f"{self._prefix}:{key}"
+
+    def _unavailable(self, error: Exception) -> ShelfUnavailableError:
+        self._failures.inc()
+        return ShelfUnavailableError(str(error) or type(error).__name__)
