@@ -27,8 +27,10 @@ _EXTERNAL = "external"
 
 
 def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
-    """Raises:
-    ConfigurationError: the external model is wanted and not described, or the fallback is none.
+    """The source of policies, with what stands in for it.
+
+    Raises:
+        ConfigurationError: the external model is wanted and not described, or the fallback is none.
     """
     if settings.engine == _EXTERNAL:
         first: PolicySource = FixedPolicy(external_policy(settings))

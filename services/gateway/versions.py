@@ -6,8 +6,6 @@ import asyncio
 import time
 from typing import Protocol
 
-from starlette.concurrency import run_in_threadpool
-
 from kbqa.errors import GraphNotFoundError
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.store import GraphInfo
@@ -19,8 +17,10 @@ class ListedTools(GraphTools, Protocol):
     """Graph tools that say which graphs there are."""
 
     def graphs(self) -> list[GraphInfo]:
-        """Raises:
-        GraphUnavailableError: they cannot be reached.
+        """What is loaded.
+
+        Raises:
+            GraphUnavailableError: they cannot be reached.
         """
         ...
 
@@ -45,7 +45,7 @@ class GraphVersions:
             async with self._asking:
                 began = time.monotonic()
                 if kg not in self._versions or began - self._asked_at > _AGE_S:
-                    graphs = await run_in_threadpool(self._tools.graphs)
+                    graphs = await asyncio.to_thread(self._tools.graphs)
                     self._versions = {graph.name: graph.version for graph in graphs}
                     self._asked_at = began
         if kg not in self._versions:

@@ -115,7 +115,7 @@ def kg_server_url(tmp_path_factory):
     catalog.load("rdf", rdf)
     catalog.close()
     with Stack(home, services=["kg_server"], free_ports=True) as stack:
-        stack.wait_ready(60)
+        stack.wait_ready(180)
         yield stack.urls["kg_server"]
 
 
