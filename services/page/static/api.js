@@ -23,8 +23,8 @@ export function get(path, parameters = {}) {
   return send(query ? `${path}?${query}` : path, { headers: { Accept: "application/json" } }).then((response) => response.json());
 }
 
-export function post(path, body, { signal, accept = "application/json" } = {}) {
-  return send(path, { method: "POST", signal, body: JSON.stringify(body), headers: { Accept: accept, "Content-Type": "application/json" } });
+export function post(path, body, { signal, headers = {} } = {}) {
+  return send(path, { method: "POST", signal, body: JSON.stringify(body), headers: { Accept: "application/json", "Content-Type": "application/json", ...headers } });
 }
 
 async function send(path, request) {

@@ -1,0 +1,278 @@
+// The page: a question is asked, and what comes of it is shown as it comes.
+
+import * as api from "./api.js";
+import { answersView } from "./answers.js";
+import { asCurl, copy } from "./copies.js";
+import { openDialog, openShortcuts } from "./dialogs.js";
+import { announce, h, replace, svg } from "./dom.js";
+import { events } from "./events.js";
+import { number, words } from "./format.js";
+import { graph } from "./graph.js";
+import { currentKey, openKey } from "./key.js";
+import { forget, past, pastList, remember } from "./past.js";
+import { questionForm } from "./question.js";
+import { steps } from "./steps.js";
+import { shortRelation } from "./walk.js";
+
+const TICK_MS = 100, RECENT = 6;
+const SAYS = {
+  no_answer: "The agent ended without an answer.",
+  no_topic_entity: "The question names nothing in this graph. Write the name as the graph spells it, or add a topic entity.",
+  partial: "Time was over first. What was found until then is below.",
+};
+
+const at = (id) => document.getElementById(id);
+const main = at("main"), notice = at("notice"), progress = at("progress"), facts = at("facts"), chosen = at("chosen");
+const walked = graph(at("graph"), { choose });
+const turns = steps(at("steps"));
+const answers = answersView(at("answers"), { light: walked.light, labelOf: walked.label, announce: told });
+const form = questionForm(at("ask"), { asked: ask, cancelled: () => current?.abort() });
+let current = null; // what aborts the question that is being asked
+
+async function ask(request, { afresh = false } = {}) {
+  if (!request.question) {
+    form.focus();
+    return;
+  }
+  current?.abort();
+  const mine = current = new AbortController();
+  const clock = begin(request);
+  let linking = { topic_entities: [] };
+  try {
+    const response = await api.post("/v1/answer", { ...request, stream: true }, { signal: mine.signal,
+      headers: { Accept: "text/event-stream", ...(afresh ? { "Cache-Control": "no-cache" } : {}) } });
+    for await (const event of events(response)) {
+      mine.signal.throwIfAborted();
+      if (event.event === "error") throw new api.Problem(event.problem.status, event.problem.detail);
+      if (event.event === "linked") linking = event.linking;
+      if (event.event === "done") finish(request, event.document, linking);
+      else take(event);
+    }
+  } catch (error) {
+    if (mine === current) failed(error, request);
+  } finally {
+    clock();
+    if (mine === current) {
+      current = null;
+      form.asking(false);
+    }
+  }
+}
+
+// Clears what is shown, and starts the clock; returns what stops it.
+function begin(request) {
+  form.asking(true);
+  main.className = "asking";
+  replace(notice);
+  replace(facts);
+  answers.clear(request.topic_entities);
+  turns.reset();
+  walked.reset();
+  choose(null);
+  say("Looking for what the question is about …");
+  const started = performance.now();
+  const clock = at("clock");
+  const ticking = setInterval(() => { clock.textContent = `${((performance.now() - started) / 1000).toFixed(1)} s`; }, TICK_MS);
+  clock.textContent = "";
+  return () => clearInterval(ticking);
+}
+
+function take(event) {
+  switch (event.event) {
+    case "linked": {
+      const labels = new Map(event.linking.mentions.flatMap(({ candidates }) => candidates.map(({ id, label }) => [id, label])));
+      walked.begin(event.linking.topic_entities.map((id) => ({ id, label: labels.get(id) ?? id })));
+      form.linked(event.linking, (id) => labels.get(id) ?? id);
+      answers.clear(event.linking.topic_entities);
+      if (event.fallback) warn(event.fallback);
+      say(event.linking.topic_entities.length ? `It is about ${event.linking.topic_entities.map((id) => labels.get(id) ?? id).join(", ")}.` : "It names nothing in the graph.");
+      break;
+    }
+    case "answer":
+      walked.answer(event.answer);
+      answers.add(event.answer);
+      break;
+    case "thought":
+      turns.take(event);
+      say(`Turn ${event.turn}: thinking …`);
+      break;
+    case "action":
+      turns.take(event);
+      say(`Turn ${event.turn}: ${words(event.action.action)} ${event.action.relation ? shortRelation(event.action.relation) : ""}`);
+      break;
+    case "observation":
+      walked.add(event.triples, event.labels);
+      turns.take(event);
+  }
+}
+
+function finish(request, document, linking) {
+  main.className = "done";
+  const topics = document.linking?.topic_entities ?? linking.topic_entities;
+  document.answers.forEach(walked.answer);
+  answers.all(document.answers, topics);
+  turns.end(document);
+  const labels = document.answers.map((answer) => answer.label ?? answer.value);
+  if (document.status in SAYS) warn(SAYS[document.status]);
+  replace(progress, h("span", { class: `chip status-${document.status}` }, words(document.status)));
+  announce(labels.length ? `${labels.length === 1 ? "The answer is" : `${labels.length} answers:`} ${labels.join(", ")}` : SAYS[document.status] ?? words(document.status));
+  at("clock").textContent = `${(document.usage.elapsed_ms / 1000).toFixed(1)} s`;
+  replace(facts, factsOf(request, document));
+  remember({ question: request.question, kg: request.kg, topics: request.topic_entities ?? null, document });
+}
+
+function factsOf(request, document) {
+  const { usage } = document;
+  return [
+    h("p", { class: "usage" }, [`${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`, `${number(usage.generated_tokens)} tokens written`,
+      `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`, `policy ${document.policy_version}`].join(" · ")),
+    h("div", { class: "buttons" },
+      h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
+      h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),
+      document.cached ? h("button", { type: "button", class: "quiet small", title: "This was answered before, by the same policy from the same graph.", onclick: () => ask(request, { afresh: true }) }, "Ask afresh") : null,
+      thumbs(document)),
+  ];
+}
+
+function thumbs(document) {
+  const send = (verdict) => async ({ target }) => {
+    try {
+      await api.post("/v1/feedback", { answer_id: document.id, verdict });
+      replace(box, h("span", { class: "muted" }, "Thank you."));
+      told("Thank you, your verdict is kept.");
+    } catch (error) {
+      target.blur();
+      warn(error.status === 404 || error.status === 405 ? "This gateway keeps no feedback." : error.message);
+    }
+  };
+  const box = h("span", { class: "thumbs", role: "group", "aria-label": "Is the answer right?" },
+    h("button", { type: "button", class: "quiet small", "aria-label": "Right", title: "Right", onclick: send("right") }, thumb()),
+    h("button", { type: "button", class: "quiet small down", "aria-label": "Wrong", title: "Wrong", onclick: send("wrong") }, thumb()));
+  return box;
+}
+
+function thumb() {
+  return svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: "M7 11v9H4v-9zM7 11l4-8c1.7 0 2.5 1.2 2.2 2.8L12.6 9h6a2 2 0 0 1 2 2.4l-1.3 6.9a2 2 0 0 1-2 1.7H7" }));
+}
+
+function failed(error, request) {
+  main.className = main.className === "asking" ? "failed" : main.className;
+  if (error.name === "AbortError") {
+    replace(progress, h("span", { class: "chip" }, "cancelled"));
+    announce("Cancelled.");
+    return;
+  }
+  replace(progress, h("span", { class: "chip status-failed" }, "failed"));
+  explain(error, () => ask(request));
+}
+
+// What went wrong, in the words of the gateway, and what can be done here and now.
+function explain(error, again) {
+  const titles = { 0: "The gateway cannot be reached", 401: "This gateway asks for an API key", 403: "This key does not open that", 404: "Not there",
+    409: "Another policy answers here", 422: "This cannot be asked", 429: "Too much at a time", 503: "Not ready to answer" };
+  const button = h("button", { type: "button", onclick: again }, "Try again");
+  const actions = error.status === 401 || error.status === 403 ? [h("button", { type: "button", class: "primary", onclick: () => openKey(newKey) }, "Enter an API key")]
+    : error.status === 422 || error.status === 409 ? [] : [button];
+  replace(notice, h("div", { class: "problem", role: "alert" }, h("h2", {}, titles[error.status] ?? "Something went wrong"), h("p", {}, error.message), h("div", { class: "buttons" }, actions)));
+  if (error.retryAfter) countDown(button, error.retryAfter);
+  if (error.status === 404) loadGraphs();
+}
+
+function countDown(button, seconds) {
+  button.disabled = seconds > 0;
+  button.textContent = seconds > 0 ? `Try again in ${seconds} s` : "Try again";
+  if (seconds > 0 && button.isConnected) setTimeout(() => countDown(button, seconds - 1), 1000);
+}
+
+function warn(text) {
+  notice.append(h("p", { class: "alarm" }, text));
+}
+
+function say(text) {
+  replace(progress, text);
+  announce(text);
+}
+
+// A word in passing.
+function told(text) {
+  announce(text);
+  const toast = h("p", { class: "toast" }, text);
+  document.body.append(toast);
+  setTimeout(() => toast.remove(), 2500);
+}
+
+function choose(entity) {
+  replace(chosen, entity
+    ? [h("b", { dir: "auto" }, entity.label), entity.id === entity.label ? null : h("code", { dir: "auto" }, entity.id),
+      h("button", { type: "button", class: "quiet small", onclick: () => { form.pick(entity); form.focus(); } }, "Ask about it"),
+      h("button", { type: "button", class: "quiet small", onclick: () => copy(entity.id, "id", told) }, "Copy id")]
+    : h("span", { class: "muted" }, "Select an entity to ask about it. Drag to move; Ctrl and the wheel zoom."));
+}
+
+function revisit(entry) {
+  form.fill(entry);
+  told("Press Enter to ask it again.");
+}
+
+function openPast() {
+  const dialog = openDialog("History", [
+    pastList(past(), (entry) => { dialog.close(); revisit(entry); }),
+    past().length ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => { forget(); dialog.close(); showRecent(); told("The history is cleared."); } }, "Clear the history")) : null,
+    h("p", { class: "muted" }, "Kept in this browser only.")]);
+}
+
+function showRecent() {
+  const entries = past().slice(0, RECENT);
+  at("recent").hidden = !entries.length;
+  replace(at("recent").querySelector(".list"), pastList(entries, revisit));
+}
+
+async function loadGraphs() {
+  try {
+    const graphs = await form.loadGraphs();
+    if (!graphs.length) explain(new api.Problem(503, "No graph is loaded yet: load one with kbqa kg load NAME FILE, then try again."), retryGraphs);
+  } catch (error) {
+    explain(error, retryGraphs);
+  }
+}
+
+function retryGraphs() {
+  replace(notice);
+  loadGraphs();
+}
+
+function newKey() {
+  replace(notice);
+  told(currentKey() ? "The key is used from now on." : "The key is forgotten.");
+  loadGraphs();
+}
+
+function flip() {
+  const listed = at("graph").classList.toggle("listed");
+  at("as-list").setAttribute("aria-pressed", String(listed));
+}
+
+const KEYS = { "/": () => form.focus(), "?": openShortcuts, g: () => walked.fit(), l: flip, h: openPast, k: () => openKey(newKey), t: () => at("theme").click() };
+
+document.addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && current) {
+    current.abort();
+    return;
+  }
+  if (event.target.closest?.("input, textarea, select")) return;
+  const act = KEYS[event.key] ?? (/^[1-9]$/.test(event.key) ? () => answers.go(Number(event.key)) : null);
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+at("open-history").addEventListener("click", openPast);
+at("open-key").addEventListener("click", () => openKey(newKey));
+at("open-shortcuts").addEventListener("click", openShortcuts);
+at("as-list").addEventListener("click", flip);
+at("fit").addEventListener("click", () => walked.fit());
+at("closer").addEventListener("click", () => walked.zoom(1.25));
+at("farther").addEventListener("click", () => walked.zoom(0.8));
+choose(null);
+showRecent();
+loadGraphs();

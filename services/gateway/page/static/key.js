@@ -1,0 +1,43 @@
+// The API key, which this tab alone remembers, and only until it is closed.
+
+import { authenticate } from "./api.js";
+import { openDialog } from "./dialogs.js";
+import { h } from "./dom.js";
+
+const PLACE = "kbqa.key";
+let memory = ""; // where storage is forbidden
+
+export function currentKey() {
+  try {
+    return sessionStorage.getItem(PLACE) ?? memory;
+  } catch {
+    return memory;
+  }
+}
+
+export function keepKey(key) {
+  memory = key;
+  try {
+    if (key) sessionStorage.setItem(PLACE, key);
+    else sessionStorage.removeItem(PLACE);
+  } catch { /* then it lasts until the page is left */ }
+}
+
+// changed(): called when there is another key, or none.
+export function openKey(changed) {
+  const field = h("input", { type: "password", id: "api-key", autocomplete: "off", spellcheck: "false", value: currentKey() });
+  const dialog = openDialog("API key", h("form", { method: "dialog", class: "stack" },
+    h("p", { class: "muted" }, "Sent with every request of this tab and forgotten when it is closed. Whoever runs this gateway can give you one."),
+    h("label", { for: "api-key" }, "Key"), field,
+    h("div", { class: "buttons" },
+      h("button", { class: "primary", value: "keep" }, "Use this key"),
+      currentKey() ? h("button", { value: "forget" }, "Forget it") : null)));
+  dialog.addEventListener("close", () => {
+    if (!["keep", "forget"].includes(dialog.returnValue)) return;
+    keepKey(dialog.returnValue === "keep" ? field.value.trim() : "");
+    changed();
+  });
+  field.focus();
+}
+
+authenticate(() => (currentKey() ? { Authorization: `Bearer ${currentKey()}` } : {}));

@@ -1,0 +1,68 @@
+// Where a walked forest is drawn: entities and relations in columns from left to right, or, where there
+// is no room beside each other, one below the other and indented. New ones never overtake old ones.
+
+const ROW = 38, COLUMN_GAP = 34, TREE_GAP = 0.35;
+const NARROW_ROW = 34, INDENT = 16;
+
+// width(node): of what is drawn for an entity, way or remainder. Returns [{id, kind, of, x, y, width}]
+// in the order of rows; x and y are the middle.
+export function place(walk, width, narrow) {
+  const placed = narrow ? indented(walk) : inColumns(walk);
+  if (narrow) {
+    return placed.map((one) => {
+      const wide = width(one);
+      return { ...one, width: wide, x: one.column * INDENT + wide / 2, y: one.row * NARROW_ROW };
+    });
+  }
+  const widest = [];
+  const sized = placed.map((one) => ({ ...one, width: width(one) }));
+  for (const one of sized) widest[one.column] = Math.max(widest[one.column] ?? 0, one.width);
+  const left = [];
+  widest.reduce((x, wide, column) => { left[column] = x; return x + wide + COLUMN_GAP; }, 0);
+  return sized.map((one) => ({ ...one, x: left[one.column] + (one.kind === "way" ? widest[one.column] : one.width) / 2, y: one.row * ROW }));
+}
+
+function inColumns(walk) {
+  const placed = [];
+  let next = 0;
+  const middle = (rows) => (rows[0] + rows.at(-1)) / 2;
+  const entity = (one, column) => {
+    const at = placed.push({ id: one.id, kind: "entity", of: one, column }) - 1;
+    const rows = one.ways.map((way) => {
+      const index = placed.push({ id: way.id, kind: "way", of: way, column: column + 1 }) - 1;
+      const { shown, hidden } = walk.shown(way);
+      const below = shown.map((id) => entity(walk.entities.get(id), column + 2));
+      if (hidden) {
+        below.push(next++);
+        placed.push({ id: `+${way.id}`, kind: "more", of: { way, hidden }, column: column + 2, row: below.at(-1) });
+      }
+      return (placed[index].row = below.length ? middle(below) : next++);
+    });
+    return (placed[at].row = rows.length ? middle(rows) : next++);
+  };
+  for (const root of roots(walk)) {
+    entity(root, 0);
+    next += TREE_GAP;
+  }
+  return placed;
+}
+
+function indented(walk) {
+  const placed = [];
+  const put = (one) => placed.push({ ...one, row: placed.length });
+  const entity = (one, column) => {
+    put({ id: one.id, kind: "entity", of: one, column });
+    for (const way of one.ways) {
+      put({ id: way.id, kind: "way", of: way, column: column + 1 });
+      const { shown, hidden } = walk.shown(way);
+      shown.forEach((id) => entity(walk.entities.get(id), column + 2));
+      if (hidden) put({ id: `+${way.id}`, kind: "more", of: { way, hidden }, column: column + 2 });
+    }
+  };
+  roots(walk).forEach((root) => entity(root, 0));
+  return placed;
+}
+
+function roots(walk) {
+  return [...walk.entities.values()].filter((entity) => entity.parent === null);
+}
