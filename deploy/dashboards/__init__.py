@@ -1,0 +1,6 @@
+"""Grafana's dashboards and Prometheus' alert rules as code; `python -m deploy.dashboards` writes their files.
+
+deploy/helm/dashboards/*.json   for Grafana, by the chart's ConfigMaps or by provisioning
+deploy/helm/alerts/kbqa.yaml    the rules, which the chart makes a PrometheusRule of
+deploy/prometheus/rules.yaml    the same, for a Prometheus without an operator
+"""

@@ -1,0 +1,121 @@
+"""The gateway: requests, answers, and how well they are supported."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from deploy.dashboards.panels import Query, chart, dashboard, number, row
+from deploy.dashboards.promql import gauge, quantile, rate, share
+
+_SERVER = 'service="gateway"'
+_ANSWER = 'service="gateway",route="/v1/answer"'
+
+
+def gateway() -> Dashboard:
+    """Rate, errors and duration first; then what the answers are like."""
+    board = dashboard("gateway", "Gateway", "Questions and answers: rate, errors, duration, support.")
+    row(
+        board,
+        "Does it answer?",
+        number(
+            "Questions a second",
+            "Requests to /v1/answer.",
+            Query(rate("kbqa_http_requests_total", where=_ANSWER), "questions"),
+            unit="reqps",
+        ),
+        number(
+            "Failed requests",
+            "Share of requests that were answered with a status of 500 or more.",
+            Query(share("kbqa_http_requests_total", 'status=~"5.."', of=_SERVER), "failed"),
+            unit="percentunit",
+            limits=(0.01, 0.05),
+        ),
+        number(
+            "Time to the answer, 95 %",
+            "Seconds that 95 of 100 questions wait for at most.",
+            Query(quantile(0.95, "kbqa_gateway_answer_seconds"), "95 %"),
+            unit="s",
+            limits=(10, 30),
+        ),
+        number(
+            "Questions at a time",
+            "Questions that are being answered, or wait for their turn.",
+            Query(f"sum({gauge('kbqa_gateway_questions_running')})", "running"),
+        ),
+        number(
+            "Supported answers",
+            "Share of the questions answered whose answer is supported by facts of the graph.",
+            Query(
+                share("kbqa_gateway_answers_total", 'status="answered"', of='status=~"answered|unsupported"'),
+                "supported",
+            ),
+            unit="percentunit",
+            limits=(0.8, 0.5),
+            order="low is bad",
+        ),
+        number(
+            "Turned away",
+            "Share of requests that were answered with 429: too many at a time, or over a quota.",
+            Query(share("kbqa_http_requests_total", 'status="429"', of=_SERVER), "turned away"),
+            unit="percentunit",
+            limits=(0.01, 0.1),
+        ),
+        chart(
+            "Requests",
+            "A second, by route and status.",
+            Query(rate("kbqa_http_requests_total", "route", "status", where=_SERVER), "{{route}} {{status}}"),
+            unit="reqps",
+        ),
+        chart(
+            "Errors",
+            "Requests a second with a status of 400 or more. 503: no policy or no graph; 429: too many.",
+            Query(
+                rate("kbqa_http_requests_total", "status", where=f'{_SERVER},status=~"[45].."'), "{{status}}"
+            ),
+            unit="reqps",
+            stacked=True,
+        ),
+        chart(
+            "Duration",
+            "Seconds from a question to its answer, for 50, 95 and 99 of 100.",
+            Query(quantile(0.5, "kbqa_gateway_answer_seconds"), "median"),
+            Query(quantile(0.95, "kbqa_gateway_answer_seconds"), "95 %"),
+            Query(quantile(0.99, "kbqa_gateway_answer_seconds"), "99 %"),
+            unit="s",
+        ),
+    )
+    row(
+        board,
+        "What are the answers like?",
+        chart(
+            "Answers by status",
+            "Questions answered a second: answered, no_answer, no_topic_entity (it names nothing in the "
+            "graph), partial (its time was over), unsupported (no facts for it).",
+            Query(rate("kbqa_gateway_answers_total", "status"), "{{status}}"),
+            unit="ops",
+            stacked=True,
+        ),
+        chart(
+            "Support rate",
+            "Share of the questions with an answer whose answer is supported by facts of the graph. A fall "
+            "after a promotion is a worse policy: promote the one before.",
+            Query(
+                share("kbqa_gateway_answers_total", 'status="answered"', of='status=~"answered|unsupported"'),
+                "supported",
+            ),
+            unit="percentunit",
+            top=1,
+        ),
+        chart(
+            "Tokens of a question",
+            "Mean tokens that the policy read and wrote for a question.",
+            Query(
+                f"{rate('kbqa_gateway_tokens_total', 'kind')} / ignoring(kind) group_left() "
+                f"({rate('kbqa_gateway_answers_total')} > 0)",
+                "{{kind}}",
+            ),
+            unit="suffix: tokens",
+            logarithmic=True,
+        ),
+    )
+    return board

@@ -1,0 +1,188 @@
+"""The few kinds of panels that the dashboards are made of, all alike in what they share.
+
+    board = dashboard("training", "Training", "What a run learns, and how soundly.")
+    row(board, "Does it learn?", chart("Reward", "Mean …", Query(gauge("kbqa_trainer_reward"), "{{phase}}")))
+
+Units are Grafana's: https://grafana.com/docs/grafana/latest/panels-visualizations/configure-standard-options
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from grafana_foundation_sdk.builders import common, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import dashboard as boards
+from grafana_foundation_sdk.models import common as shapes
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DashboardLinkType,
+    DataSourceRef,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+)
+
+Panel = timeseries.Panel | stat.Panel
+Order = Literal["high is bad", "low is bad"]
+
+_SOURCE = DataSourceRef(type_val="prometheus", uid="$datasource")
+_COLUMNS, _CHART_HEIGHT, _NUMBER_HEIGHT = 24, 8, 4
+
+
+NATS = "suffix: nats"
+TOKENS = "suffix: tokens"
+TOKENS_PER_S = "suffix: tokens/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a panel.
+
+    Attributes:
+        legend: of its series, with `{{label}}` for the value of a label.
+    """
+
+    expr: str
+    legend: str
+
+
+def dashboard(name: str, title: str, description: str) -> boards.Dashboard:
+    """An empty dashboard; its file and its address are called `name`."""
+    namespaces = "label_values(kbqa_http_requests_total, namespace)"
+    return (
+        boards.Dashboard(f"kbqa / {title}")
+        .uid(f"kbqa-{name}")
+        .description(description)
+        .tags(["kbqa"])
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .readonly()
+        .refresh("30s")
+        .time("now-3h", "now")
+        .link(
+            boards.DashboardLink("kbqa")
+            .type(DashboardLinkType.DASHBOARDS)
+            .tags(["kbqa"])
+            .as_dropdown(True)
+            .include_vars(True)
+            .keep_time(True)
+        )
+        .with_variable(boards.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        .with_variable(
+            boards.QueryVariable("namespace")
+            .label("Namespace")
+            .datasource(_SOURCE)
+            .query(namespaces)
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .include_all(True)
+            # Without Kubernetes there is no such label, and this matches its absence, too.
+            .all_value(".*")
+            .multi(True)
+        )
+    )
+
+
+def row(board: boards.Dashboard, question: str, *panels: Panel) -> None:
+    """Add what answers a question of the operator, side by side."""
+    board.with_row(boards.Row(question))
+    for panel in panels:
+        board.with_panel(panel)
+
+
+def chart(
+    title: str,
+    description: str,
+    *queries: Query,
+    unit: str = "short",
+    width: int = 8,
+    stacked: bool = False,
+    top: float | None = None,
+    logarithmic: bool = False,
+) -> timeseries.Panel:
+    """Lines over time, from zero up unless values are negative.
+
+    Args:
+        width: of the 24 columns.
+        stacked: the lines are parts of a whole.
+        top: where the axis ends at least.
+        logarithmic: for values over several orders of magnitude.
+    """
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(description)
+        .datasource(_SOURCE)
+        .unit(unit)
+        .span(width)
+        .height(_CHART_HEIGHT)
+        .axis_soft_min(0)
+        .line_width(2 if not stacked else 1)
+        .fill_opacity(0 if not stacked else 50)
+        .show_points(shapes.VisibilityMode.AUTO)
+        .tooltip(common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI))
+        .legend(
+            common.VizLegendOptions()
+            .show_legend(True)
+            .display_mode(shapes.LegendDisplayMode.LIST)
+            .placement(shapes.LegendPlacement.BOTTOM)
+        )
+    )
+    if stacked:
+        panel.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL))
+    if top is not None:
+        panel.axis_soft_max(top)
+    if logarithmic:
+        panel.scale_distribution(common.ScaleDistributionConfig().type(shapes.ScaleDistribution.LOG).log(10))
+    for query, letter in zip(queries, _letters(), strict=False):
+        panel.with_target(_target(query, letter))
+    return panel
+
+
+def number(
+    title: str,
+    description: str,
+    *queries: Query,
+    unit: str = "short",
+    width: int = 4,
+    limits: tuple[float, float] | None = None,
+    order: Order = "high is bad",
+    decimals: int | None = None,
+) -> stat.Panel:
+    """The latest value, coloured by two limits: worth a look, bad."""
+    panel = (
+        stat.Panel()
+        .title(title)
+        .description(description)
+        .datasource(_SOURCE)
+        .unit(unit)
+        .span(width)
+        .height(_NUMBER_HEIGHT)
+        .graph_mode(shapes.BigValueGraphMode.NONE)
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .no_value("none yet")
+        .thresholds(_thresholds(limits, order))
+    )
+    if decimals is not None:
+        panel.decimals(decimals)
+    for query, letter in zip(queries, _letters(), strict=False):
+        panel.with_target(_target(query, letter))
+    return panel
+
+
+def _thresholds(limits: tuple[float, float] | None, order: Order) -> boards.ThresholdsConfig:
+    if limits is None:
+        steps = [(None, "text")]
+    elif order == "high is bad":
+        steps = [(None, "green"), (limits[0], "orange"), (limits[1], "red")]
+    else:
+        steps = [(None, "red"), (limits[1], "orange"), (limits[0], "green")]
+    made = [Threshold(value=value, color=colour) for value, colour in steps]
+    return boards.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(made)
+
+
+def _target(query: Query, letter: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(letter)
+
+
+def _letters() -> list[str]:
+    return [chr(ord("A") + index) for index in range(26)]

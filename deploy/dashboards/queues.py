@@ -1,0 +1,129 @@
+"""The queues between trainer and rollout workers, and the disks below everything."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from deploy.dashboards.panels import Query, chart, dashboard, number, row
+from deploy.dashboards.promql import gauge, quantile, rate
+
+_WAITING, _TAKEN, _DEAD = (f'state="{state}"' for state in ("waiting", "taken", "dead"))
+
+
+def _waiting(queue: str) -> str:
+    return gauge("kbqa_queue_messages", f'queue="{queue}",{_WAITING}')
+
+
+def queues() -> Dashboard:
+    """Whether anything waits, how long, and what nobody could use."""
+    board = dashboard("queues", "Queues", "Requests and replies under way, dead letters, and disks.")
+    row(
+        board,
+        "Does anything wait?",
+        number(
+            "Requests that wait",
+            "Messages in `rollouts` that no worker has taken. Always some while a run trains faster than "
+            "workers play.",
+            Query(f"max({_waiting('rollouts')})", "waiting"),
+            limits=(200, 1000),
+        ),
+        number(
+            "Replies that wait",
+            "Messages in `trajectories` that the trainer has not taken. It takes them at once.",
+            Query(f"max({_waiting('trajectories')})", "waiting"),
+            limits=(20, 100),
+        ),
+        number(
+            "Dead letters",
+            "Messages that nobody could use, in both queues: kbqa queue show. There should be none.",
+            Query(f"sum(max by (queue) ({gauge('kbqa_queue_messages', _DEAD)}))", "dead"),
+            limits=(1, 10),
+        ),
+        number(
+            "Age of a request, 95 %",
+            "Seconds until a worker takes it, for 95 of 100 requests.",
+            Query(quantile(0.95, "kbqa_rollout_queue_seconds"), "95 %"),
+            unit="s",
+            limits=(30, 60),
+        ),
+        number(
+            "Requests taken a second",
+            "Rollout requests that all workers together take from the queue.",
+            Query(rate("kbqa_rollout_requests_total"), "taken"),
+            unit="reqps",
+        ),
+        number(
+            "Fullest disk",
+            "Least share of free space on any disk that a service writes to.",
+            Query(f"min({gauge('kbqa_disk_free_bytes')} / {gauge('kbqa_disk_size_bytes')})", "free"),
+            unit="percentunit",
+            limits=(0.2, 0.1),
+            order="low is bad",
+        ),
+        chart(
+            "Waiting messages",
+            "By queue. `rollouts` that stays full: no worker runs, or none can load the policy.",
+            Query(gauge("kbqa_queue_messages", _WAITING), "{{queue}}"),
+        ),
+        chart(
+            "Taken and not finished",
+            "By queue: what consumers work on; until the visibility timeout, also what dead ones have left.",
+            Query(gauge("kbqa_queue_messages", _TAKEN), "{{queue}}"),
+        ),
+        chart(
+            "Age of a request",
+            "Seconds from sending a request to taking it, for 50 and 95 of 100.",
+            Query(quantile(0.5, "kbqa_rollout_queue_seconds"), "median"),
+            Query(quantile(0.95, "kbqa_rollout_queue_seconds"), "95 %"),
+            unit="s",
+        ),
+    )
+    row(
+        board,
+        "What becomes of messages?",
+        chart(
+            "Requests taken",
+            "By workers a second: answered, expired, invalid (a dead letter), or the reason of a failure.",
+            Query(rate("kbqa_rollout_requests_total", "outcome"), "{{outcome}}"),
+            unit="ops",
+            stacked=True,
+        ),
+        chart(
+            "Replies taken",
+            "By the trainer a second: accepted, duplicate (another answer was first), late, or dead_letter.",
+            Query(rate("kbqa_trainer_messages_total", "outcome"), "{{outcome}}"),
+            unit="ops",
+            stacked=True,
+        ),
+        chart(
+            "Dead letters",
+            "By queue, until they are requeued or purged.",
+            Query(gauge("kbqa_queue_messages", _DEAD), "{{queue}}"),
+        ),
+    )
+    row(
+        board,
+        "Is there room?",
+        chart(
+            "Free space",
+            "Share of the disk that holds a service's directory, by service.",
+            Query(
+                f"min by (service, directory) ({gauge('kbqa_disk_free_bytes')} / "
+                f"{gauge('kbqa_disk_size_bytes')})",
+                "{{service}}, {{directory}}",
+            ),
+            unit="percentunit",
+            width=12,
+            top=1,
+        ),
+        chart(
+            "Free bytes",
+            "Of the same disks. Versions and checkpoints take the most; the recipe says how many are kept.",
+            Query(
+                f"min by (service, directory) ({gauge('kbqa_disk_free_bytes')})", "{{service}}, {{directory}}"
+            ),
+            unit="bytes",
+            width=12,
+        ),
+    )
+    return board

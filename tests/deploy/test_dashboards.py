@@ -1,0 +1,132 @@
+"""The dashboards that are checked in: current, explained, and about metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from deploy.dashboards.__main__ import rendered
+from deploy.dashboards.alerts import ALERTS
+from deploy.dashboards.live import boards, expand
+from deploy.dashboards.promql import VLLM_METRICS, gauge, rate
+from kbqa.telemetry import METRICS
+from tests.deploy.prometheus import promtool
+
+BOARDS = {board.name: board for board in boards()}
+PANELS = [(name, panel) for name, board in BOARDS.items() for panel in board.panels if panel.kind != "row"]
+EXPRESSIONS = [
+    *((f"{name}: {panel.title}", target.expr) for name, panel in PANELS for target in panel.targets),
+    *((alert.name, alert.expr) for alert in ALERTS),
+]
+# What Prometheus itself adds to every series.
+TARGET_LABELS = {"namespace", "instance", "job", "pod", "le"}
+VLLM_LABELS = {"model_name", "engine", "finished_reason"}
+each_expression = pytest.mark.parametrize(
+    ("where", "expr"), EXPRESSIONS, ids=[f"{where} {n}" for n, (where, _) in enumerate(EXPRESSIONS)]
+)
+
+
+def test_files_are_current():
+    for path, text in rendered().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m deploy.dashboards"
+
+
+def test_there_is_a_dashboard_for_each_part():
+    assert BOARDS.keys() == {"training", "rollouts", "graph", "gateway", "queues"}
+    assert len({board.title for board in BOARDS.values()}) == len(BOARDS)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_data_source_and_namespace_can_be_chosen(name):
+    path = next(path for path in rendered() if path.name == f"{name}.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert [variable["name"] for variable in document["templating"]["list"]] == ["datasource", "namespace"]
+    assert document["uid"] == f"kbqa-{name}"
+    assert not document["editable"]
+    for panel in document["panels"]:
+        if panel["type"] != "row":
+            assert panel["datasource"]["uid"] == "$datasource"
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_rows_ask_and_no_panels_overlap(name):
+    panels = BOARDS[name].panels
+    assert panels[0].kind == "row"
+    for row in (panel for panel in panels if panel.kind == "row"):
+        assert row.title.endswith("?")
+    cells = [
+        (x, y)
+        for left, top, width, height in (panel.place for panel in panels)
+        for x in range(left, left + width)
+        for y in range(top, top + height)
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+
+
+@pytest.mark.parametrize(("name", "panel"), PANELS, ids=[f"{n}: {p.title}" for n, p in PANELS])
+def test_a_panel_says_what_it_shows(name, panel):
+    assert panel.title
+    assert panel.title[0].isupper()
+    assert len(panel.description) > len(panel.title)
+    assert panel.description.endswith(".")
+    assert panel.unit
+    assert panel.targets
+    assert all(target.legend for target in panel.targets)
+
+
+@each_expression
+def test_every_metric_and_label_exists(where, expr):
+    known = {metric.name: set(metric.labels) for metric in METRICS} | dict.fromkeys(VLLM_METRICS, VLLM_LABELS)
+    named = _metrics(expr)
+    assert named
+    for name in named:
+        base = re.sub(r"_(bucket|sum|count)$", "", name)
+        histogram = base in _histograms() and name != base
+        assert name in known or histogram or name == "up", name
+    for name, matchers in re.findall(r"([a-z_:]+)\{([^}]*)\}", expr):
+        base = name if name in known else re.sub(r"_(bucket|sum|count)$", "", name)
+        for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', "", matchers)):
+            assert label in known.get(base, set()) | TARGET_LABELS, (name, label)
+
+
+@each_expression
+def test_what_is_grouped_by_is_a_label_of_what_is_grouped(where, expr):
+    known = {metric.name: set(metric.labels) for metric in METRICS} | dict.fromkeys(VLLM_METRICS, VLLM_LABELS)
+    labels = TARGET_LABELS.union(
+        *(known.get(re.sub(r"_(bucket|sum|count)$", "", n), known.get(n, set())) for n in _metrics(expr))
+    )
+    labels = labels.union(*(known.get(name, set()) for name in _metrics(expr)))
+    for group in re.findall(r"\bby \(([^)]*)\)", expr):
+        assert {label.strip() for label in group.split(",")} <= labels
+
+
+def test_every_expression_parses(tmp_path):
+    rules = [
+        {"record": f"expression:{number}", "expr": expand(expr)}
+        for number, (_, expr) in enumerate(EXPRESSIONS)
+    ]
+    path = tmp_path / "expressions.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    assert promtool("check", "rules", path) == ""
+
+
+def test_a_metric_that_is_not_there_cannot_be_asked_for():
+    with pytest.raises(KeyError, match="no gauge named kbqa_trainer_rewards"):
+        gauge("kbqa_trainer_rewards")
+    with pytest.raises(KeyError, match="no counter named kbqa_trainer_reward"):
+        rate("kbqa_trainer_reward")
+
+
+def _metrics(expr: str) -> set[str]:
+    """Names of metrics in an expression."""
+    bare = re.sub(r'"[^"]*"', '""', expr)
+    return set(re.findall(r"\b(?:kbqa_\w+|vllm:\w+|up)\b", bare))
+
+
+def _histograms() -> set[str]:
+    ours = {metric.name for metric in METRICS if metric.kind == "histogram"}
+    return ours | {name for name, kind in VLLM_METRICS.items() if kind == "histogram"}
