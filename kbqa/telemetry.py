@@ -219,6 +219,13 @@ METRICS: tuple[Metric, ...] = (
         "kbqa_gateway_answers_total", "counter", "Questions answered, by the answer's status.", ("status",)
     ),
     Metric("kbqa_gateway_answer_seconds", "histogram", "Time from a question to its answer."),
+    Metric(
+        "kbqa_gateway_answer_events",
+        "histogram",
+        "Events on the way to an answer, which a stream tells one by one.",
+        (),
+        (2, 5, 10, 20, 50, 100, 200, 500, 1000),
+    ),
     Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or wait for it."),
     Metric(
         "kbqa_gateway_phase_seconds",

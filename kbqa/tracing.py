@@ -1,10 +1,9 @@
 """Spans of OpenTelemetry, from service to service; nothing at all until tracing is started.
 
-    stop = start_tracing("gateway", otlp_exporter("http://collector:4318"))
-    with span("policy.generate", prompts=8):
-        ...
-    httpx.post(url, headers=outgoing_headers())     # the other service goes on with this trace
-    stop()
+    with traced("gateway", "http://collector:4318"):
+        with span("policy", episodes=8):
+            ...
+        httpx.post(url, headers=outgoing_headers())     # the other service goes on with this trace
 
 The request id of `log_context`, which logs show, goes to the other service by the same headers.
 """
@@ -28,6 +27,23 @@ SpanKind = Literal["internal", "client", "server"]
 
 # One for the process, as its log is: whoever makes a span should not have to be handed it.
 _tracer: Tracer | None = None
+
+
+@contextmanager
+def traced(service: str, url: str | None) -> Iterator[None]:
+    """Send the spans of the block to the collector at `url`; with None there are none.
+
+    Raises:
+        ConfigurationError: OpenTelemetry is not installed.
+    """
+    if url is None:
+        yield
+        return
+    stop = start_tracing(service, otlp_exporter(url))
+    try:
+        yield
+    finally:
+        stop()
 
 
 def otlp_exporter(url: str) -> SpanExporter:

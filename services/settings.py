@@ -37,6 +37,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_HOME",
         "KBQA_LOG_LEVEL",
         "KBQA_LOG_FORMAT",
+        "KBQA_TRACES_URL",
         "KBQA_POLICY_STORE",
         "KBQA_REDIS_URL",
         "KBQA_BROKER_URL",
@@ -46,6 +47,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_VLLM",
         "KBQA_VLLM_URL",
         "KBQA_KG_SERVER_API_KEY",
+        "KBQA_GATEWAY_API_KEY",
         *(f"KBQA_{service.upper()}_URL" for service in SERVICES),
     }
 )
@@ -63,6 +65,7 @@ class ServiceSettings(BaseSettings):
         port: port to listen on.
         log_level: lowest level that is logged (`KBQA_LOG_LEVEL`).
         log_format: "text" or "json" (`KBQA_LOG_FORMAT`).
+        traces_url: OpenTelemetry collector that spans are sent to; none unless given (`KBQA_TRACES_URL`).
         drain_s: seconds that running requests get after SIGTERM.
     """
 
@@ -74,6 +77,7 @@ class ServiceSettings(BaseSettings):
     port: int = Field(ge=1, le=65535)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", validation_alias="KBQA_LOG_LEVEL")
     log_format: LogFormat = Field("text", validation_alias="KBQA_LOG_FORMAT")
+    traces_url: str | None = Field(None, validation_alias="KBQA_TRACES_URL")
     drain_s: int = Field(10, ge=0)
 
     model_config = SettingsConfigDict(

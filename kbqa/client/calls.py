@@ -139,5 +139,5 @@ def unreachable(url: str, error: httpx.HTTPError | httpx.InvalidURL) -> GatewayE
         )
     return GatewayUnreachableError(
         f"no gateway answers at {url} ({error or type(error).__name__}): start everything with kbqa up, "
-        "or name another address"
+        "or say where it is (kbqa ask: by --gateway or KBQA_GATEWAY_URL)"
     )

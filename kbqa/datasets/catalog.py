@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kbqa.datasets.metaqa import read_metaqa
 from kbqa.datasets.pathquestion import read_pathquestion
+from kbqa.datasets.records import read_questions
 from kbqa.datasets.splits import Splits, split_by_path
 from kbqa.datasets.world import generate_questions, generate_world
 from kbqa.errors import DatasetError
 
 DATASETS = ("world", "pathquestion-2h", "pathquestion-3h", "metaqa-1hop", "metaqa-2hop", "metaqa-3hop")
 
+_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.jsonl")
 _SIZES = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
 
 
@@ -44,6 +47,8 @@ def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Da
     """A data set by name, the same for the same seed.
 
     Args:
+        name: one of `DATASETS`, or a file of questions in `data_directory`, as `x.jsonl`
+            (`kbqa.datasets.records`): all of one graph, which has to be loaded already.
         data_directory: where real data lies (KBQA_DATA); the generated world needs none.
 
     Raises:
@@ -53,10 +58,14 @@ def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Da
         world = generate_world(seed)
         text = "".join("\t".join(triple) + "\n" for triple in world.triples)
         return Dataset(name, "world", generate_questions(world, seed, _SIZES, "world"), graph=text)
-    if name not in DATASETS:
-        raise DatasetError(f'no data set named "{name}" (known: {", ".join(DATASETS)})')
+    is_file = _FILE.fullmatch(name) is not None
+    if name not in DATASETS and not is_file:
+        known = ", ".join(DATASETS)
+        raise DatasetError(f'no data set named "{name}" (known: {known}; or a file of KBQA_DATA, as x.jsonl)')
     if data_directory is None:
         raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
+    if is_file:
+        return _questions_file(data_directory / name, seed)
     family, kind = name.split("-")
     try:
         if family == "pathquestion":
@@ -64,6 +73,18 @@ def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Da
         return _metaqa(data_directory / family, int(kind[0]), seed)
     except OSError as error:
         raise DatasetError(f"{name}: {error.filename}: {error.strerror} (looked under KBQA_DATA)") from error
+
+
+def _questions_file(path: Path, seed: int) -> Dataset:
+    questions = read_questions(path)
+    graphs = sorted({question.kg for question in questions})
+    if len(graphs) != 1 or not graphs[0]:
+        raise DatasetError(f'{path}: its questions should be about one graph, by "kg", not about {graphs}')
+    tenth = max(1, len(questions) // 10)
+    sizes = {part: min(_SIZES[part], tenth) for part in ("validation", "test")}
+    # Only a question whose gold path is known can be demonstrated.
+    sizes["cold_start"] = min(_SIZES["cold_start"], tenth) if all(q.path for q in questions) else 0
+    return Dataset(path.name, graphs[0], split_by_path(questions, seed, **sizes))
 
 
 def _pathquestion(directory: Path, kind: str, seed: int) -> Dataset:

@@ -1,22 +1,13 @@
-"""Questions from a file: one JSON record a line.
-
-    {"id", "text" or "question", "answers": […], "topic_entities": […],
-     "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …]}
-
-Those are the fields of `Question`. RoG's records are read too: `a_entity` and `q_entity`
-are then answers and topic entities, and the record's id names its subgraph.
-"""
+"""Questions from a file, or of a data set."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kbqa.datasets.catalog import DATASETS, load_dataset
+from kbqa.datasets.records import read_questions
 from kbqa.errors import DatasetError
-from kbqa.trajectory import Hop, Question
+from kbqa.trajectory import Question
 
 
 def load_questions(name: str, *, seed: int = 0, data_directory: Path | None = None) -> list[Question]:
@@ -25,66 +16,11 @@ def load_questions(name: str, *, seed: int = 0, data_directory: Path | None = No
     Raises:
         DatasetError: there is no such data set or file, or it is malformed.
     """
-    if name not in DATASETS:
-        return read_questions(Path(name))
-    splits = load_dataset(name, seed, data_directory).splits
-    return [*splits.cold_start, *splits.train, *splits.validation, *splits.test]
-
-
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a file.
-
-    Raises:
-        DatasetError: it cannot be read; names the line and the reason.
-    """
-    questions = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    try:
-                        questions.append(_question(json.loads(line)))
-                    except ValueError as error:
-                        raise DatasetError(f"{path}:{number}: {error}") from None
-    except OSError as error:
-        known = ", ".join(DATASETS)
+    if name in DATASETS:
+        splits = load_dataset(name, seed, data_directory).splits
+        return [*splits.cold_start, *splits.train, *splits.validation, *splits.test]
+    if not Path(name).exists():
         raise DatasetError(
-            f"{path}: {error.strerror}: name a file of questions, or one of {known}"
-        ) from error
-    except UnicodeDecodeError:
-        raise DatasetError(f"{path}: the text is not UTF-8") from None
-    if not questions:
-        raise DatasetError(f"{path}: the file holds no questions")
-    return questions
-
-
-def _question(record: Any) -> Question:
-    if not isinstance(record, dict):
-        raise ValueError("expected a JSON object")
-    id_, graph = record.get("id"), record.get("graph")
-    text = record.get("text", record.get("question"))
-    if not isinstance(id_, str) or not isinstance(text, str):
-        raise ValueError('expected an object with at least "id" and "text"')
-    given = isinstance(graph, list)  # RoG's triples
-    return Question(
-        id=id_,
-        text=text,
-        answers=_texts(record, "answers", "a_entity"),
-        topic_entities=_texts(record, "topic_entities", "q_entity"),
-        kg=str(record.get("kg", "")),
-        graph=id_ if given else graph,
-        path=tuple(map(_hop, record.get("path", ()))),
-    )
-
-
-def _texts(record: Mapping[str, Any], name: str, other: str) -> tuple[str, ...]:
-    texts = record.get(name, record.get(other))
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f'"{name}" is not a list of texts')
-    return tuple(texts)
-
-
-def _hop(hop: Any) -> Hop:
-    if not isinstance(hop, dict) or not isinstance(hop.get("relation"), str):
-        raise ValueError('"path" is not a list of {"relation", "inverse"?}')
-    return Hop(hop["relation"], inverse=bool(hop.get("inverse", False)))
+            f"{name}: there is no such file: name a file of questions, or one of {', '.join(DATASETS)}"
+        )
+    return read_questions(Path(name))

@@ -10,7 +10,23 @@ from collections.abc import Sequence
 import typer
 
 from kbqa.errors import KbqaError
-from services.cli import ask, demo, export, forms, kg, mcp, policies, queue, recipes, serve, status, train, up
+from services.cli import (
+    ask,
+    demo,
+    export,
+    feedback,
+    forms,
+    keys,
+    kg,
+    mcp,
+    policies,
+    queue,
+    recipes,
+    serve,
+    status,
+    train,
+    up,
+)
 
 _ERROR, _UNEXPECTED = 2, 1
 
@@ -27,7 +43,6 @@ def create_cli() -> typer.Typer:
     )
     cli.command()(demo.demo)
     cli.command()(ask.ask)
-    cli.command()(demo.demo)
     cli.command()(up.up)
     cli.command()(status.status)
     cli.command()(train.train)
@@ -43,6 +58,8 @@ def create_cli() -> typer.Typer:
     cli.add_typer(recipes.commands, name="recipe")
     cli.add_typer(policies.commands, name="policy")
     cli.add_typer(queue.commands, name="queue")
+    cli.add_typer(keys.commands, name="keys")
+    cli.add_typer(feedback.commands, name="feedback")
     return cli
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from kbqa.client import AnswerOptions, Gateway
+from kbqa.client.events import ActionEvent, DoneEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
+from kbqa.client.models import Answer, AnswerResponse, TripleEvidence, TurnRecord
 from kbqa.errors import ConfigurationError
-from services.cli.api import Api
 from services.cli.options import DEFAULT_GATEWAY, AsJson, GatewayUrl
 
 NO_ANSWER = 3
+API_KEY_VARIABLE = "KBQA_GATEWAY_API_KEY"
 
+_PATIENCE_S = 30.0  # beyond the question's own time
+_ROWS = 10  # of a query, that are shown
 _TAGS = re.compile(r"</?(information|error)>")
 _EXPLANATIONS = {
     "no_answer": "no answer was found",
@@ -39,27 +46,37 @@ def ask(
     gateway: GatewayUrl = DEFAULT_GATEWAY,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a question.
+    """Ask a question, and watch it being answered.
 
+    In a pipe the answer comes first, whole. A gateway that wants a key finds it in KBQA_GATEWAY_API_KEY.
     Exit code 0 when it was answered, 3 when there is no answer that facts support, 2 on an error.
     """
-    api = Api("gateway", gateway, "--gateway or KBQA_GATEWAY_URL", timeout_s=(timeout_s or 300.0) + 30.0)
-    request: dict[str, Any] = {"question": question, "kg": kg or _only_graph(api), "n_runs": runs}
+    options: AnswerOptions = {"n_runs": runs}
     if topic:
-        request["topic_entities"] = topic
+        options["topic_entities"] = topic
     if timeout_s is not None:
-        request["timeout_s"] = timeout_s
-    response = api.post("/v1/answer", request)
-    if as_json:
-        typer.echo(json.dumps(response, ensure_ascii=False, indent=2))
-    else:
-        Console(soft_wrap=True, highlight=False).print(render(response))
-    if response["status"] != "answered":
+        options["timeout_s"] = timeout_s
+    console = Console(soft_wrap=True, highlight=False)
+    with _gateway(gateway, timeout_s) as client:
+        graph = kg or _only_graph(client)
+        if console.is_terminal and not as_json:
+            with closing(client.stream(question, graph, **options)) as events:
+                document = _watch(events, console, runs)
+        else:
+            document = client.answer(question, graph, **options)
+            _tell(document, console, as_json)
+    if document.status != "answered":
         raise typer.Exit(NO_ANSWER)
 
 
-def _only_graph(api: Api) -> str:
-    names = sorted(str(graph["name"]) for graph in api.get("/v1/kg")["graphs"])
+def _gateway(url: str, timeout_s: float | None) -> Gateway:
+    return Gateway(
+        url, api_key=os.environ.get(API_KEY_VARIABLE) or None, timeout_s=(timeout_s or 300.0) + _PATIENCE_S
+    )
+
+
+def _only_graph(client: Gateway) -> str:
+    names = sorted(graph.name for graph in client.graphs())
     if len(names) == 1:
         return names[0]
     if not names:
@@ -67,51 +84,108 @@ def _only_graph(api: Api) -> str:
     raise ConfigurationError(f"several graphs are loaded ({', '.join(names)}): choose one with --kg NAME")
 
 
-def render(response: dict[str, Any]) -> Text:
-    """An answer document for people: answers with their evidence, then each run, then what it cost."""
+def _tell(document: AnswerResponse, console: Console, as_json: bool) -> None:
+    if as_json:
+        typer.echo(document.model_dump_json(exclude_none=True, indent=2))
+    else:
+        console.print(render(document))
+
+
+def _watch(events: Iterator[Event], console: Console, runs: int) -> AnswerResponse:
+    """Print every step as it comes, and in the end the answers."""
+    for event in events:
+        if isinstance(event, DoneEvent):
+            text = _answers(event.document)
+            text.append_text(_cost(event.document))
+            console.print(text)
+            return event.document
+        step = _step(event, runs)
+        if step is not None:
+            console.print(step)
+    raise AssertionError("a stream ends with its document, or an error")
+
+
+def _step(event: Event, runs: int) -> Text | None:
+    """A step as a line or two; None for what is told in the end."""
     text = Text()
-    for answer in response["answers"]:
-        text.append(printable(answer["value"]), style="bold green")
-        text.append(f"   in {answer['support']} runs\n" if len(response["runs"]) > 1 else "\n")
-        for line in _evidence(answer["evidence"]):
-            text.append(f"    {line}\n", style="cyan")
-    if response["status"] in _EXPLANATIONS:
-        text.append(f"{_EXPLANATIONS[response['status']]}\n", style="yellow")
-    for number, run in enumerate(response["runs"], 1):
-        text.append(f"\nrun {number}: {run['status']}\n", style="bold")
-        for turn in run["trajectory"]:
-            _append_turn(text, turn)
-    usage = response["usage"]
-    text.append(
-        f"\npolicy {response['policy_version']}, {usage['llm_calls']} calls, "
-        f"{usage['generated_tokens']} tokens written, {usage['kg_calls']} graph actions, "
-        f"{usage['elapsed_ms'] / 1000:.2f} s",
-        style="dim",
-    )
+    match event:
+        case LinkedEvent():
+            topics = ", ".join(map(printable, event.linking.topic_entities)) or "nothing in the graph"
+            text.append(f"about {topics}", style="dim")
+        case ThoughtEvent():
+            text.append(f"{_run(event.run, runs)}{event.turn:>3}  ")
+            text.append(printable(event.thought or "…"), style="italic")
+        case ActionEvent():
+            text.append(f"{_run(event.run, runs)}     {_called(event.action)}", style="cyan")
+        case ObservationEvent():
+            seen = printable(_TAGS.sub("", event.observation).strip())
+            text.append(f"{_run(event.run, runs)}     {seen}", style="dim")
+        case _:
+            return None
     return text
 
 
-def _evidence(evidence: dict[str, Any]) -> list[str]:
-    """Triples, or a query with the rows that hold the answer."""
-    if "sparql" not in evidence:
-        return ["  ".join(map(printable, triple)) for triple in evidence["triples"]]
+def _run(number: int, runs: int) -> str:
+    return f"[{number + 1}] " if runs > 1 else ""
+
+
+def render(document: AnswerResponse) -> Text:
+    """An answer document for people: answers with their evidence, then each run, then what it cost."""
+    text = _answers(document)
+    for number, run in enumerate(document.runs, 1):
+        text.append(f"\nrun {number}: {run.status}\n", style="bold")
+        for turn in run.trajectory:
+            _append_turn(text, turn)
+    return text.append_text(_cost(document))
+
+
+def _answers(document: AnswerResponse) -> Text:
+    text = Text()
+    for answer in document.answers:
+        text.append(printable(answer.value), style="bold green")
+        text.append(f"   in {answer.support} runs\n" if len(document.runs) > 1 else "\n")
+        for line in _evidence(answer):
+            text.append(f"    {line}\n", style="cyan")
+    if document.status in _EXPLANATIONS:
+        text.append(f"{_EXPLANATIONS[document.status]}\n", style="yellow")
+    return text
+
+
+def _evidence(answer: Answer) -> list[str]:
+    evidence = answer.evidence
+    if isinstance(evidence, TripleEvidence):
+        return ["  ".join(map(printable, triple)) for triple in evidence.triples]
     rows = [
-        "  ".join(f"?{printable(name)} = {printable(term['label'])}" for name, term in row.items())
-        for row in evidence["rows"]
+        "  ".join(f"?{name}={printable(term.get('label') or term['value'])}" for name, term in row.items())
+        for row in evidence.rows[:_ROWS]
     ]
-    return [printable(" ".join(evidence["sparql"].split())), *rows]
+    return [*map(printable, evidence.sparql.splitlines()), *rows]
 
 
-def _append_turn(text: Text, turn: dict[str, Any]) -> None:
-    text.append(f"{turn['turn']:>3}  ")
-    text.append(printable(turn["thought"] or "…") + "\n", style="italic")
-    for action in turn["actions"]:
-        arguments = ", ".join(
-            f'"{printable(str(value))}"' for name, value in action.items() if name not in ("action", "code")
-        )
-        text.append(f"     {printable(action['action'])}({arguments})\n", style="cyan")
-    for observation in turn["observations"]:
+def _cost(document: AnswerResponse) -> Text:
+    usage = document.usage
+    return Text(
+        f"\npolicy {document.policy_version}, {usage.llm_calls} calls, "
+        f"{usage.generated_tokens} tokens written, {usage.kg_calls} graph actions, "
+        f"{usage.elapsed_ms / 1000:.2f} s",
+        style="dim",
+    )
+
+
+def _append_turn(text: Text, turn: TurnRecord) -> None:
+    text.append(f"{turn.turn:>3}  ")
+    text.append(printable(turn.thought or "…") + "\n", style="italic")
+    for action in turn.actions:
+        text.append(f"     {_called(action)}\n", style="cyan")
+    for observation in turn.observations:
         text.append(f"     {printable(_TAGS.sub('', observation).strip())}\n", style="dim")
+
+
+def _called(action: dict[str, object]) -> str:
+    arguments = ", ".join(
+        f'"{printable(str(value))}"' for name, value in action.items() if name not in ("action", "code")
+    )
+    return f"{printable(str(action['action']))}({arguments})"
 
 
 def printable(text: str) -> str:

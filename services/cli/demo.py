@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from kbqa.client.models import AnswerResponse
 from kbqa.datasets import DATASETS, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.recipes import load_recipe
@@ -91,7 +92,7 @@ def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
         if response["status"] == "answered":
             break
     typer.echo(f"\nPOST /v1/answer  {question.text}")
-    Console(soft_wrap=True, highlight=False).print(render(response))
+    Console(soft_wrap=True, highlight=False).print(render(AnswerResponse.model_validate(response)))
     typer.echo(f"gold answers: {', '.join(question.answers)}")
 
 

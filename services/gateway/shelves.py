@@ -6,7 +6,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -106,7 +106,7 @@ class RedisShelf:
 
     async def get(self, key: str) -> bytes | None:
         try:
-            value = await self._redis.get(self._name(key))
+            value = cast("bytes | None", await self._redis.get(self._name(key)))
         except (RedisError, OSError) as error:
             raise self._unavailable(error) from error
         return None if value is None else zlib.decompress(value)
@@ -123,7 +123,7 @@ class RedisShelf:
                 *_, count = await pipe.execute()
             if count > self._most:
                 oldest = await self._redis.zpopmin(self._index, count - self._most)
-                await self._redis.delete(*(name for name, _ in oldest))
+                await self._redis.delete(*(name for name, _ in cast("list[tuple[bytes, float]]", oldest)))
         except (RedisError, OSError) as error:
             raise self._unavailable(error) from error
 

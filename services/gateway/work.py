@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import AsyncGenerator
@@ -123,7 +124,9 @@ class Work:
             deadline=self._deadline - for_evidence,
             cancelled=self._cancelled,
         )
-        self.future = threads.submit(ask, asking, self._progress)
+        # In a copy of this task's context, so that logs, calls and spans there bear the request's id.
+        here = contextvars.copy_context()
+        self.future = threads.submit(here.run, ask, asking, self._progress)
         self.future.add_done_callback(lambda _: self._tell(None))
 
     def stop(self) -> None:

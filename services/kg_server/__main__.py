@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kbqa.telemetry import configure_logging
+from kbqa.tracing import traced
 from services.http import exit_code, serve
 from services.kg_server.settings import KgServerSettings
 
@@ -26,13 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         app = create_app(settings)
         operations = app.state.operations
-        serve(
-            app,
-            settings.host,
-            settings.port,
-            drain_s=settings.drain_s,
-            beside=None if operations is None else (operations, settings.operations_port),
-        )
+        with traced("kg_server", settings.traces_url):
+            serve(
+                app,
+                settings.host,
+                settings.port,
+                drain_s=settings.drain_s,
+                beside=None if operations is None else (operations, settings.operations_port),
+            )
 
     return exit_code(run)
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kbqa.datasets.questions import load_questions, read_questions
+from kbqa.datasets.questions import load_questions
+from kbqa.datasets.records import read_questions
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
 

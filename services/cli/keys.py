@@ -1,0 +1,107 @@
+"""`kbqa keys`: who may ask the gateway."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from services.cli.options import DEFAULT_HOME, AsJson, Home
+from services.gateway.access.keys import EVERY_GRAPH, KeyFile, KeyRecord
+from services.gateway.access.settings import keys_path
+
+commands = typer.Typer(help="Make, list and revoke the gateway's API keys.", no_args_is_help=True)
+
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", envvar="KBQA_GATEWAY_KEYS_FILE", help="Where keys are kept; HOME/gateway/keys.json."
+    ),
+]
+
+
+@commands.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    graph: Annotated[
+        list[str] | None, typer.Option("--graph", help="A graph that it may ask about; all. Repeatable.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(min=0.0, help="After which it expires; never.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Requests that it may send, such as 60/minute; the gateway's setting.")
+    ] = None,
+    quota: Annotated[
+        str | None, typer.Option(help="Questions that it may ask, such as 1000/day; the gateway's setting.")
+    ] = None,
+    file: File = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it, once: only its hash is kept.
+
+    A gateway that started without keys asks for them from its next start on.
+    """
+    expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    keys = KeyFile(file or keys_path(home))
+    first = not keys.path.exists()
+    record, key = keys.create(
+        name, graphs=tuple(graph or (EVERY_GRAPH,)), rate=rate, quota=quota, expires=expires
+    )
+    if as_json:
+        typer.echo(json.dumps({"key": key, **_described(record)}))
+        return
+    typer.echo(key)
+    typer.echo(
+        f"the key of {name} ({record.id}) is not shown again: send it as Authorization: Bearer KEY", err=True
+    )
+    if first:
+        typer.echo("a gateway that runs asks for keys once it is started again", err=True)
+
+
+@commands.command("list")
+def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """List the keys that were made, oldest first."""
+    records = KeyFile(file or keys_path(home)).read()
+    if as_json:
+        typer.echo(json.dumps([_described(record) for record in records]))
+        return
+    if not records:
+        typer.echo("no key yet, so whoever reaches the gateway may ask: make one with kbqa keys create NAME")
+        return
+    now = datetime.now(UTC)
+    table = Table("id", "name", "state", "graphs", "rate", "quota", "created", "expires", box=None)
+    for record in records:
+        graphs = "all" if EVERY_GRAPH in record.graphs else ", ".join(record.graphs)
+        expires = "never" if record.expires is None else f"{record.expires:%Y-%m-%d}"
+        table.add_row(
+            record.id,
+            record.name,
+            record.state(now),
+            graphs,
+            record.rate or "",
+            record.quota or "",
+            f"{record.created:%Y-%m-%d}",
+            expires,
+        )
+    Console().print(table)
+
+
+@commands.command()
+def revoke(
+    key: Annotated[str, typer.Argument(help="Id or name of a key.")],
+    file: File = None,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Take a key back, for ever; gateways that run notice within a second."""
+    record = KeyFile(file or keys_path(home)).revoke(key)
+    typer.echo(f"revoked {record.name} ({record.id})")
+
+
+def _described(record: KeyRecord) -> dict[str, object]:
+    """A record without its hash, which is nobody's business."""
+    return {**record.model_dump(mode="json", exclude={"digest"}), "state": record.state(datetime.now(UTC))}
