@@ -36,17 +36,17 @@ async function ask(request, { afresh = false } = {}) {
   }
   current?.abort();
   const mine = current = new AbortController();
-  const clock = begin(request);
-  let linking = { topic_entities: [] };
+  const clock = begin();
   try {
     const response = await api.post("/v1/answer", { ...request, stream: true }, { signal: mine.signal,
       headers: { Accept: "text/event-stream", ...(afresh ? { "Cache-Control": "no-cache" } : {}) } });
     for await (const event of events(response)) {
       mine.signal.throwIfAborted();
       if (event.event === "error") throw new api.Problem(event.problem.status, event.problem.detail);
-      if (event.event === "linked") linking = event.linking;
-      if (event.event === "done") finish(request, event.document, linking);
-      else take(event);
+      if (event.event === "done") {
+        show(request, event.document);
+        remember({ question: request.question, kg: request.kg, topics: request.topic_entities ?? null, document: event.document });
+      } else take(event);
     }
   } catch (error) {
     if (mine === current) failed(error, request);
@@ -59,16 +59,20 @@ async function ask(request, { afresh = false } = {}) {
   }
 }
 
-// Clears what is shown, and starts the clock; returns what stops it.
-function begin(request) {
-  form.asking(true);
-  main.className = "asking";
+function clear() {
   replace(notice);
   replace(facts);
-  answers.clear(request.topic_entities);
+  answers.clear();
   turns.reset();
   walked.reset();
   choose(null);
+}
+
+// Makes room for what will come, and starts the clock; returns what stops it.
+function begin() {
+  clear();
+  form.asking(true);
+  main.className = "asking";
   say("Looking for what the question is about …");
   const started = performance.now();
   const clock = at("clock");
@@ -80,7 +84,7 @@ function begin(request) {
 function take(event) {
   switch (event.event) {
     case "linked": {
-      const labels = new Map(event.linking.mentions.flatMap(({ candidates }) => candidates.map(({ id, label }) => [id, label])));
+      const labels = labelsOf(event.linking);
       walked.begin(event.linking.topic_entities.map((id) => ({ id, label: labels.get(id) ?? id })));
       form.linked(event.linking, (id) => labels.get(id) ?? id);
       answers.clear(event.linking.topic_entities);
@@ -106,19 +110,22 @@ function take(event) {
   }
 }
 
-function finish(request, document, linking) {
+function labelsOf({ mentions }) {
+  return new Map(mentions.flatMap(({ candidates }) => candidates.map(({ id, label }) => [id, label])));
+}
+
+function show(request, document) {
   main.className = "done";
-  const topics = document.linking?.topic_entities ?? linking.topic_entities;
+  const topics = document.linking?.topic_entities ?? [];
   document.answers.forEach(walked.answer);
   answers.all(document.answers, topics);
-  turns.end(document);
   const labels = document.answers.map((answer) => answer.label ?? answer.value);
   if (document.status in SAYS) warn(SAYS[document.status]);
   replace(progress, h("span", { class: `chip status-${document.status}` }, words(document.status)));
   announce(labels.length ? `${labels.length === 1 ? "The answer is" : `${labels.length} answers:`} ${labels.join(", ")}` : SAYS[document.status] ?? words(document.status));
   at("clock").textContent = `${(document.usage.elapsed_ms / 1000).toFixed(1)} s`;
   replace(facts, factsOf(request, document));
-  remember({ question: request.question, kg: request.kg, topics: request.topic_entities ?? null, document });
+  turns.end(document);
 }
 
 function factsOf(request, document) {
@@ -142,7 +149,7 @@ function thumbs(document) {
       told("Thank you, your verdict is kept.");
     } catch (error) {
       target.blur();
-      warn(error.status === 404 || error.status === 405 ? "This gateway keeps no feedback." : error.message);
+      warn(error.message);
     }
   };
   const box = h("span", { class: "thumbs", role: "group", "aria-label": "Is the answer right?" },
@@ -206,12 +213,27 @@ function choose(entity) {
     ? [h("b", { dir: "auto" }, entity.label), entity.id === entity.label ? null : h("code", { dir: "auto" }, entity.id),
       h("button", { type: "button", class: "quiet small", onclick: () => { form.pick(entity); form.focus(); } }, "Ask about it"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(entity.id, "id", told) }, "Copy id")]
-    : h("span", { class: "muted" }, "Select an entity to ask about it. Drag to move; Ctrl and the wheel zoom."));
+    : h("span", { class: "muted" }, "Select an entity to ask about it."));
 }
 
-function revisit(entry) {
+// What was asked before, with its answer as long as the gateway has it.
+async function revisit(entry) {
+  current?.abort();
+  form.asking(false);
   form.fill(entry);
-  told("Press Enter to ask it again.");
+  const mine = current = new AbortController();
+  try {
+    const document = await api.get(`/v1/answers/${encodeURIComponent(entry.id)}`);
+    if (mine !== current) return;
+    clear();
+    const { linking, question, kg } = document;
+    walked.begin((linking?.topic_entities ?? []).map((id) => ({ id, label: labelsOf(linking).get(id) ?? id })));
+    show({ question, kg, ...(entry.topics ? { topic_entities: entry.topics } : {}) }, document);
+  } catch {
+    told("Press Enter to ask it again.");
+  } finally {
+    if (mine === current) current = null;
+  }
 }
 
 function openPast() {

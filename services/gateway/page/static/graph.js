@@ -6,14 +6,16 @@ import { place } from "./layout.js";
 import { Walk, keyOf, shortRelation } from "./walk.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
-const SIZES = { entity: 14, way: 12, more: 12 }, PADDING = { entity: 22, way: 10, more: 18 }, HEIGHTS = { entity: 28, way: 20, more: 22 };
+const SIZES = { entity: 14, way: 12, more: 12 }, PADDING = { entity: 22, way: 14, more: 18 }, HEIGHTS = { entity: 28, way: 20, more: 22 };
 const MOST_CHARACTERS = 30; // of a label in the drawing
 const CORNER = 9; // pixels from the left of a node, where edges leave it downwards
 const NARROW = 560; // pixels: below that, one below the other
-const ZOOM = { least: 0.15, fit: 0.72, most: 2.5 };
+const ZOOM = { least: 0.15, fit: 0.8, most: 2.5 };
 const MOVE_MS = 260;
 const COLOURS = ["text", "muted", "line", "card", "back", "accent", "soft", "on-accent", "good", "good-soft"];
 
+// What is new begins where it came from, on top of it: for that moment no edge can be drawn.
+cytoscape.warnings(false);
 const ruler = document.createElement("canvas").getContext("2d");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -33,7 +35,7 @@ export function graph(box, { choose }) {
 
   function update() {
     const narrow = canvas.clientWidth < NARROW;
-    const placed = place(walk, widthOf, narrow);
+    const placed = place(walk, { width: widthOf, height: canvas.clientHeight / ZOOM.fit, narrow });
     const ids = new Set(placed.map((one) => one.id));
     const edges = edgesOf(placed, ids, narrow);
     cy.batch(() => {
@@ -214,7 +216,7 @@ function textOf({ kind, of }) {
 }
 
 function widthOf(one) {
-  ruler.font = `${one.kind === "entity" && (one.of.topic || one.of.answer) ? 600 : 400} ${SIZES[one.kind]}px ${FONT}`;
+  ruler.font = `600 ${SIZES[one.kind]}px ${FONT}`;
   return Math.ceil(ruler.measureText(textOf(one)).width) + PADDING[one.kind];
 }
 
@@ -259,7 +261,7 @@ function style() {
     { selector: "edge.lit", style: { width: 2.6, "line-color": colour.accent, "line-opacity": 1, "target-arrow-color": colour.accent, "source-arrow-color": colour.accent, "z-index": 2 } },
     { selector: "node.way.lit", style: { color: colour.accent, "font-weight": 600 } },
     { selector: "node.entity.lit", style: { "border-color": colour.accent, "border-width": 2 } },
-    { selector: ".dim", style: { opacity: 0.22 } },
+    { selector: ".dim", style: { opacity: 0.3 } },
   ];
 }
 

@@ -2,12 +2,18 @@
 // is no room beside each other, one below the other and indented. New ones never overtake old ones.
 
 const ROW = 38, COLUMN_GAP = 34, TREE_GAP = 0.35;
-const NARROW_ROW = 34, INDENT = 16;
+const NARROW_ROW = 34, INDENT = 22;
+const MOST = [12, 8, 6, 4, 3, 2, 1]; // entities of a relation that lead nowhere: the rest is behind a "+ n"
 
-// width(node): of what is drawn for an entity, way or remainder. Returns [{id, kind, of, x, y, width}]
-// in the order of rows; x and y are the middle.
-export function place(walk, width, narrow) {
-  const placed = narrow ? indented(walk) : inColumns(walk);
+// width(node): of what is drawn for an entity, way or remainder; height: that there is. Returns
+// [{id, kind, of, x, y, width}]; x and y are the middle.
+export function place(walk, { width, height, narrow }) {
+  const arrange = narrow ? indented : inColumns, row = narrow ? NARROW_ROW : ROW;
+  let placed = [];
+  for (const most of MOST) {
+    placed = arrange(walk, most);
+    if (row * (1 + Math.max(0, ...placed.map((one) => one.row))) <= height) break;
+  }
   if (narrow) {
     return placed.map((one) => {
       const wide = width(one);
@@ -22,7 +28,7 @@ export function place(walk, width, narrow) {
   return sized.map((one) => ({ ...one, x: left[one.column] + (one.kind === "way" ? widest[one.column] : one.width) / 2, y: one.row * ROW }));
 }
 
-function inColumns(walk) {
+function inColumns(walk, most) {
   const placed = [];
   let next = 0;
   const middle = (rows) => (rows[0] + rows.at(-1)) / 2;
@@ -30,7 +36,7 @@ function inColumns(walk) {
     const at = placed.push({ id: one.id, kind: "entity", of: one, column }) - 1;
     const rows = one.ways.map((way) => {
       const index = placed.push({ id: way.id, kind: "way", of: way, column: column + 1 }) - 1;
-      const { shown, hidden } = walk.shown(way);
+      const { shown, hidden } = walk.shown(way, most);
       const below = shown.map((id) => entity(walk.entities.get(id), column + 2));
       if (hidden) {
         below.push(next++);
@@ -47,14 +53,14 @@ function inColumns(walk) {
   return placed;
 }
 
-function indented(walk) {
+function indented(walk, most) {
   const placed = [];
   const put = (one) => placed.push({ ...one, row: placed.length });
   const entity = (one, column) => {
     put({ id: one.id, kind: "entity", of: one, column });
     for (const way of one.ways) {
       put({ id: way.id, kind: "way", of: way, column: column + 1 });
-      const { shown, hidden } = walk.shown(way);
+      const { shown, hidden } = walk.shown(way, most);
       shown.forEach((id) => entity(walk.entities.get(id), column + 2));
       if (hidden) put({ id: `+${way.id}`, kind: "more", of: { way, hidden }, column: column + 2 });
     }

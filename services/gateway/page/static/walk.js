@@ -2,8 +2,6 @@
 // Topic entities are roots; what was found first under one entity and is found again under another is
 // linked to from there, not drawn twice.
 
-export const MOST_SHOWN = 10; // entities of a relation that lead nowhere; more are behind a "+ n"
-
 export class Walk {
   constructor() {
     this.entities = new Map(); // id → {id, label, topic, answer, depth, parent: a way, ways: [way]}
@@ -52,10 +50,10 @@ export class Walk {
     return this.entities.get(id)?.label ?? id;
   }
 
-  // The entities of a way that are drawn below it, and how many are left out.
-  shown(way) {
+  // The entities of a way that are drawn, and how many are left out: at most so many that lead nowhere.
+  shown(way, most) {
     const needed = (id) => this.entities.get(id).ways.length > 0 || this.needed.has(id);
-    let room = way.open ? Infinity : MOST_SHOWN;
+    let room = way.open ? Infinity : most;
     const left = way.found.filter((id) => !needed(id)).length;
     if (left === room + 1) room += 1; // a "+ 1" would take as much place as the one
     const shown = way.found.filter((id) => needed(id) || room-- > 0);
