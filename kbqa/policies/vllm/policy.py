@@ -214,7 +214,7 @@ class VllmPolicy:
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
                 f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
-                "see that it serves the version's base model"
+                "see that it serves the version's base model, and for whole weights without --enable-lora"
             )
 
     def _give_up(self) -> None:

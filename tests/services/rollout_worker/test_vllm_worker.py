@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 TOLERANCE = 1e-3  # of fp32
 WAIT_S = 300.0
-RUNS = ("adapters", "whole")  # in that order: whole weights take the place of the adapters' base
+KINDS = ("lora", "full")  # a server that takes adapters does not take whole weights, and the reverse
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,20 @@ def base(questions, tmp_path_factory):
     return config, tokenizer, directory
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request) -> str:
+    """Of every version in a test."""
+    return request.param
+
+
 @pytest.fixture
-def publish_probed(store, recipe, base) -> Callable[..., PolicyVersion]:
-    """`publish_probed(run, number, lora=…)`: random weights that differ with the number."""
+def publish_probed(store, recipe, base, kind) -> Callable[..., PolicyVersion]:
+    """`publish_probed(run, number)`: random weights that differ with the number."""
     config, tokenizer, directory = base
 
-    def publish(run: str, number: int, *, lora: bool = False, untrue: bool = False) -> PolicyVersion:
-        model = _with_adapter(directory, number) if lora else build_model(tokenizer, config, seed=number)
+    def publish(run: str, number: int, *, untrue: bool = False) -> PolicyVersion:
+        full = build_model(tokenizer, config, seed=number)
+        model = _with_adapter(directory, number) if kind == "lora" else full
         judged = build_model(tokenizer, config, seed=99) if untrue else model
 
         def write(path: Path) -> None:
@@ -63,7 +70,7 @@ def publish_probed(store, recipe, base) -> Callable[..., PolicyVersion]:
             recipe_digest=recipe.digest(),
             step=number,
             metrics={},
-            kind="lora" if lora else "full",
+            kind=kind,
             probe=take_probe(judged, tokenizer.encode("Who is it?").ids),
         )
 
@@ -81,8 +88,8 @@ def _with_adapter(directory: Path, number: int):
 
 
 @pytest.fixture(scope="module")
-def vllm(start_vllm, base) -> Vllm:
-    lora = ("--enable-lora", "--max-loras", "4", "--max-lora-rank", "8")
+def vllm(start_vllm, base, kind) -> Vllm:
+    lora = ("--enable-lora", "--max-loras", "4", "--max-lora-rank", "8") if kind == "lora" else ()
     return start_vllm(base[2], options=("--max-num-seqs", "64", *lora))
 
 
@@ -141,16 +148,15 @@ def gaps(version: PolicyVersion, base: Path, token_ids: tuple[int, ...], turn: T
     return (own - torch.tensor(turn.logprobs)).abs()
 
 
-@pytest.mark.parametrize("run", RUNS)
 def test_weights_change_during_a_run_and_every_turn_says_whose_it_is(
-    run, vllm, worker, queues, publish_probed, ask, base
+    kind, vllm, worker, queues, publish_probed, ask, base
 ) -> None:
-    lora = run == "adapters"
-    versions = {v.id: v for v in (publish_probed(run, 1, lora=lora),)}
+    run = "changing"
+    versions = {v.id: v for v in (publish_probed(run, 1),)}
     ask(run, range(16))
     replies = queues.replies(4, WAIT_S)
     for number in (2, 3):
-        version = publish_probed(run, number, lora=lora)
+        version = publish_probed(run, number)
         versions[version.id] = version
         ask(run, range(16 * (number - 1), 16 * number), min_policy_version=number)
         replies |= queues.replies(12, WAIT_S)
@@ -165,13 +171,13 @@ def test_weights_change_during_a_run_and_every_turn_says_whose_it_is(
         # Whole weights may change within a turn: it counts as the older ones', the rest is the next ones'.
         right = (own < TOLERANCE).int().cumprod(0).sum()
         if right < len(own):
-            assert not lora
+            assert kind == "full"
             later = [gaps(v, base[2], token_ids, turn)[right:] for v in versions.values()]
             assert min(gap.mean() for gap in later) < TOLERANCE
     assert metric(worker, "kbqa_engine_logprob_gap") < TOLERANCE
-    assert metric(worker, f'kbqa_engine_update_seconds_count{{kind="{"lora" if lora else "full"}"}}') >= 3
+    assert metric(worker, f'kbqa_engine_update_seconds_count{{kind="{kind}"}}') >= 3
     assert vllm.metric("vllm:prefix_cache_hits_total") > 0
-    if lora:
+    if kind == "lora":
         served = [model["id"] for model in httpx.get(f"{vllm.url}/v1/models").json()["data"]]
         assert served[1:] == [f"{run}/{max(versions)}"]
 
