@@ -19,6 +19,7 @@ from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Turn
 from kbqa.wire import RolloutReply, encode
+from tests.services.conftest import Service
 from tests.services.rollout_worker.test_worker import Queues, metric
 from tests.vllm_server import Vllm
 
@@ -94,15 +95,17 @@ def vllm(start_vllm, base, kind) -> Vllm:
 
 
 @pytest.fixture(scope="module")
-def worker(start_service, vllm):
-    return start_service(
+def worker(start_service, vllm) -> Iterator[Service]:
+    worker = start_service(
         "rollout_worker",
         KBQA_ENGINE="vllm",
         KBQA_VLLM_URL=vllm.url,
         KBQA_ROLLOUT_WORKER_VLLM_PRECISION="float32",
         KBQA_ROLLOUT_WORKER_CONCURRENCY="8",
         KBQA_ROLLOUT_WORKER_POLICY_WAIT_S="200",
-    ).ready()
+    )
+    yield worker.ready()
+    worker.kill()  # the next kind's requests are not for its server
 
 
 @pytest.fixture
@@ -151,7 +154,7 @@ def gaps(version: PolicyVersion, base: Path, token_ids: tuple[int, ...], turn: T
 def test_weights_change_during_a_run_and_every_turn_says_whose_it_is(
     kind, vllm, worker, queues, publish_probed, ask, base
 ) -> None:
-    run = "changing"
+    run = f"changing-{kind}"
     versions = {v.id: v for v in (publish_probed(run, 1),)}
     ask(run, range(16))
     replies = queues.replies(4, WAIT_S)
@@ -183,38 +186,38 @@ def test_weights_change_during_a_run_and_every_turn_says_whose_it_is(
 
 
 def test_what_computes_something_else_than_its_trainer_is_not_served_and_readiness_says_so(
-    worker, queues, publish_probed, ask
+    kind, worker, queues, publish_probed, ask
 ) -> None:
-    publish_probed("untrue", 1, untrue=True)
-    ask("untrue", [1])
+    publish_probed(f"untrue-{kind}", 1, untrue=True)
+    ask(f"untrue-{kind}", [1])
     failure = queues.replies(1, WAIT_S)["t1"].failure
     assert failure.reason == "policy_unavailable"
     assert "differ from the trainer's" in failure.detail
     ready = httpx.get(f"{worker.url}/readyz")
     assert (ready.status_code, "differ from the trainer's" in ready.text) == (503, True)
-    publish_probed("untrue", 2)
-    ask("untrue", [2], min_policy_version=2)
+    publish_probed(f"untrue-{kind}", 2)
+    ask(f"untrue-{kind}", [2], min_policy_version=2)
     assert queues.replies(1, WAIT_S)["t2"].group is not None
     assert httpx.get(f"{worker.url}/readyz").status_code == 200
 
 
 def test_a_server_that_dies_fails_its_requests_and_gets_the_newest_version_when_it_is_back(
-    vllm, worker, queues, publish_probed, ask
+    kind, vllm, worker, queues, publish_probed, ask
 ) -> None:
-    publish_probed("death", 1)
-    ask("death", range(8), n=16)
+    publish_probed(f"death-{kind}", 1)
+    ask(f"death-{kind}", range(8), n=16)
     deadline = time.monotonic() + WAIT_S
     while not metric(worker, "kbqa_engine_requests_running"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     vllm.kill()
-    newest = publish_probed("death", 2)
+    newest = publish_probed(f"death-{kind}", 2)
     vllm.start()
     replies = queues.replies(8, WAIT_S)
     lost = [reply for reply in replies.values() if reply.failure is not None]
     assert lost
     assert {reply.failure.reason for reply in lost} == {"policy_unavailable"}
-    ask("death", range(8, 12))  # the trainer asks again
+    ask(f"death-{kind}", range(8, 12))  # the trainer asks again
     again = turns_of(queues.replies(4, WAIT_S).values())
     assert {turn.policy_version for _, turn in again} == {newest.id}
     assert httpx.get(f"{worker.url}/readyz").status_code == 200
