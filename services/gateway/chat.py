@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -172,7 +173,8 @@ class Chunks:
 
     def __init__(self, model: str, *, usage: bool, runs: int) -> None:
         self._model, self._wants_usage, self._runs = model, usage, runs
-        self._created, self._begun = int(time.time()), False
+        self._id, self._created = _id(uuid.uuid4().hex), int(time.time())
+        self._begun = False
 
     def write(self, event: Event) -> str:
         """The server-sent events that an event becomes; none, for some."""
@@ -211,7 +213,7 @@ class Chunks:
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> str:
         return _data(
             {
-                "id": _id(f"{self._created}"),
+                "id": self._id,
                 "object": "chat.completion.chunk",
                 "created": self._created,
                 "model": self._model,

@@ -1,4 +1,4 @@
-"""How much each caller has asked, against what it may: sliding windows, counted in Redis.
+"""How much each caller has asked, against what it may: moving windows, counted in Redis.
 
 All gateways count together there. When Redis does not answer, each counts by itself until it
 does, so that a caller may get as much from each of them, or whoever has a limit is refused.
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from limits import parse_many
 from limits.aio.storage import MemoryStorage, RedisStorage, Storage
-from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.aio.strategies import MovingWindowRateLimiter
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
@@ -52,7 +52,7 @@ class Counts:
         timeout_s: float = 0.5,
     ) -> None:
         self._shared = _redis(redis_url, timeout_s) if redis_url is not None else None
-        self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._own = MovingWindowRateLimiter(MemoryStorage())
         self._refuse, self._timeout_s = without_redis == "refuse", timeout_s
         self._paused_until = 0.0
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("counts")
@@ -89,7 +89,7 @@ class Counts:
 
 
 async def _take(
-    limiter: SlidingWindowCounterRateLimiter, limit: str, purpose: Purpose, caller: str
+    limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str
 ) -> float | None:
     items = parse_many(limit)
     # All are asked before any is counted: what one refuses must not use up another.
@@ -102,12 +102,12 @@ async def _take(
     return None
 
 
-async def _wait_s(limiter: SlidingWindowCounterRateLimiter, item: Any, *who: str) -> float:
+async def _wait_s(limiter: MovingWindowRateLimiter, item: Any, *who: str) -> float:
     stats = await limiter.get_window_stats(item, *who)
     return max(1.0, math.ceil(stats.reset_time - time.time()))
 
 
-def _redis(url: str, timeout_s: float) -> SlidingWindowCounterRateLimiter:
+def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
     try:
         storage = RedisStorage(
             f"async+{url}",
@@ -119,7 +119,7 @@ def _redis(url: str, timeout_s: float) -> SlidingWindowCounterRateLimiter:
         )
     except ValueError as error:
         raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
-    return SlidingWindowCounterRateLimiter(storage)
+    return MovingWindowRateLimiter(storage)
 
 
 def _client_of(storage: Storage) -> Any:
