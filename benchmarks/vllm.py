@@ -44,7 +44,7 @@ from services.rollout_worker.hosting import Hosted, OnVllm
 from services.rollout_worker.rollouts import Patience, Rollouts
 from tests.vllm_server import Vllm
 
-_CONFIG = SmallPolicyConfig(2048, layers=4, width=192, heads=6, feed_forward=512, max_length=768)
+_CONFIG = SmallPolicyConfig(2048, layers=4, width=192, heads=6, feed_forward=512, max_length=768, tied=False)
 _QUESTIONS, _SAMPLES = 96, 8
 _AT_A_TIME = 32  # questions, as the worker's default has it
 _ROUNDS = 3

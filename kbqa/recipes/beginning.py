@@ -38,6 +38,7 @@ class SmallPolicySection(Section):
     heads: Positive
     feed_forward: Positive
     max_length: Positive
+    tied: bool = True
     warm_up: WarmUpSection
 
     def build(self) -> SmallPolicyConfig:

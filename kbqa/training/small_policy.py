@@ -31,7 +31,12 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class SmallPolicyConfig:
-    """Size of the model; the defaults make about a million parameters."""
+    """Size of the model; the defaults make about a million parameters.
+
+    Attributes:
+        tied: whether the output layer is the table of embeddings. vLLM 0.32.0 without a GPU keeps
+            the old output layer of such a model when its weights are replaced.
+    """
 
     vocabulary: int = 2048
     layers: int = 3
@@ -39,6 +44,7 @@ class SmallPolicyConfig:
     heads: int = 4
     feed_forward: int = 384
     max_length: int = 768
+    tied: bool = True
 
 
 def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) -> Tokenizer:
@@ -62,7 +68,7 @@ def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) 
 
 
 def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> Any:
-    """A Qwen2 with random weights, fp32, embeddings tied.
+    """A Qwen2 with random weights, fp32.
 
     Qwen2 rather than Llama, and a short rotary period: its biases on queries and keys, and
     positions that differ visibly from their neighbours, let a head find the previous token,
@@ -79,7 +85,7 @@ def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> A
             num_key_value_heads=config.heads,
             max_position_embeddings=config.max_length,
             rope_parameters={"rope_type": "default", "rope_theta": _ROTARY_BASE},
-            tie_word_embeddings=True,
+            tie_word_embeddings=config.tied,
             pad_token_id=tokenizer.token_to_id(PAD),
             eos_token_id=tokenizer.token_to_id(END),
             bos_token_id=None,

@@ -35,7 +35,7 @@ def base(questions, tmp_path_factory):
     """A small Qwen2 whose heads are as wide as vLLM's CPU attention wants them, and its directory."""
     tags = load_recipe("kg-r1-small").protocol.build().tags
     tokenizer = train_tokenizer([q.text for q in questions], tags, 400)
-    config = SmallPolicyConfig(400, layers=2, width=64, heads=2, feed_forward=128, max_length=256)
+    config = SmallPolicyConfig(400, layers=2, width=64, heads=2, feed_forward=128, max_length=256, tied=False)
     model = build_model(tokenizer, config, seed=0)
     directory = tmp_path_factory.mktemp("base")
     save_model(model, tokenizer, directory)
