@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs what integration tests start and no Python package carries: Debian's Virtuoso and Chromium.
+# Installs what integration tests start and no Python package carries: Debian's Virtuoso, Chromium and
+# Prometheus.
 # Where it cannot, it says so, and those tests are skipped.
 set -euo pipefail
 
 missing=()
 command -v virtuoso-t >/dev/null && command -v isql-vt >/dev/null || missing+=(virtuoso-opensource-7-bin)
 command -v chromium >/dev/null || missing+=(chromium)
+command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
 if [ "${#missing[@]}" -eq 0 ]; then
     exit 0
 fi
@@ -17,7 +19,7 @@ echo "integration: installing ${missing[*]}"
 # The programs alone: the tests start a server of their own, and no service shall run.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+if ! { apt-get update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install --yes --no-install-recommends \
     "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2
     echo "integration: ${missing[*]} could not be installed, their tests are skipped" >&2

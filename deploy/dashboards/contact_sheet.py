@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from matplotlib.dates import DateFormatter
+from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.ticker import FuncFormatter
 
 from deploy.dashboards.live import Board, Panel, Prometheus, Series, boards
@@ -49,6 +50,7 @@ def main() -> int:
 
 def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> None:
     """One dashboard as a picture."""
+    ends = time.time()
     columns, rows = 24, max(y + height for _, y, _, height in (panel.place for panel in board.panels))
     width, height = columns * _COLUMN, rows * _ROW + 2 * _MARGIN
     figure = pyplot.figure(figsize=(width, height), dpi=80, facecolor="#f4f5f5")
@@ -62,7 +64,7 @@ def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> No
         series = [
             (found, found.called(target.legend))
             for target in panel.targets
-            for found in prometheus.over(target.expr, seconds)
+            for found in prometheus.over(target.expr, seconds, ends)
         ]
         box = (x * _COLUMN + 0.1, top - h * _ROW + 0.1, w * _COLUMN - 0.2, h * _ROW - 0.2)
         _frame(figure, [side / of for side, of in zip(box, (width, height) * 2, strict=True)])
@@ -77,6 +79,9 @@ def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> No
                 (box[0] + 0.1) / width, (box[1] + box[3] - 0.32) / height, told, fontsize=7.5,
                 color="#666666", va="top",
             )  # fmt: skip
+            axes.set_xlim(*_moments((ends - seconds, ends)))
+            axes.xaxis.set_major_locator(AutoDateLocator(maxticks=7))
+            axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S" if seconds < 600 else "%H:%M"))
             _lines(axes, panel, series)
         else:
             _number(axes, panel, series)
@@ -99,8 +104,8 @@ def _lines(axes: Any, panel: Panel, series: list[tuple[Series, str]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if not series:
         axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color="#999999")
+        axes.set_yticks([])
         return
-    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     if custom.get("stacking", {}).get("mode") == "normal":
         _stack(axes, series)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards.panels import Query, chart, dashboard, number, row
-from deploy.dashboards.promql import gauge, quantile, rate, share
+from deploy.dashboards.promql import gauge, mean, quantile, rate, share
 
 _SERVER = 'service="gateway"'
 _ANSWER = 'service="gateway",route="/v1/answer"'
@@ -116,6 +116,61 @@ def gateway() -> Dashboard:
             ),
             unit="suffix: tokens",
             logarithmic=True,
+        ),
+    )
+    row(
+        board,
+        "Where does the time go?",
+        chart(
+            "Parts of a question",
+            "Seconds that 95 of 100 waits take, by what is waited for: linking, each turn of policy and "
+            "graph, evidence.",
+            Query(quantile(0.95, "kbqa_gateway_phase_seconds", "phase"), "{{phase}}"),
+            unit="s",
+            logarithmic=True,
+        ),
+        chart(
+            "Length of a stream",
+            "Events on the way to an answer (thoughts, actions, observations), mean and for 95 of 100.",
+            Query(mean("kbqa_gateway_answer_events"), "mean"),
+            Query(quantile(0.95, "kbqa_gateway_answer_events"), "95 %"),
+            unit="suffix: events",
+        ),
+        chart(
+            "Answers that were kept",
+            "Questions a second by whether their answer was there already: hit, miss, or no-cache where the "
+            "asker wanted a new one.",
+            Query(rate("kbqa_gateway_cache_requests_total", "outcome"), "{{outcome}}"),
+            unit="ops",
+            stacked=True,
+        ),
+    )
+    row(
+        board,
+        "Who goes without an answer, and who is content?",
+        chart(
+            "Keys, rates and quotas",
+            "Requests a second that were not let in, by reason. quota-exceeded: the caller has used up what "
+            "its key allows.",
+            Query(rate("kbqa_gateway_refusals_total", "reason"), "{{reason}}"),
+            unit="reqps",
+            stacked=True,
+        ),
+        chart(
+            "Broken off",
+            "A second: streams that ended in an error, by its status; askers that left before the answer; "
+            "and what Redis did not do for the gateway.",
+            Query(rate("kbqa_gateway_stream_errors_total", "status"), "stream error {{status}}"),
+            Query(rate("kbqa_gateway_left_total"), "asker left"),
+            Query(rate("kbqa_gateway_redis_failures_total", "purpose"), "Redis: {{purpose}}"),
+            unit="ops",
+        ),
+        chart(
+            "Feedback",
+            "Verdicts of askers a second.",
+            Query(rate("kbqa_gateway_feedback_total", "verdict"), "{{verdict}}"),
+            unit="ops",
+            stacked=True,
         ),
     )
     return board

@@ -82,17 +82,20 @@ class Prometheus:
     def __init__(self, url: str, *, window: str = "1m") -> None:
         self._url, self._window = url.rstrip("/"), window
 
-    def over(self, expr: str, seconds: float) -> list[Series]:
-        """What the last `seconds` were like; series without any number are left out.
+    def over(self, expr: str, seconds: float, until: float | None = None) -> list[Series]:
+        """What so many seconds were like; series without any number are left out.
+
+        Args:
+            until: their end, in seconds since 1970; now unless given.
 
         Raises:
             ValueError: the expression is none.
         """
-        now = time.time()
+        end = time.time() if until is None else until
         query = {
             "query": expand(expr, self._window, f"{max(1, round(seconds))}s"),
-            "start": now - seconds,
-            "end": now,
+            "start": end - seconds,
+            "end": end,
             "step": max(1.0, seconds / _POINTS),
         }
         answer = httpx.get(f"{self._url}/api/v1/query_range", params=query, timeout=30.0, trust_env=False)

@@ -53,8 +53,8 @@ def queues() -> Dashboard:
             unit="reqps",
         ),
         number(
-            "Fullest disk",
-            "Least share of free space on any disk that a service writes to.",
+            "Least free space",
+            "Share of the fullest disk that a service writes to which is free.",
             Query(f"min({gauge('kbqa_disk_free_bytes')} / {gauge('kbqa_disk_size_bytes')})", "free"),
             unit="percentunit",
             limits=(0.2, 0.1),

@@ -114,7 +114,7 @@ class Answering:
             async for event in events:
                 told.append(event)
                 if isinstance(event, DoneEvent):
-                    self._meter.answered(event.document)
+                    self._meter.answered(event.document, len(told))
                     if work.repeatable and cache.is_repeatable(request, event.document):
                         self._cache.keep(key, told)
                 yield event

@@ -13,6 +13,7 @@ from kbqa import __version__
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
+from services.disks import expose_disks
 from services.gateway.access.door import require_every_graph
 from services.gateway.answering import Answering
 from services.gateway.errors import STATUS
@@ -46,6 +47,7 @@ def create_app(
         graphs: others than those of kg_server.
     """
     metrics = Metrics(CollectorRegistry())
+    expose_disks(metrics, settings)
     served = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     tools = graphs or served
     source = policies or policies_of(settings, metrics)

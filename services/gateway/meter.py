@@ -26,6 +26,7 @@ class Meter:
         self.running = metrics.gauge("kbqa_gateway_questions_running")
         self._answers = metrics.counter("kbqa_gateway_answers_total")
         self._seconds = metrics.histogram("kbqa_gateway_answer_seconds")
+        self._events = metrics.histogram("kbqa_gateway_answer_events")
         self._tokens = metrics.counter("kbqa_gateway_tokens_total")
         self._phases = metrics.histogram("kbqa_gateway_phase_seconds")
         self._cache = metrics.counter("kbqa_gateway_cache_requests_total")
@@ -50,10 +51,11 @@ class Meter:
     def failed(self, failure: ErrorEvent) -> None:
         self._errors.labels(str(failure.problem.status)).inc()
 
-    def answered(self, document: AnswerResponse) -> None:
+    def answered(self, document: AnswerResponse, events: int) -> None:
         usage = document.usage
         self._answers.labels(document.status).inc()
         self._seconds.observe(usage.elapsed_ms / 1000)
+        self._events.observe(events)
         self._tokens.labels("prompt").inc(usage.prompt_tokens)
         self._tokens.labels("generated").inc(usage.generated_tokens)
         logger.info(

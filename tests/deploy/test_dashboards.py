@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -112,6 +114,17 @@ def test_every_expression_parses(tmp_path):
     path = tmp_path / "expressions.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
     assert promtool("check", "rules", path) == ""
+
+
+def test_vllm_has_the_metrics_that_are_listed():
+    vllm = Path(os.environ.get("KBQA_VLLM", ".venv-vllm/bin/vllm")).parents[1]
+    sources = list(vllm.glob("lib/python3*/site-packages/vllm/v1/metrics/loggers.py"))
+    if not sources:
+        pytest.skip("no vLLM here: run make test-integration, or name one by KBQA_VLLM")
+    text = sources[0].read_text(encoding="utf-8")
+    for name, kind in VLLM_METRICS.items():
+        told = name.removesuffix("_total") if kind == "counter" else name  # prometheus_client adds it
+        assert f'name="{told}"' in text, name
 
 
 def test_a_metric_that_is_not_there_cannot_be_asked_for():
