@@ -12,7 +12,7 @@ const CORNER = 9; // pixels from the left of a node, where edges leave it downwa
 const NARROW = 560; // pixels: below that, one below the other
 const ZOOM = { least: 0.15, fit: 0.8, most: 2.5 };
 const MOVE_MS = 260;
-const COLOURS = ["text", "muted", "line", "card", "back", "accent", "soft", "on-accent", "good", "good-soft"];
+const COLOURS = ["text", "muted", "line", "edge", "card", "back", "accent", "soft", "on-accent"];
 
 // What is new begins where it came from, on top of it: for that moment no edge can be drawn.
 cytoscape.warnings(false);
@@ -240,7 +240,6 @@ function style() {
   }));
   probe.remove();
   const fading = { "transition-property": "opacity", "transition-duration": still.matches ? 0 : 120 };
-  const arrow = { "arrow-scale": 0.9 };
   return [
     { selector: "node", style: { label: "data(label)", width: "data(width)", "font-family": FONT, "text-valign": "center", "text-halign": "center",
       "overlay-opacity": 0, "min-zoomed-font-size": 5, ...fading } },
@@ -251,14 +250,14 @@ function style() {
     { selector: "node.way", style: { height: HEIGHTS.way, shape: "round-rectangle", "corner-radius": 10, "font-size": SIZES.way, color: colour.muted, "background-color": colour.back } },
     { selector: "node.more", style: { height: HEIGHTS.more, shape: "round-rectangle", "corner-radius": 11, "font-size": SIZES.more, color: colour.accent,
       "background-color": colour.back, "border-width": 1, "border-style": "dashed", "border-color": colour.line } },
-    { selector: "edge", style: { width: 1.4, "line-color": colour.muted, "line-opacity": 0.55, "target-arrow-color": colour.muted, "source-arrow-color": colour.muted, ...arrow, "overlay-opacity": 0, ...fading } },
+    { selector: "edge", style: { width: 1.4, "line-color": colour.edge, "target-arrow-color": colour.edge, "source-arrow-color": colour.edge, "arrow-scale": 0.9, "overlay-opacity": 0, ...fading } },
     { selector: "edge.column", style: { "curve-style": "round-taxi", "taxi-direction": "rightward", "taxi-turn": "50%", "taxi-radius": 8 } },
     { selector: "edge.tree", style: { "curve-style": "round-segments", "edge-distances": "endpoints", "segment-weights": "data(weight)", "segment-distances": "data(distance)",
       "segment-radii": 6, "source-endpoint": cornerOf, "target-endpoint": "-50% 0" } },
     { selector: "edge.link", style: { "curve-style": "unbundled-bezier", "line-style": "dashed", "control-point-distances": 30, "control-point-weights": 0.5 } },
     { selector: "edge.goes", style: { "target-arrow-shape": "triangle" } },
     { selector: "edge.comes", style: { "source-arrow-shape": "triangle" } },
-    { selector: "edge.lit", style: { width: 2.6, "line-color": colour.accent, "line-opacity": 1, "target-arrow-color": colour.accent, "source-arrow-color": colour.accent, "z-index": 2 } },
+    { selector: "edge.lit", style: { width: 2.6, "line-color": colour.accent, "target-arrow-color": colour.accent, "source-arrow-color": colour.accent, "z-index": 2 } },
     { selector: "node.way.lit", style: { color: colour.accent, "font-weight": 600 } },
     { selector: "node.entity.lit", style: { "border-color": colour.accent, "border-width": 2 } },
     { selector: ".dim", style: { opacity: 0.3 } },
