@@ -44,8 +44,8 @@ def test_an_answer_has_its_evidence_and_everything_that_the_contract_names(gatew
     assert "Elizabeth Perkins, Tom Hanks" in first["observations"][0]
     assert (second["turn"], second["thought"], second["actions"]) == (2, "so", [])
     usage = body["usage"]
-    # one to find the topic entity, one that the policy asked for
-    assert (usage["llm_calls"], usage["kg_calls"]) == (2, 2)
+    # one to find the topic entity, one that the policy asked for, three for each triple that is cited
+    assert (usage["llm_calls"], usage["kg_calls"]) == (2, 1 + 1 + 3 * 2)
     assert usage["generated_tokens"] > 0
     assert usage["prompt_tokens"] > usage["generated_tokens"]
     assert usage["elapsed_ms"] > 0
@@ -137,11 +137,11 @@ def test_max_turns_overrides_the_recipes(gateway):
 
 
 class Slow(ScriptedPolicy):
-    """Takes half a second for its second turn."""
+    """Takes three seconds for its second turn, and cannot be stopped."""
 
     def generate(self, prompts, params, **stopping):
         if "<information>" in CODEC.decode(prompts[0]):
-            time.sleep(0.5)
+            time.sleep(3.0)
         return super().generate(prompts, params)
 
 
@@ -150,14 +150,16 @@ def test_at_the_deadline_what_is_there_is_told(gateway):
     policies = FixedPolicy(policy=Slow(CODEC, recite(asked)))
     client = gateway(policies)
     started = time.monotonic()
-    body = post(client, timeout_s=0.25, n_runs=2).json()
-    assert time.monotonic() - started < 0.45
+    body = post(client, timeout_s=1.5, n_runs=2).json()
+    assert time.monotonic() - started < 2.5
     assert (body["status"], body["answers"]) == ("partial", [])
     assert [run["status"] for run in body["runs"]] == ["timed_out"] * 2
     assert [len(run["trajectory"]) for run in body["runs"]] == [1, 0]
     # The thread is still in its turn: the policy stays leased until that ends.
     assert policies.leases == 1
-    time.sleep(0.6)
+    deadline = time.monotonic() + 10
+    while policies.leases and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert policies.leases == 0
 
 
@@ -165,11 +167,11 @@ def test_what_the_greedy_run_found_survives_the_deadline(gateway):
     class SlowSampler(ScriptedPolicy):
         def generate(self, prompts, params, **stopping):
             if params.temperature > 0:
-                time.sleep(0.5)
+                time.sleep(3.0)
             return super().generate(prompts, params)
 
     script = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
-    body = post(gateway(FixedPolicy(policy=SlowSampler(CODEC, script))), timeout_s=0.3, n_runs=2).json()
+    body = post(gateway(FixedPolicy(policy=SlowSampler(CODEC, script))), timeout_s=2.0, n_runs=2).json()
     assert body["status"] == "answered"
     assert body["answers"][0]["support"] == "1/2"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from fastapi import Response
 
@@ -57,8 +59,11 @@ def test_an_external_model_that_refuses_is_a_bad_gateway(gateway, chat):
 
 def test_without_a_policy_the_external_model_stands_in_and_the_answer_says_so(gateway, chat):
     client = gateway(fallback="external", **external(chat))
-    response = client.post("/v1/answer", json={**ASK, "stream": True})
-    events = events_of(response.text.split("\n"))
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        events = events_of(client.post("/v1/answer", json={**ASK, "stream": True}).text.split("\n"))
+        if "kbqa demo" in events[0].fallback:  # before it was still looking for one
+            break
     assert names(events)[-1] == "done"
     assert events[0].fallback == events[-1].document.fallback
     assert "kbqa demo" in events[0].fallback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -118,11 +119,13 @@ def test_events_arrive_when_they_happen(kg_server_url, tmp_path):
     ):
         lines = response.iter_lines()
         seen = []
-        while not any(line.startswith(": ") for line in seen):
+        while names(events_of(seen))[-1:] != ["observation"]:
+            seen.append(next(lines))
+        while not seen[-1].startswith(": "):
             seen.append(next(lines))
         # The second turn is still being written, and the stream says that it is alive.
         assert names(events_of(seen)) == ["linked", "thought", "action", "observation"]
-        assert patient.pondering.wait(10)
+        assert patient.pondering.wait(30)
         assert not patient.stopped.is_set()
 
 
@@ -135,7 +138,7 @@ def test_whoever_leaves_has_the_policy_stopped_within_a_second(kg_server_url, tm
         if streamed:
             with client.stream("POST", "/v1/answer", json=ASK) as response:
                 next(response.iter_lines())
-                assert patient.pondering.wait(10)
+                assert patient.pondering.wait(30)
         else:
             with pytest.raises(httpx.ReadTimeout):
                 client.post("/v1/answer", json={**ASK, "stream": False}, timeout=2)
@@ -158,17 +161,18 @@ def test_whoever_leaves_the_queue_gives_his_place_to_the_next(kg_server_url, tmp
         client.stream("POST", "/v1/answer", json=ASK) as response,
     ):
         next(response.iter_lines())
-        assert patient.pondering.wait(10)
+        assert patient.pondering.wait(30)
         for _ in range(3):  # each would be one too many, if those before were still waiting
             with pytest.raises(httpx.ReadTimeout):
                 client.post("/v1/answer", json=ASK, timeout=0.3)
+            time.sleep(0.2)
 
 
 def test_a_deadline_ends_a_stream_with_what_there_is(gateway):
-    patient = Patient(ScriptedPolicy(CODEC, STARRED), turns=1, most_s=0.6)
+    patient = Patient(ScriptedPolicy(CODEC, STARRED), turns=1)
     started = time.monotonic()
-    _, events = stream(gateway(FixedPolicy(policy=patient)), timeout_s=0.3)
-    assert time.monotonic() - started < 0.6
+    _, events = stream(gateway(FixedPolicy(policy=patient)), timeout_s=1.0)
+    assert 1.0 <= time.monotonic() - started < 2.0
     assert names(events) == ["linked", "thought", "action", "observation", "done"]
     assert isinstance(events[-1], DoneEvent)
     assert events[-1].document.status == "partial"
@@ -179,7 +183,8 @@ def test_the_engine_computes_no_more_for_whoever_left(kg_server_url, tmp_path):
     """The same with an engine that computes, measured by its steps."""
     model = make_model()
     steps = counted_steps(model, 0.02)
-    engine = TransformersPolicy(model, CODEC, "v000001-aaaaaaaa")
+    never_stops = SimpleNamespace(encode=CODEC.encode, decode=lambda token_ids: "")
+    engine = TransformersPolicy(model, never_stops, "v000001-aaaaaaaa")
     budget = Budget(max_turns=4, max_tokens=250, max_turn_tokens=200, max_observation_tokens=20)
     with serving(tmp_path, kg_server_url, FixedPolicy(policy=engine, budget=budget)) as client:
         with client.stream("POST", "/v1/answer", json=ASK) as response:
