@@ -12,7 +12,6 @@ from kbqa.environment import Budget, ChatEpisode, Episode, Play
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy, Codec, FinishReason, Policy, SamplingParams, Truncation
 from kbqa.protocols import AgentProtocol
-from kbqa.tracing import span
 from kbqa.trajectory import Question
 
 _TURN_STRIDE = 7919  # keeps the streams of neighbouring turns and samples apart
@@ -149,8 +148,7 @@ def take_turn(
     player: Player[EpisodeT], question: Question, episodes: Sequence[EpisodeT], sampling: Sampling
 ) -> None:
     """Play one turn of episodes that still run: one call of the policy, and one of the graph, for all."""
-    with span("policy", "client", turn=sampling.turn, episodes=len(episodes)):
-        player.speak(episodes, sampling)
+    player.speak(episodes, sampling)
     consult(player.tools, question, episodes)
 
 

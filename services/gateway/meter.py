@@ -14,6 +14,7 @@ from kbqa.kg.actions import Action, ActionResult, GraphTools
 from kbqa.rollouts import Player
 from kbqa.rollouts.agent import EpisodeT, Sampling
 from kbqa.telemetry import Metrics
+from kbqa.tracing import span
 from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,8 @@ class Meter:
         """Time what a question waits for."""
         began = time.perf_counter()
         try:
-            yield
+            with span(phase):
+                yield
         finally:
             self._phases.labels(phase).observe(time.perf_counter() - began)
 

@@ -18,6 +18,7 @@ from services.gateway.access.headers import SecurityHeaders
 from services.gateway.access.keys import KeyFile, Keys
 from services.gateway.access.settings import AccessSettings
 from services.gateway.answering import Answering
+from services.gateway.chat_problems import ChatProblems
 from services.gateway.desk import Desk
 from services.gateway.feedback import FeedbackFile, feedback_path
 from services.gateway.repeats import Repeats
@@ -77,6 +78,7 @@ class Reception:
 
     def set_headers(self, app: FastAPI) -> None:
         """Have every answer say what browsers may do with it; around everything else."""
+        app.add_middleware(ChatProblems)
         app.add_middleware(SecurityHeaders)
         if self._settings.cors_origins:
             # No cookies, no passwords: a page of another site sends a key of its own.

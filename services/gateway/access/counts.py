@@ -88,9 +88,7 @@ class Counts:
             await _client_of(self._shared.storage).aclose()
 
 
-async def _take(
-    limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str
-) -> float | None:
+async def _take(limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str) -> float | None:
     items = parse_many(limit)
     # All are asked before any is counted: what one refuses must not use up another.
     for item in items:
@@ -108,6 +106,8 @@ async def _wait_s(limiter: MovingWindowRateLimiter, item: Any, *who: str) -> flo
 
 
 def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
+    if not url.startswith(("redis://", "rediss://")):
+        raise ConfigurationError("KBQA_REDIS_URL is no address of Redis: write redis://HOST:PORT/0")
     try:
         storage = RedisStorage(
             f"async+{url}",

@@ -1,0 +1,101 @@
+"""One contract for the shelves, in this process and in a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import redis
+from prometheus_client import CollectorRegistry
+
+from kbqa.errors import ConfigurationError
+from kbqa.telemetry import Metrics
+from services.gateway.errors import ShelfUnavailableError
+from services.gateway.shelves import MemoryShelf, RedisShelf
+
+
+def in_redis(url, most=3):
+    return RedisShelf(url, "test", most, Metrics(CollectorRegistry()), timeout_s=2.0)
+
+
+@pytest.fixture(params=["memory", "redis"])
+def on_a_shelf(request, redis_url):
+    """Runs a coroutine function with a shelf of three places."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+
+    def run(play):
+        async def opened():
+            shelf = MemoryShelf(3) if request.param == "memory" else in_redis(redis_url)
+            try:
+                return await play(shelf)
+            finally:
+                await shelf.close()
+
+        return asyncio.run(opened())
+
+    return run
+
+
+def test_what_is_put_is_got_until_it_is_replaced_or_dropped(on_a_shelf):
+    async def play(shelf):
+        seen = [await shelf.get("k")]
+        for value in (b"one", "zwei £".encode()):
+            await shelf.put("k", value, 60)
+            seen.append(await shelf.get("k"))
+        await shelf.drop("k")
+        await shelf.drop("k")
+        return [*seen, await shelf.get("k")]
+
+    assert on_a_shelf(play) == [None, b"one", "zwei £".encode(), None]
+
+
+def test_a_value_has_its_time(on_a_shelf):
+    async def play(shelf):
+        await shelf.put("k", b"x", 0.05)
+        await asyncio.sleep(0.1)
+        return await shelf.get("k"), await shelf.claim("k", b"y", 60), await shelf.get("k")
+
+    assert on_a_shelf(play) == (None, True, b"y")
+
+
+def test_one_of_many_gets_a_claim(on_a_shelf):
+    async def play(shelf):
+        return await asyncio.gather(*(shelf.claim("k", str(n).encode(), 60) for n in range(10)))
+
+    assert sorted(on_a_shelf(play)) == [False] * 9 + [True]
+
+
+def test_the_newest_are_kept(on_a_shelf):
+    async def play(shelf):
+        for n in range(5):
+            await shelf.put(f"k{n}", b"x", 60)
+            await asyncio.sleep(0.01)  # Redis orders by the clock
+        return [await shelf.get(f"k{n}") is not None for n in range(5)]
+
+    assert on_a_shelf(play) == [False, False, True, True, True]
+
+
+def test_what_is_huge_is_not_kept(on_a_shelf):
+    async def play(shelf):
+        await shelf.put("k", b"x" * (5 * 2**20), 60)
+        return await shelf.get("k")
+
+    assert on_a_shelf(play) is None
+
+
+def test_a_redis_that_is_gone_is_said_to_be():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"redis://127.0.0.1:{probe.getsockname()[1]}/0"
+
+    async def play():
+        shelf = in_redis(url)
+        for attempt in (shelf.get("k"), shelf.put("k", b"", 1), shelf.claim("k", b"", 1), shelf.drop("k")):
+            with pytest.raises(ShelfUnavailableError, match="try again later"):
+                await attempt
+        await shelf.close()
+
+    asyncio.run(play())
+    with pytest.raises(ConfigurationError, match="KBQA_REDIS_URL"):
+        in_redis("http://x")
