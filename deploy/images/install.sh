@@ -1,0 +1,25 @@
+#!/bin/sh
+# install.sh EXTRAS [cpu|cuda]: what these extras of kbqa need goes into /opt/kbqa, and a list of it (CycloneDX) beside
+# it. Runs in builds alone; the arguments EXTRAS and TORCH_CPU_INDEX of the Dockerfile beside this are its variables.
+set -eu
+extras=$1${EXTRAS:+,$EXTRAS} variant=${2:-}
+
+fail() { echo "install: $1" >&2; exit 1; }
+
+set -- --quiet --constraint wheels/constraints.txt --find-links wheels
+case $variant in
+"") ;;
+cpu)
+    # Under its plain version an index has the CUDA build, gigabytes larger: ask for the other one by its name.
+    set -- "$@" "$(sed -n 's/^torch==.*/&+cpu/p' wheels/constraints.txt)"
+    ls wheels/torch-*.whl >/dev/null 2>&1 || set -- "$@" --extra-index-url "$TORCH_CPU_INDEX"
+    ;;
+cuda) extras=$extras,qlora ;;
+*) fail "VARIANT is cpu or cuda, not $variant" ;;
+esac
+/opt/tools/bin/pip --python /opt/kbqa/bin/python install "$@" ".[$extras]" || fail "pip failed. \
+Behind a proxy name a mirror by --build-arg PIP_INDEX_URL=URL. A CPU build of torch comes from a wheel in ./wheels, \
+or from --build-arg TORCH_CPU_INDEX=URL; --build-arg VARIANT=cuda takes the other one"
+/opt/tools/bin/pip --python /opt/kbqa/bin/python uninstall --quiet --yes kbqa
+/opt/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+    --output-file /opt/kbqa/sbom.cdx.json /opt/kbqa/bin/python

@@ -1,0 +1,146 @@
+"""What Dockerfile, compose.yaml and what they mount say, without an engine."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from kbqa import __version__
+from scripts.chart_reference import SETTINGS
+from services.settings import SHARED_VARIABLES, _variables
+from tests.deploy.compose import BASES, ROOT, SERVICES
+from tests.deploy.helm import CHART, defaults
+
+BY_SERVICE = {settings.service: settings for settings in SETTINGS.values()}
+COMPOSE = ROOT / "compose.yaml"
+DOCKERFILE = (ROOT / "deploy" / "images" / "Dockerfile").read_text(encoding="utf-8")
+GPU, MONITORING = {"model", "vllm-rollouts", "vllm-gateway"}, {"prometheus", "grafana"}
+
+
+@pytest.fixture(scope="module")
+def services():
+    return yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+
+
+def test_without_a_profile_the_stack_needs_no_gpu(services):
+    by_profile = {name: set(service.get("profiles", ())) for name, service in services.items()}
+    assert {name for name, profiles in by_profile.items() if profiles == {"gpu"}} == GPU
+    assert {name for name, profiles in by_profile.items() if profiles == {"monitoring"}} == MONITORING
+    rest = {name for name, profiles in by_profile.items() if not profiles}
+    assert rest == {*SERVICES, "redis", "graph", "first-run"}
+
+
+def test_every_container_is_confined(services):
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service.get("privileged") is None, name
+
+
+def test_ports_are_open_to_this_machine_alone(services):
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert len(ports) == 5
+    assert all(port.startswith("${LISTEN:-127.0.0.1}:") for port in ports)
+
+
+def test_services_know_the_variables_that_they_are_given(services):
+    for name in SERVICES:
+        settings = BY_SERVICE[name.replace("-", "_")]
+        ours = {key for key in services[name]["environment"] if key.startswith("KBQA_")}
+        assert ours <= {*_variables(settings).values(), *SHARED_VARIABLES}, name
+
+
+def test_what_waits_is_started_after_what_it_waits_for(services):
+    conditions = {
+        (name, other): wait["condition"]
+        for name, service in services.items()
+        for other, wait in (
+            service["depends_on"] if isinstance(service.get("depends_on"), dict) else {}
+        ).items()
+    }
+    for name in ("kg-server", "trainer", "rollout-worker"):
+        assert conditions[name, "redis"] == "service_healthy"
+    assert conditions["kg-server", "graph"] == "service_completed_successfully"
+    for name in ("trainer", "rollout-worker", "gateway"):
+        assert conditions[name, "kg-server"] == "service_healthy"
+    assert (
+        conditions["first-run", "trainer"] == conditions["first-run", "rollout-worker"] == "service_healthy"
+    )
+
+
+def test_nobody_but_its_own_service_reaches_a_vllm(services):
+    networks = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["networks"]
+    for vllm, owner in (("vllm-rollouts", "rollout-worker"), ("vllm-gateway", "gateway")):
+        [network] = services[vllm]["networks"]
+        assert networks[network] == {"internal": True}
+        members = {name for name, service in services.items() if network in service.get("networks", ())}
+        assert members == {vllm, owner}
+        assert "ports" not in services[vllm]
+
+
+def test_compose_and_chart_run_the_same_vllm_and_the_same_redis(services):
+    values, compose = defaults(), services["vllm-rollouts"]
+    image = values["vllm"]["image"]
+    assert compose["image"] == f"{image['repository']}:{image['tag']}"
+    given = set(re.findall(r"--[a-z-]+", " ".join(compose["command"])))
+    engine = (CHART / "templates" / "_engine.tpl").read_text(encoding="utf-8")
+    always = engine[: engine.index("lora.enabled")]
+    assert given == set(re.findall(r"    - (--[a-z-]+)=?", always)) - {"--tensor-parallel-size"}
+    redis = (CHART / "templates" / "redis" / "statefulset.yaml").read_text(encoding="utf-8")
+    for setting in (
+        "--appendonly yes",
+        "--appendfsync everysec",
+        '--save ""',
+        "--maxmemory-policy noeviction",
+    ):
+        assert setting in redis
+        assert setting in services["redis"]["command"][2]
+
+
+def test_the_example_names_every_variable_and_no_other():
+    asked = set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text(encoding="utf-8")))
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    named = set(re.findall(r"^#?([A-Z_]+)=", example, re.M))
+    assert asked == named - {"COMPOSE_PROFILES"}
+
+
+def test_an_image_for_each_service_asks_after_its_own_port():
+    assert not DOCKERFILE.startswith("# syntax")
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.M)
+    targets = {stage.split("\n")[0].split(" AS ")[-1]: stage for stage in stages[1:]}
+    for name in SERVICES:
+        port = BY_SERVICE[name.replace("-", "_")].model_fields["port"].default
+        assert f"EXPOSE {port}\n" in targets[name]
+        assert f"http://127.0.0.1:{port}/" in targets[name]
+        assert f'CMD ["kbqa", "serve", "{name}"]' in targets[name]
+    assert "USER 10001:10001" in targets["runtime"]
+    assert f"ARG PYTHON_IMAGE={BASES[0]}\n" in DOCKERFILE
+
+
+def test_one_version_is_built_and_installed():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["appVersion"] == __version__
+    assert set(re.findall(r"ARG VERSION=(.+)", DOCKERFILE)) == {__version__}
+    assert set(re.findall(r"IMAGE_TAG:-([^}]+)", COMPOSE.read_text(encoding="utf-8"))) == {__version__}
+
+
+def test_the_build_sees_the_package_alone():
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert not [rule for rule in rules if rule in ("!.env", "!var", "!.venv", "!.git")]
+
+
+def test_prometheus_asks_every_service_where_it_listens():
+    told = yaml.safe_load((ROOT / "deploy" / "compose" / "prometheus.yaml").read_text(encoding="utf-8"))
+    targets = {}
+    for job in told["scrape_configs"]:
+        for static in job.get("static_configs", ()):
+            host, port = static["targets"][0].split(":")
+            targets[host] = int(port)
+        for names in job.get("dns_sd_configs", ()):
+            targets[names["names"][0]] = names["port"]
+    assert targets == {n: BY_SERVICE[n.replace("-", "_")].model_fields["port"].default for n in SERVICES}
