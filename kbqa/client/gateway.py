@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -88,7 +88,7 @@ class Gateway:
         idempotency_key: str | None = None,
         fresh: bool = False,
         **options: Unpack[AnswerOptions],
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Every step towards the answer as it is made; the last event is `done`, with the document.
 
         Closing the iterator stops the work. Arguments are those of `answer`.
@@ -180,7 +180,7 @@ class AsyncGateway:
         idempotency_key: str | None = None,
         fresh: bool = False,
         **options: Unpack[AnswerOptions],
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """As `Gateway.stream`."""
         call = answer_call(question, kg, options, stream=True, idempotency_key=idempotency_key, fresh=fresh)
         with _translated(self.url):
