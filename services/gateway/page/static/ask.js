@@ -278,8 +278,9 @@ const KEYS = { "/": () => form.focus(), "?": openShortcuts, g: () => walked.fit(
 
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape" && current) {
-    current.abort();
+  if (event.key === "Escape") {
+    if (current) current.abort();
+    else event.target.blur?.(); // then letters are shortcuts again
     return;
   }
   if (event.target.closest?.("input, textarea, select")) return;

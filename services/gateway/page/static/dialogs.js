@@ -12,7 +12,7 @@ export function openDialog(title, children, { wide = false } = {}) {
   return dialog;
 }
 
-const SHORTCUTS = [["/", "write a question"], ["Enter", "ask it"], ["Shift Enter", "a new line in it"], ["Escape", "cancel what is asked"],
+const SHORTCUTS = [["/", "write a question"], ["Enter", "ask it"], ["Shift Enter", "a new line in it"], ["Escape", "cancel what is asked; or leave a field, for the keys below"],
   ["1 … 9", "go to that answer, and light up its evidence"], ["G", "draw the graph to fit"], ["L", "the graph as drawing or as list"],
   ["H", "history"], ["K", "API key"], ["T", "light or dark"], ["?", "this list"]];
 

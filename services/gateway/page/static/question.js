@@ -11,7 +11,7 @@ export function questionForm(form, { asked, cancelled }) {
   const chips = form.querySelector(".topics"), adding = form.elements.topic, options = form.querySelector(".options");
   let topics = []; // {id, label, text, candidates}
   let chosen = false; // whether the topic entities were picked, or were found in the question
-  let asking = false;
+  let asking = false, graph = "";
 
   text.addEventListener("input", () => {
     if (!chosen && topics.length) {
@@ -41,6 +41,8 @@ export function questionForm(form, { asked, cancelled }) {
     options.querySelector("summary").focus();
   });
   graphs.addEventListener("change", () => {
+    if (graphs.value === graph) return;
+    graph = graphs.value;
     try {
       localStorage.setItem(GRAPH_PLACE, graphs.value);
     } catch { /* then it is chosen again next time */ }
@@ -111,6 +113,7 @@ export function questionForm(form, { asked, cancelled }) {
       } catch { /* the first one, then */ }
       replace(graphs, list.map(({ name, triples }) => h("option", { value: name, selected: name === wanted },
         triples === null ? name : `${name} (${triples.toLocaleString("en")} triples)`)));
+      graph = graphs.value;
       return list;
     },
     // What the question was found to be about, with what else its words may mean.
@@ -124,7 +127,7 @@ export function questionForm(form, { asked, cancelled }) {
     },
     fill({ question, kg, topics: ids }) {
       text.value = question;
-      if ([...graphs.options].some((option) => option.value === kg)) graphs.value = kg;
+      if ([...graphs.options].some((option) => option.value === kg)) graphs.value = graph = kg;
       topics = (ids ?? []).map((id) => ({ id, label: id, candidates: [] }));
       chosen = topics.length > 0;
       drawTopics();
