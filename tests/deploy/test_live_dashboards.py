@@ -21,17 +21,31 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000)]
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "alerts" / "kbqa.yaml"
 WINDOW = "1m"
-# The smallest policy and the shortest phases that have a step of everything.
+# The smallest policy that learns to answer at all, and the shortest phases that have a step of everything.
 OVERRIDES = {
+    "small_policy.vocabulary": 500,
     "small_policy.layers": 1,
     "small_policy.width": 32,
     "small_policy.heads": 2,
     "small_policy.feed_forward": 64,
-    "small_policy.warm_up.steps": 20,
-    "cold_start.demonstrations": 60,
+    "small_policy.warm_up.steps": 5,
+    "cold_start.demonstrations": 30,
     "cold_start.steps": 60,
+    "cold_start.batch": 8,
+    "cold_start.token_budget": 1024,
+    "cold_start.learning_rate": 1e-2,
     "cold_start.validate_every": 30,
-    "rollout.n": 4,
+    "rollout.n": 6,
+    "rollout.max_turns": 3,
+    "rollout.max_tokens": 224,
+    "rollout.max_turn_tokens": 40,
+    "rollout.max_observation_tokens": 48,
+    # Turn rewards give the groups of a policy that knows next to nothing some spread.
+    "advantage.kind": "turn",
+    "reward.w_format": 0.5,
+    "reward.w_query": 0.5,
+    "reward.w_answer": 0.5,
+    "optimisation.learning_rate": 1e-3,
     "schedule.steps": 30,
     "schedule.questions_per_step": 4,
     "schedule.max_in_flight": 8,
