@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from kbqa.datasets import load_dataset
 from kbqa.kg.catalog import GraphCatalog
 
 _START_S = 120.0  # a busy machine takes its time over importing torch
+_PATIENCE_MS = 60_000  # and over drawing pages
 
 
 class Service:
@@ -193,3 +195,55 @@ def tiny_recipe() -> dict[str, object]:
             "patience": 3,
         },
     }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """Headless Chromium; its event loop would be in the way of other modules' own."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium here: install Debian's package chromium")
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=_PATIENCE_MS)
+    arguments = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """`open_page(url, width=…)` opens a page; at the end nothing may have been refused or have failed.
+
+    With `failing=True` answers of 400 and above are expected, and so is what the console says of them.
+    """
+    contexts, complaints = [], []
+
+    def open_(url: str, *, width: int = 1280, height: int = 900, failing: bool = False, **options: object):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(_PATIENCE_MS)
+
+        # What a policy of the page forbids is told on the console, too.
+        def heard(message):
+            expected = failing and message.text.startswith("Failed to load resource")
+            if message.type in ("error", "warning") and not expected:
+                complaints.append(message.text)
+
+        def requested(request):
+            if not request.url.startswith(url[:16]):
+                complaints.append(request.url)
+
+        page.on("console", heard)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", requested)
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []

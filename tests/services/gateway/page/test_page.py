@@ -1,4 +1,4 @@
-"""The gateway's pages and the reports behind one of them, without a browser; `test_browser` opens them in one."""
+"""The gateway's pages and the reports behind one of them, without a browser; the tests beside open one."""
 
 from __future__ import annotations
 
