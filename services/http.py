@@ -30,7 +30,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -121,7 +121,9 @@ def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness)
     if metrics is not None:
         registry = metrics.registry
 
-        @app.get("/metrics", tags=["operations"], summary="Prometheus metrics")
+        @app.get(
+            "/metrics", tags=["operations"], summary="Prometheus metrics", response_class=PlainTextResponse
+        )
         def exposition() -> Response:
             return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from kbqa.client.models import AnswerResponse
 from services.cli.ask import printable, render
+from services.gateway.access.keys import KeyFile
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings
 from services.http import background
@@ -73,6 +76,27 @@ def test_among_several_graphs_one_must_be_chosen(gateway, in_process):
     assert err == "error: several graphs are loaded (films, rdf): choose one with --kg NAME\n"
 
 
+def test_on_a_terminal_every_step_is_told_as_it_comes(gateway, in_process, monkeypatch):
+    gateway(FixedPolicy(STARS))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take anything for a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+    code, out, _ = in_process(*ASK, "--kg", "films")
+    lines = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in out.splitlines()]
+    assert code == 0
+    assert lines[:3] == ["about Big", "  1  so", '     get_tail_entities("Big", "starred")']
+    assert lines.index("Tom Hanks") > lines.index("  2  so")
+    assert "    Big  starred  Tom Hanks" in lines
+
+
+def test_the_key_of_a_gateway_that_wants_one_comes_from_the_environment(gateway, in_process, tmp_path):
+    _, key = KeyFile(tmp_path / "keys.json").create("ask", graphs=("films",))
+    gateway(FixedPolicy(STARS), keys_file=tmp_path / "keys.json")
+    code, _, err = in_process(*ASK)
+    assert (code, "Authorization: Bearer KEY" in err) == (2, True)
+    # The only graph that the key is for needs no name.
+    assert in_process(*ASK, KBQA_GATEWAY_API_KEY=key)[0] == 0
+
+
 def test_errors_of_the_gateway_are_told_as_they_are(gateway, in_process):
     gateway(FixedPolicy(STARS))
     code, _, err = in_process(*ASK, "--kg", "nope")
@@ -91,15 +115,29 @@ def test_a_gateway_that_is_not_there_is_named_with_the_remedy(in_process):
 
 def test_names_from_a_graph_cannot_steer_the_terminal():
     assert printable("a\x1b[2Jb\nc") == "a\ufffd[2Jb c"
-    text = render(
-        {
-            "status": "answered",
-            "answers": [
-                {"value": "[red]x[/red]", "support": "1/1", "evidence": {"triples": [["a", "\x1b", "b"]]}}
-            ],
-            "runs": [],
-            "policy_version": "v",
-            "usage": {"llm_calls": 0, "generated_tokens": 0, "kg_calls": 0, "elapsed_ms": 0},
-        }
-    ).plain
+    document = {
+        "id": "1",
+        "question": "?",
+        "kg": "films",
+        "status": "answered",
+        "answers": [
+            {
+                "value": "[red]x[/red]",
+                "kind": "literal",
+                "support": "1/1",
+                "evidence": {"triples": [["a", "\x1b", "b"]]},
+            }
+        ],
+        "runs": [],
+        "policy_version": "v",
+        "recipe": "r",
+        "usage": {
+            "llm_calls": 0,
+            "prompt_tokens": 0,
+            "generated_tokens": 0,
+            "kg_calls": 0,
+            "elapsed_ms": 0,
+        },
+    }
+    text = render(AnswerResponse.model_validate(document)).plain
     assert text.splitlines()[:2] == ["[red]x[/red]", "    a  \ufffd  b"]
