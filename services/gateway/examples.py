@@ -163,6 +163,7 @@ REQUESTS: dict[str, Any] = {
             "question": "Who directed Kismet?",
             "kg": "metaqa",
             "topic_entities": ["Kismet"],
+            "graph": "q17",
             "recipe": "kg-r1-small",
             "n_runs": 3,
             "max_turns": 6,

@@ -137,7 +137,8 @@ def test_whoever_leaves_has_the_policy_stopped_within_a_second(kg_server_url, tm
     with serving(tmp_path, kg_server_url, policies, concurrency=1, queue=0) as client:
         if streamed:
             with client.stream("POST", "/v1/answer", json=ASK) as response:
-                next(response.iter_lines())
+                lines = response.iter_lines()  # whoever drops it hangs up
+                next(lines)
                 assert patient.pondering.wait(30)
         else:
             with pytest.raises(httpx.ReadTimeout):
@@ -160,7 +161,8 @@ def test_whoever_leaves_the_queue_gives_his_place_to_the_next(kg_server_url, tmp
         serving(tmp_path, kg_server_url, FixedPolicy(policy=patient), concurrency=1, queue=1) as client,
         client.stream("POST", "/v1/answer", json=ASK) as response,
     ):
-        next(response.iter_lines())
+        lines = response.iter_lines()  # whoever drops it hangs up
+        next(lines)
         assert patient.pondering.wait(30)
         for _ in range(3):  # each would be one too many, if those before were still waiting
             with pytest.raises(httpx.ReadTimeout):
@@ -188,7 +190,8 @@ def test_the_engine_computes_no_more_for_whoever_left(kg_server_url, tmp_path):
     budget = Budget(max_turns=4, max_tokens=250, max_turn_tokens=200, max_observation_tokens=20)
     with serving(tmp_path, kg_server_url, FixedPolicy(policy=engine, budget=budget)) as client:
         with client.stream("POST", "/v1/answer", json=ASK) as response:
-            next(response.iter_lines())
+            lines = response.iter_lines()  # whoever drops it hangs up
+            next(lines)
             while len(steps) < 5:
                 time.sleep(0.01)
         time.sleep(1.0)
