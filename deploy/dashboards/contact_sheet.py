@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from matplotlib.dates import AutoDateLocator, DateFormatter
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from deploy.dashboards.live import Board, Panel, Prometheus, Series, boards
 
@@ -68,7 +68,7 @@ def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> No
         ]
         box = (x * _COLUMN + 0.1, top - h * _ROW + 0.1, w * _COLUMN - 0.2, h * _ROW - 0.2)
         _frame(figure, [side / of for side, of in zip(box, (width, height) * 2, strict=True)])
-        inner = (0.75, 0.85, 0.95, 1.65) if panel.kind == "timeseries" else (0, 0, 0, 0.35)
+        inner = (0.95, 0.85, 1.15, 1.65) if panel.kind == "timeseries" else (0, 0, 0, 0.35)
         left, bottom, less_wide, less_high = inner
         area = (box[0] + left, box[1] + bottom, box[2] - less_wide, box[3] - less_high)
         axes = figure.add_axes([side / of for side, of in zip(area, (width, height) * 2, strict=True)])
@@ -113,6 +113,7 @@ def _lines(axes: Any, panel: Panel, series: list[tuple[Series, str]]) -> None:
             axes.plot(_moments(found.times), found.values, label=name, linewidth=1.4)
     if custom.get("scaleDistribution", {}).get("type") == "log":
         axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value, panel.unit)))
     else:
         lowest = min(value for found, _ in series for value in found.values)

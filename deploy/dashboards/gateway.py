@@ -115,7 +115,6 @@ def gateway() -> Dashboard:
                 "{{kind}}",
             ),
             unit="suffix: tokens",
-            logarithmic=True,
         ),
     )
     row(

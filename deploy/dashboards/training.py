@@ -10,8 +10,8 @@ from deploy.dashboards.promql import count, gauge, mean, rate
 _RL = 'phase="rl"'
 
 
-def _curve(*names: str) -> str:
-    return gauge("kbqa_trainer_curve", f'curve=~"{"|".join(names)}"')
+def _curve(name: str) -> str:
+    return gauge("kbqa_trainer_curve", f'curve="{name}"')
 
 
 def training() -> Dashboard:
@@ -26,8 +26,6 @@ def training() -> Dashboard:
             "Run is active",
             "1 while the trainer trains a run; 0 when it waits for one, or the last one has ended.",
             Query(f"max({gauge('kbqa_trainer_run_active')})", "active"),
-            limits=(1, 1),
-            order="low is bad",
         ),
         number(
             "Steps of reinforcement",
@@ -79,7 +77,9 @@ def training() -> Dashboard:
         chart(
             "What episodes come to",
             "Shares of the step's episodes: right at once, right after an error or an empty result, wrong.",
-            Query(_curve("direct", "recovered", "incorrect"), "{{curve}}"),
+            Query(_curve("direct"), "right at once"),
+            Query(_curve("recovered"), "right after an error"),
+            Query(_curve("incorrect"), "wrong"),
             unit="percentunit",
             stacked=True,
             top=1,
