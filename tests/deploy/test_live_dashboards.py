@@ -100,16 +100,14 @@ def live(urls: dict[str, str]) -> None:
             time.sleep(2)
         assert view["state"] == "done", view["error"]
         http.post(f"{urls['trainer']}/v1/runs/{run}/promote").raise_for_status()
-        questions = load_dataset("world", seed=1).splits.test
+        deadline = time.monotonic() + 600
+        while http.get(f"{urls['gateway']}/readyz").status_code != httpx.codes.OK:
+            assert time.monotonic() < deadline, "the gateway does not take up the promoted policy"
+            time.sleep(1)
         http.post(f"{urls['gateway']}/v1/answer", json={"quest": "misspelt"})
-        answered = 0
-        for question in questions:
+        for question in load_dataset("world", seed=1).splits.test[:10]:
             body = {"question": question.text, "kg": "world"}
-            answered += http.post(f"{urls['gateway']}/v1/answer", json=body).status_code == 200
-            if answered >= 20:
-                return
-            time.sleep(0.5)
-        raise AssertionError("the gateway answers nothing")
+            http.post(f"{urls['gateway']}/v1/answer", json=body).raise_for_status()
 
 
 def ask_graph(http: httpx.Client, url: str, query: str) -> None:
