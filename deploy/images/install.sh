@@ -11,8 +11,14 @@ case $variant in
 "") ;;
 cpu)
     # Under its plain version an index has the CUDA build, gigabytes larger: ask for the other one by its name.
-    set -- "$@" "$(sed -n 's/^torch==.*/&+cpu/p' wheels/constraints.txt)"
-    ls wheels/torch-*.whl >/dev/null 2>&1 || set -- "$@" --extra-index-url "$TORCH_CPU_INDEX"
+    torch=$(sed -n 's/^torch==.*/&+cpu/p' wheels/constraints.txt)
+    if ls wheels/torch-*.whl >/dev/null 2>&1; then
+        set -- "$@" "$torch"
+    elif [ -n "${TORCH_CPU_INDEX:-}" ]; then
+        set -- "$@" "$torch" --extra-index-url "$TORCH_CPU_INDEX"
+    else
+        echo "install: neither TORCH_CPU_INDEX nor a wheel of torch in ./wheels: the index's own build may bring CUDA" >&2
+    fi
     ;;
 cuda) extras=$extras,qlora ;;
 *) fail "VARIANT is cpu or cuda, not $variant" ;;

@@ -49,7 +49,8 @@ labels:
 {{/* (list $ .Values.gateway.image) → image of one of our services */}}
 {{- define "kbqa.image" -}}
 {{- $ := index . 0 -}}{{- $image := index . 1 -}}
-{{- $name := list ($image.registry | default $.Values.image.registry) $image.repository | compact | join "/" -}}
+{{- $registry := hasKey $image "registry" | ternary $image.registry $.Values.image.registry -}}
+{{- $name := list $registry $image.repository | compact | join "/" -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $name $image.digest -}}
 {{- else -}}
