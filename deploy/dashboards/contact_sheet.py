@@ -113,7 +113,11 @@ def _lines(axes: Any, panel: Panel, series: list[tuple[Series, str]]) -> None:
             axes.plot(_moments(found.times), found.values, label=name, linewidth=1.4)
     if custom.get("scaleDistribution", {}).get("type") == "log":
         axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        low, high = axes.get_ylim()
+        if high > 10 * low:  # else no power of ten may lie within
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: readable(value, panel.unit)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value, panel.unit)))
     else:
         lowest = min(value for found, _ in series for value in found.values)

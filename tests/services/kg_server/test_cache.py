@@ -280,6 +280,26 @@ def test_a_redis_that_is_full_is_still_read(cache, redis_url, empty_redis):
         empty_redis.config_set("maxmemory", "0")
 
 
+def test_writes_are_counted_by_what_became_of_them(redis_url, empty_redis):
+    registry = CollectorRegistry()
+    limits = {"memory_bytes": 10**6, "max_value_bytes": 10**5, "ttl_s": 60, "timeout_s": 5.0}
+    cache = Cache(redis_url, Metrics(registry), **limits)
+    cache.open()
+    cache.put("a", b"v")
+    empty_redis.config_set("maxmemory", "1")
+    try:
+        cache.put("b", b"v")
+        cache.put("c", b"v")
+    finally:
+        empty_redis.config_set("maxmemory", "0")
+        cache.close()
+    counted = [
+        registry.get_sample_value("kbqa_kg_cache_writes_total", {"outcome": outcome})
+        for outcome in ("ok", "error", "paused")
+    ]
+    assert counted == [1, 1, 1]
+
+
 def test_a_redis_that_hangs_is_waited_for_once(cache):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         cache, counted = cache(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.2)
