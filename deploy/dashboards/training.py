@@ -125,8 +125,8 @@ def training() -> Dashboard:
         ),
         chart(
             "Clipped tokens",
-            "Share of tokens whose ratio was clipped. Near 0 on fresh groups, more with staleness; above 20 % "
-            "steps are too large.",
+            "Share of tokens whose ratio was clipped. Near 0 on fresh groups, more with staleness; above 20 "
+            "% steps are too large.",
             Query(gauge("kbqa_trainer_clip_fraction"), "clipped"),
             unit="percentunit",
         ),
