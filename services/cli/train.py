@@ -65,7 +65,7 @@ def train(
         _go_on(resume, trainer, home)
         return
     assert dataset is not None
-    order = {
+    order: dict[str, Any] = {
         "recipe": recipe,
         "dataset": dataset,
         "overrides": read_pairs("--set", overrides),

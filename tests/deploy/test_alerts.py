@@ -91,11 +91,20 @@ HEALTHY = {
 }
 # Before the first step nothing is known of a run.
 UNKNOWN = " ".join(["NaN"] * LENGTH)
-BEGINNING = HEALTHY | dict.fromkeys(
-    (STEP, VERSION, "kbqa_trainer_reward_fall", "kbqa_trainer_entropy", "kbqa_trainer_no_spread",
-     "kbqa_trainer_not_finite"),
-    UNKNOWN,
-) | {WARM_UP: growing(10), WORKER: steady(0), WAITING: steady(0)} | dict.fromkeys((ANSWERED, EXPIRED, FAILED), steady(0))  # fmt: skip
+_OF_A_STEP = (
+    STEP,
+    VERSION,
+    "kbqa_trainer_reward_fall",
+    "kbqa_trainer_entropy",
+    "kbqa_trainer_no_spread",
+    "kbqa_trainer_not_finite",
+)
+BEGINNING = (
+    HEALTHY
+    | dict.fromkeys(_OF_A_STEP, UNKNOWN)
+    | {WARM_UP: growing(10), WORKER: steady(0), WAITING: steady(0)}
+    | dict.fromkeys((ANSWERED, EXPIRED, FAILED), steady(0))
+)
 # The gauges of a run keep their last values when it has ended, whatever they are.
 ENDED = HEALTHY | {
     "kbqa_trainer_run_active": steady(0),
