@@ -6,13 +6,13 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
-from kbqa.errors import GraphUnavailableError
 from kbqa.telemetry import Metrics
 from services.gateway import cache
+from services.gateway.answers import usage_of
 from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
 from services.gateway.meter import Meter
@@ -94,12 +94,17 @@ class Answering:
         started = time.monotonic()
         timeout_s = self._check_bounds(request)
         question_id = question_id or uuid.uuid4().hex
-        try:
+        kg_version: str | None = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 kg_version = await self._versions.of(request.kg)
-        except TimeoutError as error:
-            raise GraphUnavailableError("kg_server does not say in time which graphs there are") from error
         lease = self._lease(request)
+        if kg_version is None:
+            document = _nothing_yet(request, question_id, lease, time.monotonic() - started)
+            lease.release()
+            self._meter.answered(document, events=1)
+            yield DoneEvent(document=document)
+            return
         key = cache.key(request, kg_version, lease.served.version)
         known = None if fresh else self._cache.find(key, question_id)
         self._meter.looked_up(fresh=fresh, found=known is not None)
@@ -140,3 +145,19 @@ class Answering:
             lease.release()
             raise RecipeMismatchError(str(request.recipe), lease.served.recipe)
         return lease
+
+
+def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed_s: float) -> AnswerResponse:
+    """What there is when the time is over before it is known which graph is asked."""
+    return AnswerResponse(
+        id=question_id,
+        question=request.question,
+        kg=request.kg,
+        status="partial",
+        answers=[],
+        runs=[],
+        policy_version=lease.served.version,
+        recipe=lease.served.recipe,
+        fallback=lease.fallback,
+        usage=usage_of([], 0, elapsed_s * 1000),
+    )

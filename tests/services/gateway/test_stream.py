@@ -46,6 +46,12 @@ def test_every_step_is_told_and_the_document_last(gateway):
     assert response.headers["x-accel-buffering"] == "no"
 
 
+def test_a_question_without_time_has_its_document(gateway):
+    _, events = stream(gateway(FixedPolicy(STARRED)), timeout_s=5e-324)
+    (done,) = events
+    assert (done.document.status, done.document.answers, done.document.kg_version) == ("partial", [], None)
+
+
 def test_the_document_is_that_of_a_request_without_a_stream(gateway):
     client = gateway(FixedPolicy(STARRED))
     _, events = stream(client, n_runs=2)
