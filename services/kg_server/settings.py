@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import AliasChoices, Field, SecretStr
 
 from kbqa.errors import ConfigurationError
-from kbqa.kg.ranking.encoders import NGRAM, Encoder, Thresholds, open_encoder
+from kbqa.kg.ranking.encoders import NGRAM, Encoder, Thresholds
+from kbqa.kg.ranking.opening import open_encoder
 from services.settings import ServiceSettings
 
 

@@ -1,6 +1,6 @@
 """Texts as vectors, so that a relation that a policy writes can be compared with those that exist.
 
-    encoder = open_encoder("ngram")
+    encoder = NgramEncoder()
     encoder.encode(["people person place of birth"]) @ encoder.encode_query("place of birth")   # [1]
 
 Every adapter gives unit vectors, whose dot product is their cosine similarity. What a
@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -144,38 +143,3 @@ def unit_rows(vectors: NDArray[np.floating]) -> Matrix:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows: Matrix = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
     return rows
-
-
-def open_encoder(
-    place: str,
-    *,
-    thresholds: Thresholds | None = None,
-    api_key: str | None = None,
-    timeout_s: float = 10.0,
-) -> Encoder:
-    """The encoder that a setting names.
-
-    Args:
-        place: `ngram`; or a directory of sentence-transformers; or the URL of an
-            OpenAI-compatible server, up to and with `/v1`, and `#model` where it has several.
-        thresholds: in place of the encoder's own.
-        api_key: of the server, if it wants one.
-        timeout_s: for each request to it.
-
-    Raises:
-        ConfigurationError: it is none of these.
-        EncoderUnavailableError: the server does not answer.
-    """
-    if place == NGRAM:
-        return NgramEncoder(thresholds)
-    if place.startswith(("http://", "https://")):
-        from kbqa.kg.ranking.embeddings_endpoint import EndpointEncoder
-
-        return EndpointEncoder(place, thresholds=thresholds, api_key=api_key, timeout_s=timeout_s)
-    if Path(place).is_dir():
-        from kbqa.kg.ranking.dense import DenseEncoder  # imports torch
-
-        return DenseEncoder(Path(place), thresholds=thresholds)
-    raise ConfigurationError(
-        f'encoder "{place}": neither {NGRAM}, nor a directory that exists, nor an http(s) URL'
-    )

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.ranking.dense import DenseEncoder
-from kbqa.kg.ranking.encoders import open_encoder
+from kbqa.kg.ranking.opening import open_encoder
 
 WORDS = ("[PAD]", "[UNK]", "place", "of", "birth", "film", "director", "query", ":")
 

@@ -15,7 +15,8 @@ from kbqa.kg.actions import Action, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.ranking.embeddings_endpoint import EndpointEncoder
-from kbqa.kg.ranking.encoders import NgramEncoder, open_encoder
+from kbqa.kg.ranking.encoders import NgramEncoder
+from kbqa.kg.ranking.opening import open_encoder
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.tools import LocalGraphTools
 

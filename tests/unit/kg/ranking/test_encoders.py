@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.errors import ConfigurationError
-from kbqa.kg.ranking.encoders import NgramEncoder, Thresholds, open_encoder, words
+from kbqa.kg.ranking.encoders import NgramEncoder, Thresholds, words
+from kbqa.kg.ranking.opening import open_encoder
 
 
 @pytest.fixture(scope="module")
