@@ -120,7 +120,7 @@ def test_ports_and_probes_are_the_services_own(chart, scenario):
     for _, container, service in services(chart(scenario)):
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         fields = BY_SERVICE[service].model_fields
-        known = {fields["port"].default, *([9001] if "operations_port" in fields else [])}
+        known = {fields[name].default for name in ("port", "operations_port") if name in fields}
         assert set(ports.values()) <= known
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             asked = container[probe]["httpGet"]
@@ -163,6 +163,25 @@ def test_keys_of_kg_server_reach_who_asks_it(chart):
         wanted = "KBQA_KG_SERVER_API_KEYS" if service == "kg_server" else "KBQA_KG_SERVER_API_KEY"
         [source] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if v["name"] == wanted]
         assert source["name"] == "kg-server-keys"
+
+
+def test_keys_of_the_gateway_come_from_a_secret_and_helm_test_has_one(chart):
+    objects = chart("multi-gpu")
+    [(pod, container)] = [(p, c) for p, c, service in services(objects) if service == "gateway"]
+    given = variables(container)
+    [mount] = [m for m in container["volumeMounts"] if m["name"] == "keys"]
+    [volume] = [v for v in pod.spec["volumes"] if v["name"] == "keys"]
+    [item] = volume["secret"]["items"]
+    assert volume["secret"]["secretName"] == "gateway-keys"
+    assert given["KBQA_GATEWAY_KEYS_FILE"] == f"{mount['mountPath']}/{item['path']}"
+    assert given["KBQA_GATEWAY_REQUIRE_KEYS"] == "true"
+    [test] = [o for o in objects if o["kind"] == "Pod"]
+    [source] = [
+        v["valueFrom"]["secretKeyRef"]
+        for v in test["spec"]["containers"][0]["env"]
+        if v["name"] == "KBQA_GATEWAY_API_KEY"
+    ]
+    assert source == {"name": "gateway-keys", "key": "api-key"}
 
 
 def test_policies_lie_where_engine_and_service_find_them(chart):
@@ -245,6 +264,7 @@ def test_the_network_has_the_edges_that_are_named_and_no_other(chart):
     }
     assert edges == {
         ("gateway", "kg-server"),
+        ("gateway", "redis"),
         ("rollout-worker", "kg-server"),
         ("trainer", "kg-server"),
         ("jobs", "kg-server"),

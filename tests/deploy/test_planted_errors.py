@@ -37,6 +37,7 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
     ("values", "advice"),
     [
         ({"kgServer": {"auth": {"enabled": True}}}, "kgServer.auth.existingSecret"),
+        ({"gateway": {"auth": {"enabled": True}}}, "gateway.auth.existingSecret"),
         ({"kgServer": {"enabled": False}}, "set kgServer.externalUrl"),
         ({"kgServer": {"externalUrl": "http://kg:8001"}}, "set one of them"),
         ({"redis": {"enabled": False}}, "externalRedis.existingSecret"),
