@@ -200,7 +200,7 @@ def test_what_the_trainer_refuses_is_told(trainer, in_process):
     assert in_process("train", "--dataset", "mars")[::2] == (
         2,
         'error: no data set named "mars" (known: world, pathquestion-2h, pathquestion-3h, metaqa-1hop, '
-        "metaqa-2hop, metaqa-3hop)\n",
+        "metaqa-2hop, metaqa-3hop; or a file of KBQA_DATA, as x.jsonl)\n",
     )
     assert in_process("train")[0] == 2
     assert in_process("train", "--dataset", "world", "--set", "x")[0] == 2
