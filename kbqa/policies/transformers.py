@@ -1,7 +1,6 @@
 """An in-process engine for transformers models: continuous batching with a prefix cache.
 
-Shapes: B rows in flight, T new tokens, L cached positions, H key-value heads,
-D head width, V vocabulary.
+Shapes: B rows in flight, T new tokens, L cached positions, V vocabulary.
 
 One thread owns the model. Callers queue their prompts; the thread admits them
 into free rows, and each step extends every row by a token. Rows in flight are
@@ -30,6 +29,7 @@ from transformers import AutoModelForCausalLM
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams, Truncation
 from kbqa.policies.prefix_cache import PrefixCache
+from kbqa.policies.row_cache import RowCache
 from kbqa.policies.truncation import truncated
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class TransformersPolicy:
         self._model, self._codec, self._version = model, codec, version
         self._max_length = max_length or int(model.config.max_position_embeddings)
         self._rows: list[_Row] = []
-        self._cache = _RowCache(model.config, max_rows, self._max_length)
+        self._cache = RowCache(model.config, max_rows, self._max_length)
         self._prefixes = PrefixCache(cached_tokens)
         self._inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []
@@ -363,48 +363,3 @@ class _Row:
         start = len(self.request.prompt)
         assert self.finish_reason is not None
         return Completion(tuple(self.token_ids[start:]), tuple(self.logprobs), self.finish_reason, version)
-
-
-class _RowCache:
-    """Keys and values of all rows, [layers, 2, rows, H, max_length, D], as transformers' cache.
-
-    It offers the two methods that a transformers model calls on a cache.
-    """
-
-    is_compileable = False
-
-    def __init__(self, config: Any, rows: int, max_length: int) -> None:
-        heads = config.num_key_value_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.capacity = rows
-        # Padding of a prefill batch may point past the end; those positions land in the margin.
-        self._max_length = max_length
-        self._data = torch.zeros(config.num_hidden_layers, 2, rows, heads, max_length + 1, width)
-        self._first = self._reach = 0
-        self._rows = self._positions = torch.zeros(1)
-
-    def aim(self, first: int, positions: Tensor, reach: int) -> None:
-        """Say where the next forward writes: rows from `first`, at `positions` [b, T], reading [0, reach)."""
-        self._first, self._reach = first, reach
-        self._rows = torch.arange(first, first + positions.shape[0])[:, None]
-        self._positions = positions.clamp(max=self._max_length)
-
-    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Write [b, H, T, D] and return everything that the rows may read, [b, H, reach, D]."""
-        stored = self._data[layer]
-        stored[0][self._rows, :, self._positions] = keys.transpose(1, 2)
-        stored[1][self._rows, :, self._positions] = values.transpose(1, 2)
-        rows = slice(self._first, self._first + keys.shape[0])
-        return stored[0][rows, :, : self._reach], stored[1][rows, :, : self._reach]
-
-    def get_seq_length(self, layer: int = 0) -> int:
-        return self._reach
-
-    def read(self, row: int, length: int) -> Tensor:
-        return self._data[:, :, row, :, :length].clone()
-
-    def write(self, row: int, known: Tensor) -> None:
-        self._data[:, :, row, :, : known.shape[-2]] = known
-
-    def copy(self, source: int, target: int, length: int) -> None:
-        self._data[:, :, target, :, :length] = self._data[:, :, source, :, :length]
