@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
 from typing import Any
@@ -83,7 +83,7 @@ def install(
 
     def on_invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        details = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        details = [_complaint(e["loc"], e["msg"]) for e in error.errors()]
         malformed = any(e["type"] == "json_invalid" for e in error.errors())
         return problem(400 if malformed else 422, "; ".join(details), kind="invalid-request")
 
@@ -126,6 +126,12 @@ def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness)
         )
         def exposition() -> Response:
             return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _complaint(place: Sequence[str | int], message: str) -> str:
+    """What pydantic says of a place in a body, in our own tone; a body that is no JSON has no place."""
+    where = ".".join(str(part) for part in place)
+    return ": ".join(part for part in (where, message.removeprefix("Value error, ")) if part)
 
 
 def problem(

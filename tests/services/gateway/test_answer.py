@@ -207,7 +207,7 @@ def test_one_too_many_is_told_to_come_back(gateway):
 @pytest.mark.parametrize(
     ("request_", "status", "says"),
     [
-        ({"question": ""}, 422, "the question is empty"),
+        ({"question": ""}, 422, "question: the question is empty"),
         ({"question": " \n\t"}, 422, "the question is empty"),
         ({"question": "x" * 100_000}, 422, "at most 2000"),
         ({"question": "x" * 300_000}, 413, "larger than 262144 bytes"),
