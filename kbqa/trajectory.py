@@ -55,6 +55,10 @@ class Question:
         topic_entities: entities that the question names, as ids.
         graph: id of a per-question subgraph, if there is one.
         path: gold relation path from the topic entity, if the data set states one.
+        form: gold S-expression, if the data set states one.
+        sparql: gold query, if the data set states one.
+        operation: what the question asks for beside a path, such as count or superlative.
+        level: of generalisation from the training questions (GrailQA): i.i.d., compositional, zero-shot.
     """
 
     id: str
@@ -64,6 +68,10 @@ class Question:
     kg: str
     graph: str | None = None
     path: tuple[Hop, ...] = ()
+    form: str = ""
+    sparql: str = ""
+    operation: str = ""
+    level: str = ""
 
     @property
     def hops(self) -> int:

@@ -1,7 +1,8 @@
 """Questions from a file: one JSON record a line.
 
     {"id", "text" or "question", "answers": […], "topic_entities": […],
-     "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …]}
+     "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …],
+     "form"?, "sparql"?, "operation"?, "level"?}
 
 Those are the fields of `Question`. RoG's records are read too: `a_entity` and `q_entity`
 are then answers and topic entities, and the record's id names its subgraph.
@@ -16,6 +17,8 @@ from typing import Any
 
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
+
+_OPTIONAL = ("form", "sparql", "operation", "level")
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -58,7 +61,15 @@ def _question(record: Any) -> Question:
         kg=str(record.get("kg", "")),
         graph=id_ if given else graph,
         path=tuple(map(_hop, record.get("path", ()))),
+        **{name: _text(record, name) for name in _OPTIONAL},
     )
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    text = record.get(name) or ""
+    if not isinstance(text, str):
+        raise ValueError(f'"{name}" is not a text')
+    return text
 
 
 def _texts(record: Mapping[str, Any], name: str, other: str) -> tuple[str, ...]:
