@@ -300,3 +300,27 @@ def test_another_order_is_another_job(chart):
     assert jobs() == jobs(gateway={"replicas": 1})
     assert len(jobs() & jobs(graph={"seed": 2})) == 0
     assert len(jobs() & jobs(trainer={"autoStart": {"recipe": "kbqa-r1"}})) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"jobs": {"resources": {"limits": {"memory": "2Gi"}}}},
+        {"jobs": {"tolerations": [{"operator": "Exists"}]}},
+        {"image": {"pullPolicy": "Always"}},
+        {"imagePullSecrets": ["registry"]},
+        {"commonLabels": {"team": "answers"}},
+        {"kgServer": {"auth": {"enabled": True, "existingSecret": "keys"}}},
+        {"nameOverride": "other"},
+    ],
+)
+def test_jobs_whose_pods_differ_differ_in_name(chart, values):
+    """Kubernetes refuses to change a job's pods, and an upgrade would end there."""
+
+    def by_name(objects):
+        return {title(job): job["spec"]["template"] for job in of_kind(objects, "Job")}
+
+    before, after = by_name(chart()), by_name(chart(**values))
+    assert before != after
+    for name in before.keys() & after.keys():
+        assert before[name] == after[name]
