@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import queue
 import socket
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from kbqa.errors import ConfigurationError, PolicyUnavailableError
 
 _CONNECT_TIMEOUT_S = 3.0
+_IDLE_S = 4.0  # vLLM closes a connection that was idle for 5 s
 
 
 class Connections:
@@ -42,15 +44,15 @@ class Connections:
             raise ConfigurationError(f"KBQA_VLLM_URL: {url!r} is not of the form http://host:port")
         self.url = url.rstrip("/")
         self._address = parts.hostname, port
-        self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue()
+        # The last one used is the next one used: what more is at hand than needed grows old, and goes.
+        self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
+        self._lock = threading.Lock()
         self._closed = False
 
     def idle(self) -> http.client.HTTPConnection | None:
         """A connection that was used before; the server may have closed it since."""
-        try:
-            return self._idle.get_nowait()
-        except queue.Empty:
-            return None
+        with self._lock:
+            return self._idle.pop()[1] if self._idle else None
 
     def fresh(self) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(*self._address, timeout=_CONNECT_TIMEOUT_S)
@@ -58,15 +60,19 @@ class Connections:
         return connection
 
     def put_back(self, connection: http.client.HTTPConnection) -> None:
-        self._idle.put(connection)
-        if self._closed:
-            self.close()
+        """Keep it for the next exchange; those that nobody wanted for long are closed."""
+        now = time.monotonic()
+        with self._lock:
+            self._idle.append((now, connection))
+            while self._idle and (self._closed or now - self._idle[0][0] > _IDLE_S):
+                self._idle.popleft()[1].close()
 
     def close(self) -> None:
         """Close those that are idle; each other one when it becomes so."""
-        self._closed = True
-        while (connection := self.idle()) is not None:
-            connection.close()
+        with self._lock:
+            self._closed = True
+            while self._idle:
+                self._idle.pop()[1].close()
 
 
 class Exchange:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from kbqa.errors import ConfigurationError, PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import SamplingParams
 from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm.exchange import Connections
 from kbqa.telemetry import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
@@ -280,6 +281,24 @@ def test_nobody_at_the_address_is_told_with_the_setting() -> None:
     with pytest.raises(PolicyUnavailableError, match="KBQA_VLLM_URL"):
         nobody.require_healthy()
     assert "KBQA_VLLM_URL" in nobody.unready()
+
+
+def test_connections_that_nobody_wants_for_long_are_closed(fake, monkeypatch) -> None:
+    monkeypatch.setattr("kbqa.policies.vllm.exchange._IDLE_S", 0.05)
+    connections = Connections(fake.url)
+    burst = [connections.fresh() for _ in range(4)]
+    for connection in burst:
+        connections.put_back(connection)
+    time.sleep(0.1)
+    last = connections.idle()
+    assert last is burst[3]  # the one used last
+    connections.put_back(last)
+    assert [connection.sock is None for connection in burst] == [True, True, True, False]
+    connections.close()
+    assert last.sock is None
+    late = connections.fresh()
+    connections.put_back(late)
+    assert late.sock is None  # none is kept once all are to be closed
 
 
 def test_connections_that_the_server_closed_while_idle_are_opened_again(policy, fake, weights) -> None:
