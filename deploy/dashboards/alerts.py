@@ -175,6 +175,12 @@ _SERVICES = (
         severity="critical",
     ),
     Alert(
+        "KbqaGatewayWithoutRedis",
+        "sum by (namespace, purpose) (rate(kbqa_gateway_redis_failures_total[5m])) > 0",
+        "Redis fails the gateway ({{ $labels.purpose }}), so that gateways do not share what it holds",
+        after="10m",
+    ),
+    Alert(
         "KbqaDiskFills",
         "min by (namespace, service, directory) (kbqa_disk_free_bytes / kbqa_disk_size_bytes) < 0.1",
         "{{ $labels.service }} has {{ $value | humanizePercentage }} of its {{ $labels.directory }} left",

@@ -41,6 +41,7 @@ FREE, SIZE = (
     f'kbqa_disk_{what}_bytes{{job="trainer",instance="t",service="trainer",directory="home"}}'
     for what in ("free", "size")
 )
+UNSHARED = 'kbqa_gateway_redis_failures_total{instance="g",purpose="counts"}'
 UP, SOMETHING_ELSE = 'up{job="trainer",instance="t"}', 'up{job="node",instance="n"}'
 
 
@@ -86,6 +87,7 @@ HEALTHY = {
     KILLED: growing(1),
     GOOD: growing(100),
     BAD: growing(1),
+    UNSHARED: f"0+0x100 10+10x5 60+0x{LENGTH - 106}",  # Redis was started again
     FREE: steady(5e11),
     SIZE: steady(1e12),
 }
@@ -140,6 +142,7 @@ FIRES = [
     ("KbqaCacheFails", {UNWRITTEN: growing(50)}),
     ("KbqaQueriesKilled", {KILLED: growing(50)}),
     ("KbqaGatewayErrors", {BAD: growing(50)}),
+    ("KbqaGatewayWithoutRedis", {UNSHARED: growing(5)}),
     ("KbqaDiskFills", {FREE: steady(5e10)}),
 ]
 
