@@ -1,31 +1,54 @@
-"""Data sets by name: a graph to load and questions in splits."""
+"""Data sets by name: a graph to load and questions in splits.
+
+A name may end in a design, as `metaqa-2hop@whole`: see `Design`.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from kbqa.datasets.metaqa import read_metaqa
-from kbqa.datasets.pathquestion import read_pathquestion
-from kbqa.datasets.records import read_questions
-from kbqa.datasets.splits import Splits, split_by_path
+from kbqa.datasets.formats import Answers, Malformed, OnError
+from kbqa.datasets.published import FAMILIES, Part, Published
+from kbqa.datasets.splits import Splits, split_at_random, split_by_path
 from kbqa.datasets.world import generate_questions, generate_world
 from kbqa.errors import DatasetError
+from kbqa.trajectory import Question
 
-DATASETS = ("world", "pathquestion-2h", "pathquestion-3h", "metaqa-1hop", "metaqa-2hop", "metaqa-3hop")
+DATASETS = ("world", *FAMILIES)
 
-_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.jsonl")
-_SIZES = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
+_COLD_START, _VALIDATION = 2000, 500  # of the whole of a set, at most
+_WHOLE_SEED = 0
+
+
+class Design(StrEnum):
+    """How much of a data set is used, and how it is split where its publishers did not.
+
+    `SAMPLE`: small validation and test splits, so that a run that evaluates is over soon; the
+    default where a small policy trains (MetaQA, PathQuestion). `WHOLE`: the published test file;
+    without one a tenth each for validation and test, by (topic, path); always the same, whatever
+    the seed. `RANDOM`: as `WHOLE`, but at random, as in published tables of sets without a split;
+    that leaks paraphrases and paths.
+    """
+
+    SAMPLE = "sample"
+    WHOLE = "whole"
+    RANDOM = "random"
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Attributes:
     kg: name under which its graph is loaded.
-    graph: the graph as delimited text, or None if `graph_file` holds it.
+    graph: the graph as delimited text; None if `graph_file` holds it, or it has to be loaded already.
+    malformed: records that were left out.
+    leaking: whether test questions were drawn from among the training questions' paraphrases.
     """
 
     name: str
@@ -33,6 +56,8 @@ class Dataset:
     splits: Splits
     graph_file: Path | None = None
     graph: str | None = None
+    malformed: tuple[Malformed, ...] = ()
+    leaking: bool = False
 
     def graph_lines(self) -> Iterator[str]:
         """The graph's triples as its file writes them."""
@@ -43,68 +68,138 @@ class Dataset:
                 yield from file
 
 
-def load_dataset(name: str, seed: int, data_directory: Path | None = None) -> Dataset:
+def load_dataset(
+    name: str,
+    seed: int,
+    data_directory: Path | None = None,
+    *,
+    data: Path | None = None,
+    answers: Answers = Answers.LABELS,
+    on_error: OnError = OnError.REFUSE,
+) -> Dataset:
     """A data set by name, the same for the same seed.
 
     Args:
-        name: one of `DATASETS`, or a file of questions in `data_directory`, as `x.jsonl`
-            (`kbqa.datasets.records`): all of one graph, which has to be loaded already.
-        data_directory: where real data lies (KBQA_DATA); the generated world needs none.
+        name: one of `DATASETS`, perhaps with a `Design` behind an @; a file of questions in
+            `data_directory`, as `x.jsonl` (`kbqa.datasets.records`); or a directory there with
+            `train.jsonl`, `validation.jsonl` and `test.jsonl`. Those are about one graph, which
+            has to be loaded already.
+        data_directory: where real data lies (KBQA_DATA), each set in a directory of its own; the
+            generated world needs none.
+        data: the set's own directory, or one file in its format, all of which is then the test
+            split; looked into instead of `data_directory`.
+        answers: how gold answers are named where the set gives labels and ids.
+        on_error: what to do about malformed records.
 
     Raises:
         DatasetError: unknown name, or its files are not there or malformed.
     """
-    if name == "world":
+    base, design = _design(name)
+    if base == "world":
+        if data is not None or design is not None:
+            raise DatasetError("the world is generated: it has no files and no designs")
         world = generate_world(seed)
         text = "".join("\t".join(triple) + "\n" for triple in world.triples)
-        return Dataset(name, "world", generate_questions(world, seed, _SIZES, "world"), graph=text)
-    is_file = _FILE.fullmatch(name) is not None
-    if name not in DATASETS and not is_file:
-        known = ", ".join(DATASETS)
-        raise DatasetError(f'no data set named "{name}" (known: {known}; or a file of KBQA_DATA, as x.jsonl)')
-    if data_directory is None:
-        raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
-    if is_file:
-        return _questions_file(data_directory / name, seed)
-    family, kind = name.split("-")
-    try:
-        if family == "pathquestion":
-            return _pathquestion(data_directory / family, kind.upper(), seed)
-        return _metaqa(data_directory / family, int(kind[0]), seed)
-    except OSError as error:
-        raise DatasetError(f"{name}: {error.filename}: {error.strerror} (looked under KBQA_DATA)") from error
-
-
-def _questions_file(path: Path, seed: int) -> Dataset:
-    questions = read_questions(path)
+        return Dataset(name, "world", generate_questions(world, seed, _SAMPLE, "world"), graph=text)
+    published = open_published(base, data_directory, data, answers, on_error)
+    parts = {part: published.read(part) for part in published.parts}
+    questions = [question for part in parts.values() for question in part]
     graphs = sorted({question.kg for question in questions})
     if len(graphs) != 1 or not graphs[0]:
-        raise DatasetError(f'{path}: its questions should be about one graph, by "kg", not about {graphs}')
+        raise DatasetError(f'{name}: its questions should be about one graph, by "kg", not about {graphs}')
+    design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
+    whole = parts.pop(Part.ALL, None)
+    return Dataset(
+        name,
+        graphs[0],
+        _divided(whole, design, seed) if whole is not None else _official(name, parts, design, seed),
+        graph_file=published.graph_file,
+        malformed=tuple(published.malformed),
+        leaking=design is Design.RANDOM,
+    )
+
+
+def open_published(
+    name: str,
+    data_directory: Path | None,
+    data: Path | None,
+    answers: Answers = Answers.LABELS,
+    on_error: OnError = OnError.REFUSE,
+) -> Published:
+    """The files of a data set that is not generated; the arguments are those of `load_dataset`.
+
+    Raises:
+        DatasetError: unknown name, or its files are not there.
+    """
+    where = data or data_directory
+    if _NAME.fullmatch(name) is None or (where is None and name not in FAMILIES):
+        raise _unknown(name)
+    if where is None:
+        raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
+    if data is not None:
+        if not data.exists():
+            raise DatasetError(f"{data}: there is no such file or directory")
+        return Published.within(name, data, answers, on_error)
+    if name not in FAMILIES and not (where / name).exists():
+        raise _unknown(name)
+    return Published.under(name, where, answers, on_error)
+
+
+def _design(name: str) -> tuple[str, Design | None]:
+    base, at, written = name.partition("@")
+    if not at:
+        return base, None
+    if written not in set(Design):
+        raise DatasetError(f'{name}: there is no design "{written}" (known: {", ".join(Design)})')
+    return base, Design(written)
+
+
+def _unknown(name: str) -> DatasetError:
+    known = ", ".join(DATASETS)
+    return DatasetError(f'no data set named "{name}" (known: {known}; or a file of KBQA_DATA, as x.jsonl)')
+
+
+def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Splits:
+    """Splits of a set that its publishers did not split."""
+    if design is Design.SAMPLE:
+        most = max(1, len(questions) // 7)  # of a small set
+        sizes = {part: min(_SAMPLE[part], most) for part in ("cold_start", "validation", "test")}
+        return split_by_path(questions, seed, **sizes)
     tenth = max(1, len(questions) // 10)
-    sizes = {part: min(_SIZES[part], tenth) for part in ("validation", "test")}
-    # Only a question whose gold path is known can be demonstrated.
-    sizes["cold_start"] = min(_SIZES["cold_start"], tenth) if all(q.path for q in questions) else 0
-    return Dataset(path.name, graphs[0], split_by_path(questions, seed, **sizes))
+    split = split_by_path if design is Design.WHOLE else split_at_random
+    cold_start = min(_COLD_START, 2 * tenth)
+    return split(questions, _WHOLE_SEED, cold_start=cold_start, validation=tenth, test=tenth)
 
 
-def _pathquestion(directory: Path, kind: str, seed: int) -> Dataset:
-    kg = f"pathquestion-{kind.lower()}"
-    questions = read_pathquestion(directory / f"PQ-{kind}.txt", kg)
-    sizes = {part: _SIZES[part] for part in ("cold_start", "validation", "test")}
-    splits = split_by_path(questions, seed, **sizes)
-    return Dataset(kg, kg, splits, graph_file=directory / f"{kind}-kb.txt")
+def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design, seed: int) -> Splits:
+    """Splits of a set that comes in several files.
+
+    Where there is no train file, the dev file is what a policy trains on, less what the test
+    split asks in other words.
+    """
+    if design is Design.RANDOM:
+        raise DatasetError(f"{name}: the set has a split of its own; leave the design out")
+    sampled = design is Design.SAMPLE
+    test, material, validation = (parts.get(part, ()) for part in (Part.TEST, Part.TRAIN, Part.DEV))
+    if sampled:
+        test = _sample(test, _SAMPLE["test"], f"metaqa/{seed}")
+    if not material:
+        held_out = {(question.topic_entities, question.path) for question in test}
+        material = tuple(q for q in validation if (q.topic_entities, q.path) not in held_out)
+        validation = ()
+    most = (_SAMPLE["cold_start"], _SAMPLE["validation"]) if sampled else (_COLD_START, _VALIDATION)
+    splits = split_by_path(
+        material,
+        seed if sampled else _WHOLE_SEED,
+        cold_start=min(most[0], len(material) // 5),
+        validation=0 if validation else min(most[1], len(material) // 10),
+        test=0,
+    )
+    if validation:
+        chosen = _sample(validation, most[1], f"validation/{seed}") if sampled else validation
+        return Splits(splits.cold_start, splits.train, chosen, test)
+    return Splits(splits.cold_start, splits.train, splits.validation, test)
 
 
-def _metaqa(directory: Path, hops: int, seed: int) -> Dataset:
-    rng = random.Random(f"metaqa/{seed}")
-    # A sample of the official test file keeps the demo short; dev repeats some of its pairs.
-    test = tuple(rng.sample(read_metaqa(directory, hops, "test", "metaqa"), _SIZES["test"]))
-    held_out = {(question.topic_entities, question.path) for question in test}
-    dev = [
-        question
-        for question in read_metaqa(directory, hops, "dev", "metaqa")
-        if (question.topic_entities, question.path) not in held_out
-    ]
-    sizes = {part: _SIZES[part] for part in ("cold_start", "validation")}
-    splits = replace(split_by_path(dev, seed, test=0, **sizes), test=test)
-    return Dataset(f"metaqa-{hops}hop", "metaqa", splits, graph_file=directory / "kb.txt")
+def _sample(questions: tuple[Question, ...], most: int, seed: str) -> tuple[Question, ...]:
+    return tuple(random.Random(seed).sample(questions, min(most, len(questions))))

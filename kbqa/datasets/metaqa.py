@@ -1,13 +1,18 @@
 """MetaQA (Zhang et al. 2018): one- to three-hop questions about films.
 
-The published train files are large; a policy here trains on dev and is tested on test.
+    what does [Grégoire Colin] appear in\tBefore the Rain
+
+A file of question types may lie beside it, `1hop_test_qtype.txt`, or above, as published,
+`1-hop/qa_test_qtype.txt` for `1-hop/vanilla/qa_test.txt`: line i belongs to question i.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from kbqa.datasets.formats import Format, Source, lines, unique
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
 
@@ -32,40 +37,47 @@ def gold_path(question_type: str) -> tuple[Hop, ...]:
     """The relation path of a type such as `director_to_movie_to_language`.
 
     Raises:
-        KeyError: a part of it is no known kind of thing.
+        ValueError: a part of it is no known kind of thing.
     """
     kinds = question_type.split("_to_")
+    for kind in kinds:
+        if kind != "movie" and kind not in _RELATIONS:
+            raise ValueError(f'"{kind}" of the question type "{question_type}" is no kind of thing in MetaQA')
     return tuple(
         Hop(_RELATIONS[after]) if before == "movie" else Hop(_RELATIONS[before], inverse=True)
         for before, after in zip(kinds, kinds[1:], strict=False)
     )
 
 
-def read_metaqa(directory: Path, hops: int, split: str, kg: str) -> list[Question]:
-    """Questions of one hop count and split (`dev` or `test`), brackets around the topic removed.
+def _records(file: Path) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Lines with their types, which are empty where no file has them."""
+    beside = [folder / f"{file.stem}_qtype.txt" for folder in (file.parent, file.parent.parent)]
+    types = next((path for path in beside if path.is_file()), None)
+    if types is None:
+        yield from ((number, (line, "")) for number, line in lines(file))
+        return
+    asked, kinds = list(lines(file)), list(lines(types))
+    if len(kinds) != len(asked):
+        raise DatasetError(f"{file}: {len(asked)} questions but {len(kinds)} question types")
+    for (number, line), (_, kind) in zip(asked, kinds, strict=True):
+        yield number, (line, kind.strip())
 
-    Raises:
-        DatasetError: a line that does not fit; names file, line and reason.
-    """
-    path = directory / f"{hops}hop_{split}.txt"
-    types = (directory / f"{hops}hop_{split}_qtype.txt").read_text(encoding="utf-8").splitlines()
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(types) != len(lines):
-        raise DatasetError(f"{path}: {len(lines)} questions but {len(types)} question types")
-    questions = []
-    for number, (line, kind) in enumerate(zip(lines, types, strict=True), start=1):
-        text, _, answers = line.partition("\t")
-        topic = _TOPIC.search(text)
-        if topic is None or not answers:
-            raise DatasetError(f"{path}:{number}: expected a question with one [topic], a tab and answers")
-        questions.append(
-            Question(
-                id=f"{path.stem}-{number:05}",
-                text=_TOPIC.sub(r"\1", text),
-                answers=tuple(dict.fromkeys(answers.split("|"))),
-                topic_entities=(topic.group(1),),
-                kg=kg,
-                path=gold_path(kind),
-            )
-        )
-    return questions
+
+def _question(record: tuple[str, str], source: Source) -> Question:
+    """Brackets around the topic are removed."""
+    line, kind = record
+    text, _, answers = line.partition("\t")
+    topic = _TOPIC.search(text)
+    if topic is None or not answers.strip():
+        raise ValueError("expected a question with one [topic], a tab and answers")
+    return Question(
+        id=source.id,
+        text=_TOPIC.sub(r"\1", text),
+        answers=unique(answers.split("|")),
+        topic_entities=(topic.group(1),),
+        kg=source.kg,
+        path=gold_path(kind) if kind else (),
+    )
+
+
+METAQA = Format("metaqa", _records, _question, unit="line")

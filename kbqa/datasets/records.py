@@ -11,11 +11,12 @@ are then answers and topic entities, and the record's id names its subgraph.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kbqa.errors import DatasetError
+from kbqa.datasets.formats import Source, json_lines, optional_text, read
 from kbqa.trajectory import Hop, Question
 
 _OPTIONAL = ("form", "sparql", "operation", "level")
@@ -27,49 +28,43 @@ def read_questions(path: Path) -> list[Question]:
     Raises:
         DatasetError: it cannot be read; names the line and the reason.
     """
-    questions = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    try:
-                        questions.append(_question(json.loads(line)))
-                    except ValueError as error:
-                        raise DatasetError(f"{path}:{number}: {error}") from None
-    except OSError as error:
-        raise DatasetError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise DatasetError(f"{path}: the text is not UTF-8") from None
-    if not questions:
-        raise DatasetError(f"{path}: the file holds no questions")
-    return questions
+    return list(read(path, RECORDS, "").questions)
 
 
-def _question(record: Any) -> Question:
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    """Write them as `read_questions` reads them, without the fields that are empty.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        for question in questions:
+            record = {name: value for name, value in asdict(question).items() if value}
+            needed = {"answers": question.answers, "topic_entities": question.topic_entities}
+            file.write(json.dumps(record | needed, ensure_ascii=False) + "\n")
+
+
+def _question(record: Any, source: Source) -> Question:
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object")
     id_, graph = record.get("id"), record.get("graph")
     text = record.get("text", record.get("question"))
     if not isinstance(id_, str) or not isinstance(text, str):
         raise ValueError('expected an object with at least "id" and "text"')
+    path = record.get("path") or ()
+    if not isinstance(path, list | tuple):
+        raise ValueError('"path" is not a list of {"relation", "inverse"?}')
     given = isinstance(graph, list)  # RoG's triples
     return Question(
         id=id_,
         text=text,
         answers=_texts(record, "answers", "a_entity"),
         topic_entities=_texts(record, "topic_entities", "q_entity"),
-        kg=str(record.get("kg", "")),
+        kg=str(record.get("kg") or source.kg),
         graph=id_ if given else graph,
-        path=tuple(map(_hop, record.get("path", ()))),
-        **{name: _text(record, name) for name in _OPTIONAL},
+        path=tuple(map(_hop, path)),
+        **{name: optional_text(record, name) for name in _OPTIONAL},
     )
-
-
-def _text(record: Mapping[str, Any], name: str) -> str:
-    text = record.get(name) or ""
-    if not isinstance(text, str):
-        raise ValueError(f'"{name}" is not a text')
-    return text
 
 
 def _texts(record: Mapping[str, Any], name: str, other: str) -> tuple[str, ...]:
@@ -83,3 +78,6 @@ def _hop(hop: Any) -> Hop:
     if not isinstance(hop, dict) or not isinstance(hop.get("relation"), str):
         raise ValueError('"path" is not a list of {"relation", "inverse"?}')
     return Hop(hop["relation"], inverse=bool(hop.get("inverse", False)))
+
+
+RECORDS = json_lines("jsonl", _question)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from kbqa.trajectory import Hop, Question
+from kbqa.trajectory import Question
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Disjoint by (topic entity, relation path).
+    """Disjoint; by (topic entity, relation path), too, unless the data set's own split is not.
 
     Attributes:
         cold_start: questions whose gold paths the cold start may read.
@@ -39,19 +39,38 @@ def split_by_path(
 
     Args:
         cold_start, validation, test: questions wanted; a split may exceed its number by
-            less than one group. Train is what remains.
+            less than one group. Train is what remains. Questions without a gold program
+            are not for the cold start.
     """
-    groups: dict[tuple[tuple[str, ...], tuple[Hop, ...]], list[Question]] = defaultdict(list)
+    groups: dict[Hashable, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.topic_entities, question.path].append(question)
-    pool = list(groups.values())
-    random.Random(f"split/{seed}").shuffle(pool)
+    return _split(list(groups.values()), seed, cold_start, validation, test)
 
-    def take(count: int) -> tuple[Question, ...]:
-        taken: list[Question] = []
-        while pool and len(taken) < count:
-            taken.extend(pool.pop())
-        return tuple(taken)
 
-    held_out, chosen, demonstrated = take(test), take(validation), take(cold_start)
-    return Splits(demonstrated, tuple(q for group in pool for q in group), chosen, held_out)
+def split_at_random(
+    questions: Sequence[Question], seed: int, *, cold_start: int, validation: int, test: int
+) -> Splits:
+    """Split single questions; what one asks, another split may ask in other words."""
+    return _split([[question] for question in questions], seed, cold_start, validation, test)
+
+
+def _split(groups: list[list[Question]], seed: int, cold_start: int, validation: int, test: int) -> Splits:
+    random.Random(f"split/{seed}").shuffle(groups)
+    held_out, pool = _take(groups, test)
+    chosen, pool = _take(pool, validation)
+    shown = [group for group in pool if all(q.path or q.form for q in group)]
+    hidden = [group for group in pool if not all(q.path or q.form for q in group)]
+    demonstrated, shown = _take(shown, cold_start)
+    trained = shown + hidden
+    return Splits(demonstrated, tuple(q for group in trained for q in group), chosen, held_out)
+
+
+def _take(groups: list[list[Question]], count: int) -> tuple[tuple[Question, ...], list[list[Question]]]:
+    """At least `count` questions from the end, and the groups that remain."""
+    taken: list[Question] = []
+    rest = len(groups)
+    while rest and len(taken) < count:
+        rest -= 1
+        taken.extend(groups[rest])
+    return tuple(taken), groups[:rest]

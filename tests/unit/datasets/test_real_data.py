@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from kbqa.datasets import load_dataset
-from kbqa.datasets.metaqa import gold_path, read_metaqa
-from kbqa.datasets.pathquestion import read_pathquestion
+from kbqa.datasets.formats import read
+from kbqa.datasets.metaqa import METAQA, gold_path
+from kbqa.datasets.pathquestion import PATHQUESTION
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop
 
@@ -28,7 +29,7 @@ def test_question_types_become_paths():
 def test_pathquestion_lines_are_read(tmp_path):
     file = tmp_path / "PQ-2H.txt"
     file.write_text("who is a 's wife 's son ?\tc(c/d/)\ta#spouse#b#children#c#<end>#c\n", encoding="utf-8")
-    (question,) = read_pathquestion(file, "pq")
+    (question,) = read(file, PATHQUESTION, "pq").questions
     assert question.topic_entities == ("a",)
     assert question.answers == ("c", "d")
     assert question.path == (Hop("spouse"), Hop("children"))
@@ -38,13 +39,13 @@ def test_a_line_that_does_not_fit_is_named(tmp_path):
     file = tmp_path / "PQ-2H.txt"
     file.write_text("ok ?\tc(c/)\ta#r#c\nbroken\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=r"PQ-2H.txt:2: expected"):
-        read_pathquestion(file, "pq")
+        read(file, PATHQUESTION, "pq")
 
 
 def test_metaqa_lines_are_read_with_their_types(tmp_path):
     (tmp_path / "2hop_dev.txt").write_text("films by [Ada B] in ?\tx|y|x\n", encoding="utf-8")
     (tmp_path / "2hop_dev_qtype.txt").write_text("writer_to_movie_to_year\n", encoding="utf-8")
-    (question,) = read_metaqa(tmp_path, 2, "dev", "metaqa")
+    (question,) = read(tmp_path / "2hop_dev.txt", METAQA, "metaqa").questions
     assert (question.text, question.topic_entities, question.answers) == (
         "films by Ada B in ?",
         ("Ada B",),

@@ -1,0 +1,163 @@
+"""Data sets as their publishers' files: which format, which files, which graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from kbqa.datasets.formats import Answers, Format, Malformed, OnError, lines, read
+from kbqa.datasets.metaqa import METAQA
+from kbqa.datasets.pathquestion import PATHQUESTION
+from kbqa.datasets.records import RECORDS
+from kbqa.errors import DatasetError
+from kbqa.trajectory import Question
+
+
+class Part(StrEnum):
+    """What a file of a data set is; `ALL` of a set without a split."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    TEST = "test"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a data set is published.
+
+    Attributes:
+        kg: name of its graph; empty if the questions say it.
+        files: of each part, patterns of names in the set's directory; the first that fits is it.
+        graph: its graph's file there, if one belongs to it.
+        folder: the set's directory where all data sets lie.
+        sampled: whether a small policy trains on it, to which a sample of the splits is enough.
+    """
+
+    kg: str
+    form: Format
+    files: Mapping[Part, tuple[str, ...]]
+    folder: str
+    graph: str | None = None
+    sampled: bool = False
+
+
+def _metaqa(hops: int) -> Family:
+    files = {
+        part: (f"{hops}hop_{part}.txt", f"{hops}-hop/vanilla/qa_{part}.txt")
+        for part in (Part.TRAIN, Part.DEV, Part.TEST)
+    }
+    return Family("metaqa", METAQA, files, "metaqa", graph="kb.txt", sampled=True)
+
+
+def _pathquestion(kind: str) -> Family:
+    name = f"pathquestion-{kind.lower()}"
+    files = {Part.ALL: (f"PQ-{kind}.txt",)}
+    return Family(name, PATHQUESTION, files, "pathquestion", graph=f"{kind}-kb.txt", sampled=True)
+
+
+FAMILIES: Mapping[str, Family] = {
+    "pathquestion-2h": _pathquestion("2H"),
+    "pathquestion-3h": _pathquestion("3H"),
+    **{f"metaqa-{hops}hop": _metaqa(hops) for hops in (1, 2, 3)},
+}
+
+# What `kbqa data split` writes.
+_OWN_FILES = {
+    Part.TRAIN: ("train.jsonl",),
+    Part.DEV: ("validation.jsonl", "dev.jsonl"),
+    Part.TEST: ("test.jsonl",),
+}
+
+
+@dataclass(slots=True)
+class Published:
+    """The files of one data set, found; `malformed` grows as they are read."""
+
+    family: Family
+    files: Mapping[Part, Path]
+    answers: Answers
+    on_error: OnError
+    graph_file: Path | None = None
+    malformed: list[Malformed] = field(default_factory=list)
+
+    @classmethod
+    def under(cls, name: str, root: Path, answers: Answers, on_error: OnError) -> Published:
+        """A set in its directory of `root`, or a file there, as `x.jsonl`.
+
+        Raises:
+            DatasetError: it has no file there.
+        """
+        family = FAMILIES.get(name) or _own(name)
+        if (root / name).is_file():
+            return cls(family, {Part.ALL: root / name}, answers, on_error)
+        return cls._in(family, name, root / family.folder, " (looked under KBQA_DATA)", answers, on_error)
+
+    @classmethod
+    def within(cls, name: str, place: Path, answers: Answers, on_error: OnError) -> Published:
+        """A set in a directory of its own, or one file of it, which is its test part.
+
+        Raises:
+            DatasetError: it has no file there.
+        """
+        family = FAMILIES.get(name) or _own(name)
+        if place.is_dir():
+            inner = place / family.folder
+            return cls._in(family, name, inner if inner.is_dir() else place, "", answers, on_error)
+        return cls(family, {Part.TEST: place}, answers, on_error, _graph(family, place.parent))
+
+    @classmethod
+    def _in(
+        cls, family: Family, name: str, directory: Path, hint: str, answers: Answers, on_error: OnError
+    ) -> Published:
+        for known in (family.files, _OWN_FILES):
+            files = {part: path for part, names in known.items() if (path := _first(directory, names))}
+            if files:
+                return cls(family, files, answers, on_error, _graph(family, directory))
+        wanted = [names[0] for names in family.files.values()]
+        raise DatasetError(f"{name}: {directory / wanted[-1]}: No such file or directory{hint}")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(self.files)
+
+    def read(self, part: Part) -> tuple[Question, ...]:
+        """The questions of a part.
+
+        Raises:
+            DatasetError: it is malformed; names file, line or record, and reason.
+        """
+        file = self.files[part]
+        form = RECORDS if _is_own(file) else self.family.form
+        found = read(file, form, self.family.kg, on_error=self.on_error, answers=self.answers)
+        self.malformed += found.malformed
+        return found.questions
+
+
+def _own(name: str) -> Family:
+    """A set of our own records."""
+    return Family("", RECORDS, _OWN_FILES, name, sampled=True)
+
+
+def _first(directory: Path, names: tuple[str, ...]) -> Path | None:
+    return next((path for name in names for path in sorted(directory.glob(name)) if path.is_file()), None)
+
+
+def _graph(family: Family, directory: Path) -> Path | None:
+    path = directory / family.graph if family.graph else None
+    return path if path is not None and path.is_file() else None
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file holds records of `kbqa.datasets.records`: another set's may end in .jsonl, too."""
+    if file.suffix != ".jsonl":
+        return False
+    try:
+        _, first = next(lines(file), (0, ""))
+        record = json.loads(first)
+    except (OSError, ValueError):
+        return True  # reading it says what is wrong
+    return not isinstance(record, dict) or not {"input", "output"} <= record.keys()
