@@ -20,9 +20,6 @@ from kombu.exceptions import OperationalError
 
 from kbqa.errors import QueueUnavailableError
 
-BROKER_WAIT_S = 5.0
-"""How long a service that starts waits for the broker."""
-
 ATTEMPT_HEADER = "kbqa_attempt"
 """Of a message that is taken once more: how often it is taken with that, from 2 on."""
 

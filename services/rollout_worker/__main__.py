@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kbqa.telemetry import configure_logging
-from services.broker import BROKER_WAIT_S, create_celery, require_broker
+from services.broker import create_celery, require_broker
 from services.http import exit_code
 from services.rollout_worker.settings import RolloutWorkerSettings
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = RolloutWorkerSettings.load(**options)
         configure_logging("rollout_worker", settings.log_level, settings.log_format)
         # Before the heavy imports. When everything starts at once, Redis may need a moment.
-        require_broker(create_celery("rollout_worker", settings.broker_url), wait_s=BROKER_WAIT_S)
+        require_broker(create_celery("rollout_worker", settings.broker_url), wait_s=settings.broker_wait_s)
         from services.rollout_worker.worker import run_worker
 
         run_worker(settings)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kbqa.telemetry import configure_logging
-from services.broker import BROKER_WAIT_S, create_celery, require_broker
+from services.broker import create_celery, require_broker
 from services.http import exit_code, serve
 from services.trainer.settings import TrainerSettings
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = TrainerSettings.load(**options)
         configure_logging("trainer", settings.log_level, settings.log_format)
         # Before the heavy imports. When everything starts at once, Redis may need a moment.
-        require_broker(create_celery("trainer", settings.broker_url), wait_s=BROKER_WAIT_S)
+        require_broker(create_celery("trainer", settings.broker_url), wait_s=settings.broker_wait_s)
         from services.trainer.app import create_app
 
         serve(create_app(settings), settings.host, settings.port, drain_s=settings.drain_s)

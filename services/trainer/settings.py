@@ -17,6 +17,7 @@ class TrainerSettings(ServiceSettings):
 
     Attributes:
         broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        broker_wait_s: how long the service waits for them when it starts.
         kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
@@ -40,6 +41,7 @@ class TrainerSettings(ServiceSettings):
         "redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
+    broker_wait_s: float = Field(5.0, ge=0)
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 
 import httpx
@@ -120,6 +121,13 @@ def raises(error):
         raise error
 
     return run
+
+
+def test_a_process_that_does_not_serve_yet_ends_when_it_is_told_to():
+    with pytest.raises(SystemExit) as ended:
+        exit_code(lambda: signal.raise_signal(signal.SIGTERM))
+    assert ended.value.code == 0
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_errors_of_ours_become_one_line_and_an_exit_code(capsys):
