@@ -32,6 +32,7 @@ from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.trajectory import Segment
 from services.gateway.app import create_app
+from services.gateway.collector import look_seldom
 from services.gateway.policies import FixedPolicy, ServedPolicy
 from services.gateway.settings import GatewaySettings
 from services.http import serve
@@ -126,6 +127,7 @@ def main() -> None:
             home=Path(home), concurrency=options.streams, queue=options.queue, cache_bytes=0
         )
         app = create_app(settings, FixedPolicy(served), PausingTools(options.pause_s))
+        look_seldom()
         serve(app, "127.0.0.1", options.port, drain_s=1)
 
 

@@ -26,8 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         configure_logging("gateway", settings.log_level, settings.log_format)
         # torch comes in here: a wrong setting and --help should not wait for it
         from services.gateway.app import create_app
+        from services.gateway.collector import look_seldom
 
         app = create_app(settings)
+        look_seldom()
         operations = app.state.operations
         with traced("gateway", settings.traces_url):
             serve(

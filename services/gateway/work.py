@@ -34,12 +34,12 @@ class Workers:
     def __init__(self, settings: GatewaySettings, tools: GraphTools, meter: Meter) -> None:
         self._settings, self._tools, self._meter = settings, tools, meter
         self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="question")
-        self._under_way: set[Work] = set()  # touched by the event loop only
+        self._under_way: dict[object, Work] = {}  # by place; touched by the event loop only
         self._mean_s = 0.0
 
     def close(self) -> None:
         """Drop what waits, stop what runs."""
-        for work in self._under_way:
+        for work in self._under_way.values():
             work.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -58,12 +58,15 @@ class Workers:
             lease.release()
             raise OverloadedError(self._wait_s())
         work = Work(request, lease, question_id, kg_version, deadline, self._tools, self._meter)
-        self._under_way.add(work)
+        # What the future holds must not hold the work: hundreds of such circles a second would be left to the
+        # garbage collector, which stops every stream while it looks at all that is there.
+        place = object()
+        self._under_way[place] = work
         self._meter.running.inc()
         loop, began = asyncio.get_running_loop(), time.monotonic()
 
         def free_place() -> None:
-            self._under_way.discard(work)
+            del self._under_way[place]
             self._meter.running.dec()
             self._mean_s += _SMOOTHING * (time.monotonic() - began - self._mean_s)
 
@@ -100,9 +103,8 @@ class Work:
         self._began = time.monotonic()
         self._tools = tools
         self._cancelled = threading.Event()
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
-        self._progress = Progress(request.n_runs, Claims(tools, request.kg, request.graph), self._tell)
+        self._told = _Told()
+        self._progress = Progress(request.n_runs, Claims(tools, request.kg, request.graph), self._told.put)
         self.future: Future[None]
 
     @property
@@ -127,7 +129,8 @@ class Work:
         # In a copy of this task's context, so that logs, calls and spans there bear the request's id.
         here = contextvars.copy_context()
         self.future = threads.submit(here.run, ask, asking, self._progress)
-        self.future.add_done_callback(lambda _: self._tell(None))
+        put = self._told.put
+        self.future.add_done_callback(lambda _: put(None))
 
     def stop(self) -> None:
         """Have the thread end with what it is doing; what has not begun never does."""
@@ -158,23 +161,15 @@ class Work:
 
     async def _next(self) -> Event | None:
         """What the thread tells next, None when it has ended or its time is over."""
-        if self._events.empty():
-            try:
-                async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
-                    event = await self._events.get()
-            except TimeoutError:
-                return None
-        else:
-            event = self._events.get_nowait()
+        try:
+            event = await self._told.get(self._deadline)
+        except TimeoutError:
+            return None
         if event is None:
             if self.future.cancelled():  # while it waited for its thread, by `close`
                 raise PolicyUnavailableError("the gateway is closing: ask again in a moment")
             self.future.result()
         return event
-
-    def _tell(self, event: Event | None) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def _document(self) -> AnswerResponse:
         progress, request, served = self._progress, self._request, self._lease.served
@@ -205,3 +200,22 @@ class Work:
             fallback=self._lease.fallback,
             usage=usage_of(runs, progress.kg_calls + progress.claims.kg_calls, elapsed_ms),
         )
+
+
+class _Told:
+    """What a thread tells the event loop that began it, in order."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def put(self, event: Event | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def get(self, deadline: float) -> Event | None:
+        """Raises: TimeoutError: nothing came by `deadline` (`time.monotonic()`)."""
+        if not self._events.empty():
+            return self._events.get_nowait()
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            return await self._events.get()

@@ -60,7 +60,7 @@ class EventStream(StreamingResponse):
         Raises:
             whatever comes in place of the first event.
         """
-        first = asyncio.ensure_future(anext(events))
+        first = asyncio.ensure_future(anext(events, None))
 
         async def began() -> Response:
             try:
@@ -83,7 +83,7 @@ class EventStream(StreamingResponse):
 
 
 async def _told(
-    coming: asyncio.Future[Event],
+    coming: asyncio.Future[Event | None],
     events: AsyncGenerator[Event, None],
     keep_alive_s: float,
     write: Callable[[Event], str],
@@ -96,16 +96,16 @@ async def _told(
                 continue
             try:
                 event = coming.result()
-            except StopAsyncIteration:
-                return
             except Exception as error:  # of the first event alone, when the stream had begun
                 event = problem_event(error)
+            if event is None:  # rather than an exception, whose traceback would hold all of this
+                return
             yield write(event)
-            coming = asyncio.ensure_future(anext(events))
+            coming = asyncio.ensure_future(anext(events, None))
     finally:
         if coming.done():
             await events.aclose()
         else:
             coming.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration):
+            with suppress(asyncio.CancelledError):
                 await coming
