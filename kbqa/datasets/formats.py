@@ -196,7 +196,9 @@ def identity(record: Any, name: str) -> str:
     Raises:
         ValueError: it has none.
     """
-    value = record.get(name) if isinstance(record, dict) else None
+    if not isinstance(record, dict):
+        raise ValueError("expected a JSON object")
+    value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise ValueError(f'"{name}" is no id')
     return str(value)

@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kbqa.datasets.cwq import CWQ
 from kbqa.datasets.formats import Answers, Format, Malformed, OnError, lines, read
+from kbqa.datasets.grailqa import GRAILQA, GRAPHQUESTIONS
+from kbqa.datasets.lcquad import LCQUAD
 from kbqa.datasets.metaqa import METAQA
+from kbqa.datasets.multitq import MULTITQ
 from kbqa.datasets.pathquestion import PATHQUESTION
+from kbqa.datasets.qald import QALD
 from kbqa.datasets.records import RECORDS
+from kbqa.datasets.simplequestions import SIMPLEQUESTIONS
+from kbqa.datasets.trex import TREX
+from kbqa.datasets.webqsp import WEBQSP
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 
@@ -59,10 +67,41 @@ def _pathquestion(kind: str) -> Family:
     return Family(name, PATHQUESTION, files, "pathquestion", graph=f"{kind}-kb.txt", sampled=True)
 
 
+def _split(
+    kg: str, form: Format, folder: str, train: str, dev: str, test: str, graph: str | None = None
+) -> Family:
+    """A set in three files; patterns between bars, that of a part which is not published empty."""
+    written = zip((Part.TRAIN, Part.DEV, Part.TEST), (train, dev, test), strict=True)
+    files = {part: tuple(patterns.split("|")) for part, patterns in written if patterns}
+    return Family(kg, form, files, folder, graph)
+
+
+# GrailQA's and KILT's test files have no answers: what is published of them is measured on dev.
 FAMILIES: Mapping[str, Family] = {
     "pathquestion-2h": _pathquestion("2H"),
     "pathquestion-3h": _pathquestion("3H"),
     **{f"metaqa-{hops}hop": _metaqa(hops) for hops in (1, 2, 3)},
+    "webqsp": _split("freebase", WEBQSP, "webqsp", "WebQSP.train.json", "", "WebQSP.test.json"),
+    "cwq": _split(
+        *("freebase", CWQ, "cwq", "ComplexWebQuestions_train.json|*train*.json"),
+        *("ComplexWebQuestions_dev.json|*dev*.json", "ComplexWebQuestions_test_wans.json|*test*.json"),
+    ),
+    "grailqa": _split("freebase", GRAILQA, "grailqa", "grailqa*train*.json", "", "grailqa*dev*.json"),
+    "graphquestions": _split(
+        *("freebase", GRAPHQUESTIONS, "graphquestions"),
+        *("graphquestions*training*.json", "", "graphquestions*test*.json"),
+    ),
+    "simplequestions": _split(
+        *("freebase", SIMPLEQUESTIONS, "simplequestions", "annotated_fb_data_train.txt"),
+        *("annotated_fb_data_valid.txt", "annotated_fb_data_test.txt"),
+    ),
+    "qald-10": _split("wikidata", QALD, "qald10", "qald_9_plus_train_wikidata.json", "", "qald_10.json"),
+    "lcquad-2": _split("wikidata", LCQUAD, "lcquad2", "train.json", "", "test.json"),
+    "trex": _split("wikidata", TREX, "trex", "trex-train-kilt.jsonl", "", "trex-dev-kilt.jsonl"),
+    "multitq": _split(
+        *("multitq", MULTITQ, "multitq", "train.json|questions/train.json"),
+        *("dev.json|questions/dev.json", "test.json|questions/test.json", "kg/full.txt"),
+    ),
 }
 
 # What `kbqa data split` writes.

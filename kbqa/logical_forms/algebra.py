@@ -237,6 +237,12 @@ def relations(expression: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(leaf.name for leaf in _leaves(expression) if isinstance(leaf, Relation)))
 
 
+def classes(expression: Expression) -> tuple[str, ...]:
+    """Names of the ontology classes that are used, in order, each once."""
+    operators = _operators(expression)
+    return tuple(dict.fromkeys(operator.name for operator in operators if isinstance(operator, Class)))
+
+
 def _conjuncts(expression: Expression) -> Iterator[Expression]:
     if isinstance(expression, And):
         yield from _conjuncts(expression.left)
@@ -251,6 +257,13 @@ def _leaves(operator: _Operator) -> Iterator[object]:
             yield from _leaves(part)
         else:
             yield part
+
+
+def _operators(operator: _Operator) -> Iterator[_Operator]:
+    yield operator
+    for part in operator._parts():
+        if isinstance(part, _Operator):
+            yield from _operators(part)
 
 
 def _require_name(name: str, kind: str) -> None:

@@ -38,7 +38,7 @@ from kbqa.logical_forms.graph_pattern import (
 MAX_TRIPLES = 64
 
 # Freebase's, RDF's and Wikidata's predicate from a member to its class, without namespace.
-_CLASS_PREDICATE = re.compile(r"a|.*[:/#](type\.object\.type|22-rdf-syntax-ns#type|P31)>?|rdf:type")
+CLASS_PREDICATE = re.compile(r"a|.*[:/#](type\.object\.type|22-rdf-syntax-ns#type|P31)>?|rdf:type")
 
 
 class Mode(StrEnum):
@@ -114,7 +114,7 @@ class _Pattern:
 
     def __init__(self, query: SelectQuery) -> None:
         self._query = query
-        classes = [triple for triple in query.triples if _CLASS_PREDICATE.fullmatch(triple.predicate)]
+        classes = [triple for triple in query.triples if CLASS_PREDICATE.fullmatch(triple.predicate)]
         links = [triple for triple in query.triples if triple not in classes]
         if not any(self._is_anchor(term) for triple in links for term in (triple.subject, triple.object)):
             # Without entities, the answer's class is what there is to start from.

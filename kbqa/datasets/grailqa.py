@@ -1,0 +1,63 @@
+"""GrailQA (Gu et al. 2021) and GraphQuestions (Su et al. 2016): graph queries over Freebase, put in words.
+
+    [{"qid": 2101215000000, "question": …, "function": "none", "graph_query": {"nodes": […], "edges": […]},
+      "sparql_query": …, "s_expression": …, "level": "zero-shot",
+      "answer": [{"answer_type": "Entity" or "Value", "answer_argument": …, "entity_name": …}]}]
+
+GraphQuestions has neither form nor level, and its answers are labels. GrailQA's training
+questions have no level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbqa.datasets.formats import Answers, Source, identity, json_list, optional_text, require, unique
+from kbqa.datasets.programs import of_program, path_from
+from kbqa.trajectory import Question
+
+_OPERATIONS = {
+    "count": "count",
+    **dict.fromkeys(("max", "min", "argmax", "argmin"), "superlative"),
+    **dict.fromkeys((">", ">=", "<", "<="), "comparison"),
+}
+_LEVELS = ("i.i.d.", "compositional", "zero-shot")
+
+
+def _question(record: Any, source: Source) -> Question:
+    id_, topics = identity(record, "qid"), _topics(record)
+    form, sparql = optional_text(record, "s_expression"), optional_text(record, "sparql_query")
+    gold = of_program(form, sparql)
+    level = optional_text(record, "level")
+    if level and level not in _LEVELS:
+        raise ValueError(f'"level" is "{level}", not one of {", ".join(_LEVELS)}')
+    return Question(
+        id=id_,
+        text=require(record, "question", str),
+        answers=unique([_answer(answer, source.answers) for answer in require(record, "answer", list)]),
+        topic_entities=topics,
+        kg=source.kg,
+        path=path_from(gold, topics),
+        form=form,
+        sparql=sparql,
+        operation=_OPERATIONS.get(optional_text(record, "function")) or gold.operation,
+        level=level,
+    )
+
+
+def _topics(record: Any) -> tuple[str, ...]:
+    """The grounded entities of the graph query."""
+    nodes = require(require(record, "graph_query", dict), "nodes", list)
+    grounded = [node for node in nodes if require(node, "node_type", str) == "entity"]
+    return unique([require(node, "id", str) for node in grounded])
+
+
+def _answer(answer: Any, names: Answers) -> str:
+    if isinstance(answer, str):  # GraphQuestions'
+        return answer
+    argument = require(answer, "answer_argument", str)
+    return argument if names is Answers.IDS else optional_text(answer, "entity_name") or argument
+
+
+GRAILQA = json_list("grailqa", _question)
+GRAPHQUESTIONS = json_list("graphquestions", _question)
