@@ -1,23 +1,32 @@
-"""Teachers: gold relation paths, played turn by turn in each dialect."""
+"""Teachers: gold programs, played turn by turn in each dialect.
+
+Where a data set states a logical form or a query beside or instead of a path, that is played by
+the dialects that can say it; KG-R1's can follow paths and intersect what several lead to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import (
     GET_HEAD_ENTITIES,
     GET_TAIL_ENTITIES,
     Action,
     ActionResult,
+    Item,
     Success,
     named,
 )
 from kbqa.kg.naming import relation_iri
 from kbqa.logical_forms.actions import Action as FormAction
-from kbqa.logical_forms.actions import FindRelation, to_actions
-from kbqa.logical_forms.algebra import Entity, Expression, Join, Relation
+from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstraint, print_action, to_actions
+from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, relations
+from kbqa.logical_forms.decomposition import decompose
+from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kbqa_r1 as forms
 from kbqa.protocols import kg_r1 as one_hop
@@ -34,32 +43,47 @@ Teacher = Callable[[Question, int], Lesson]
 """Begins a lesson about a question; a result of more than so many items is not shown."""
 
 
+_Branch = tuple[str, tuple[Hop, ...]]
+"""An entity, and the path that leads from it to the answers."""
+
+# A number or date is typed by its look, and nobody writes out what type it has.
+_TYPED = re.compile(r"\^\^http://www\.w3\.org/2001/XMLSchema#(?:integer|float|date)\b")
+
+
 def kg_r1(question: Question, max_items: int) -> Lesson:
-    """Node by node along the path, thinking of the hops that remain."""
-    topic = question.topic_entities[0]
-    frontier = [topic]
-    for position, hop in enumerate(question.path):
-        thought = _thought(question.path[position:])
-        found: dict[str, None] = {}
-        for entity in frontier:
-            name = GET_HEAD_ENTITIES if hop.inverse else GET_TAIL_ENTITIES
-            action = Action(name, {"entity": entity, "relation": hop.relation})
-            (result,) = yield one_hop.write_query(thought, action)
-            # An entity that lacks the relation is part of the gold program, its error too.
-            if isinstance(result, Success):
-                if not _is_short(result, max_items):
-                    return
-                found.update(dict.fromkeys(item.label for item in result.items))
-        # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
-        frontier = [name for name in found if name != topic]
-    yield one_hop.write_answer("", frontier)
+    """Node by node along each path, thinking of the hops that remain; of several paths what all lead to."""
+    branches = _branches(question)
+    reached: list[list[str]] = []
+    for number, (topic, path) in enumerate(branches):
+        frontier = [topic]
+        for position, hop in enumerate(path):
+            thought = " and ".join(map(_thought, (path[position:], *(p for _, p in branches[number + 1 :]))))
+            found: dict[str, None] = {}
+            for entity in frontier:
+                name = GET_HEAD_ENTITIES if hop.inverse else GET_TAIL_ENTITIES
+                action = Action(name, {"entity": entity, "relation": hop.relation})
+                (result,) = yield one_hop.write_query(thought, action)
+                # An entity that lacks the relation is part of the gold program, its error too.
+                if isinstance(result, Success):
+                    if not _is_short(result, max_items):
+                        return
+                    found.update(dict.fromkeys(item.label for item in result.items))
+            # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
+            frontier = [name for name in found if name != topic]
+        reached.append(frontier)
+    if reached:
+        yield one_hop.write_answer("", [name for name in reached[0] if all(name in r for r in reached[1:])])
 
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
-    """The actions of the path's logical form, one a turn; the graph finds out their directions."""
-    actions = [_undirected(action) for action in to_actions(path_expression(question))]
+    """The actions of the logical form, one a turn; the graph finds out the directions of relations."""
+    form = _form(question)
+    if form is None:
+        return
+    actions = [_undirected(action) for action in to_actions(form)]
     for number, action in enumerate(actions):
-        (result,) = yield forms.write_actions(_thought(question.path[number:]), [action])
+        thought = _plan(actions[number:]) if question.form else _thought(question.path[number:])
+        (result,) = yield _TYPED.sub("", forms.write_actions(thought, [action]))
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
     # Unlike a query, a logical form has no member that it names itself.
@@ -67,37 +91,38 @@ def kbqa_r1(question: Question, max_items: int) -> Lesson:
 
 
 def knowcoder_a1(question: Question, max_items: int) -> Lesson:
-    """One query for the whole path, and its variable for an answer."""
-    query = path_query(question)
-    (result,) = yield tool_calls.write_call(_thought(question.path), "ExecuteSPARQL", {"sparql": query})
+    """One query for the whole program, and its variable for an answer."""
+    query = _query(question)
+    if query is None:
+        return
+    (result,) = yield tool_calls.write_call(_gist(question), "ExecuteSPARQL", {"sparql": query})
     if isinstance(result, Success) and result.items and _is_short(result, max_items):
-        found = [item.label for item in named(result.items)]
-        yield tool_calls.write_answer("", _variable_or_names(found, question))
+        yield tool_calls.write_answer("", _variable_or_names(result, question))
 
 
 def sparql_refinement(question: Question, max_items: int) -> Lesson:
-    """One query for the whole path; its answers are scalars, so only a single answer is shown."""
-    if len(question.answers) != 1:
+    """One query for the whole program; its answers are scalars, so only a single answer is shown."""
+    query = _query(question)
+    if query is None or len(question.answers) != 1:
         return
-    (result,) = yield sparql.write_query(_thought(question.path), path_query(question))
+    (result,) = yield sparql.write_query(_gist(question), query)
     if isinstance(result, Success) and result.items and _is_short(result, max_items):
-        answers = [item.label for item in named(result.items) if item.id not in question.topic_entities]
+        answers = _names(named(result.items), question)
         if answers:
             yield sparql.write_answer("", answers[0])
 
 
 def interactive_parsing(question: Question, max_items: int) -> Lesson:
     """Progressively (ISP-KGR, E.2): what surrounds a node, then a query that goes one hop further."""
-    node, found = question.topic_entities[0], list[str]()
-    for hops in range(1, len(question.path) + 1):
-        thought = _thought(question.path[hops - 1 :])
-        yield parsing.write_node(thought, node)
-        query = path_query(replace(question, path=question.path[:hops]))
+    result: ActionResult | None = None
+    for node, query, thought in _steps(question):
+        if node is not None:
+            yield parsing.write_node(thought, node)
         (result,) = yield parsing.write_sparql(thought, query)
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
-        node, found = "?x", [item.label for item in named(result.items)]
-    yield parsing.write_answer("", _variable_or_names(found, question))
+    if isinstance(result, Success):
+        yield parsing.write_answer("", _variable_or_names(result, question))
 
 
 TEACHERS: Mapping[str, Teacher] = {
@@ -107,6 +132,67 @@ TEACHERS: Mapping[str, Teacher] = {
     "knowcoder_a1": knowcoder_a1,
     "sparql_refinement": sparql_refinement,
 }
+
+
+def _branches(question: Question) -> list[_Branch]:
+    """The paths whose ends have the answers in common; none if the program is more than that."""
+    if _is_path(question):
+        return [(question.topic_entities[0], question.path)]
+    form = _form(question)
+    conjuncts = [] if form is None else list(_conjuncts(form))
+    branches = [branch for branch in map(_branch, conjuncts) if branch is not None]
+    return branches if len(branches) == len(conjuncts) else []
+
+
+def _conjuncts(form: Expression) -> Iterable[Expression]:
+    return (*_conjuncts(form.left), *_conjuncts(form.right)) if isinstance(form, And) else (form,)
+
+
+def _branch(form: Expression) -> _Branch | None:
+    hops: list[Hop] = []
+    source: object = form
+    while isinstance(source, Join):
+        hops.append(Hop(source.relation.name, inverse=not source.relation.inverse))
+        source = source.source
+    return (source.id, tuple(reversed(hops))) if isinstance(source, Entity) else None
+
+
+def _form(question: Question) -> Expression | None:
+    """The gold form, or that of the path; None where nothing in this dialect says either."""
+    if not question.form:
+        return path_expression(question) if question.path else None
+    try:
+        form = parse_s_expression(question.form)
+        to_actions(form)
+    except LogicalFormError:
+        return None
+    return form
+
+
+def _query(question: Question) -> str | None:
+    """The gold query, or that of the path; None where there is neither."""
+    return question.sparql or (path_query(question) if _is_path(question) else None)
+
+
+def _is_path(question: Question) -> bool:
+    return bool(question.path) and len(question.topic_entities) == 1
+
+
+def _steps(question: Question) -> Iterable[tuple[str | None, str, str]]:
+    """Node to look at, query, and what to think: along the path, or as the gold query is taken apart."""
+    if not question.sparql:
+        path = question.path if _is_path(question) else ()
+        for hops in range(1, len(path) + 1):
+            node = question.topic_entities[0] if hops == 1 else "?x"
+            yield node, path_query(replace(question, path=path[:hops])), _thought(path[hops - 1 :])
+        return
+    try:
+        steps = decompose(question.sparql)
+    except LogicalFormError:
+        return
+    for step in steps:
+        node_term = None if step.node is None else step.node.removeprefix("<").removesuffix(">")
+        yield node_term, step.query, _gist(question)
 
 
 def path_query(question: Question) -> str:
@@ -143,10 +229,42 @@ def _undirected(action: FormAction) -> FormAction:
     return action
 
 
-def _variable_or_names(found: Sequence[str], question: Question) -> Sequence[str]:
-    """By reference, unless the path comes back to its topic, which is not what is asked for."""
-    topic = question.topic_entities[0]
-    return ["?x"] if topic not in found else [name for name in found if name != topic]
+def _variable_or_names(result: Success[Any], question: Question) -> Sequence[str]:
+    """By reference, unless the program comes back to its topic, which is not what is asked for."""
+    found = list(named(result.items))
+    names = _names(found, question)
+    columns = list(result.items[0])
+    return [f"?{columns[0]}"] if len(names) == len(found) and len(columns) == 1 else names
+
+
+def _names(found: Iterable[Item], question: Question) -> list[str]:
+    """Labels, without topics."""
+    topics = question.topic_entities
+    return [item.label for item in found if item.id not in topics and item.label not in topics]
+
+
+def _gist(question: Question) -> str:
+    """The relations that it takes."""
+    if question.path or not question.form:
+        return _thought(question.path)
+    form = _form(question)
+    return "" if form is None else " then ".join(relations(form))
+
+
+def _plan(actions: Sequence[FormAction]) -> str:
+    """The actions to come, each by the relation that it takes, or by its kind."""
+    return " then ".join(_purpose(action) for action in actions)
+
+
+def _purpose(action: FormAction) -> str:
+    kind = print_action(action).partition(" [")[0]
+    match action:
+        case FindRelation(_, relation):
+            return relation.name
+        case TimeConstraint(relation, _) | Compare(_, (relation, *_), _) | Order(_, _, (relation, *_)):
+            return f"{kind} {relation.name}"
+        case _:
+            return kind
 
 
 def _thought(remaining: Sequence[Hop]) -> str:

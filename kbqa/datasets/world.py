@@ -33,7 +33,7 @@ class World:
 def generate_world(seed: int, size: float = 1.0) -> World:
     """A graph of about 2,700 `size` entities under 44 relations."""
     rng = random.Random(f"world/{seed}")
-    members = {kind: _names(kind, max(4, int(n * size)), rng) for kind, n in POPULATION.items()}
+    members = {kind: draw_names(kind, max(4, int(n * size)), rng) for kind, n in POPULATION.items()}
     members["year"] = [str(year) for year in range(1900, 2021)]
     members["date"] = [
         f"{y}-{m:02}-{d:02}" for y in range(1990, 2021) for m in range(1, 13) for d in (3, 14, 25)
@@ -214,7 +214,7 @@ def _word(rng: random.Random, syllables: int) -> str:
     return "".join(parts).capitalize()
 
 
-def _names(kind: str, count: int, rng: random.Random) -> list[str]:
+def draw_names(kind: str, count: int, rng: random.Random) -> list[str]:
     """Distinct names that look like their kind."""
     given = [_word(rng, 2) for _ in range(60)]
     family = [_word(rng, 2) for _ in range(90)]
@@ -228,6 +228,7 @@ def _names(kind: str, count: int, rng: random.Random) -> list[str]:
         "country": lambda: _word(rng, 2) + "ia",
         "language": lambda: _word(rng, 2) + "ish",
         "profession": lambda: _word(rng, 1).lower() + rng.choice(["smith", "wright", "ist", "er"]),
+        "award": lambda: f"the {_word(rng, 2)} {rng.choice(['Prize', 'Medal', 'Award'])}",
         "role": lambda: f"{rng.choice(['head', 'chief', 'deputy', 'junior'])} of {_word(rng, 1).lower()}",
         "religion": lambda: _word(rng, 2) + "ism",
         "genre": lambda: _word(rng, 1).lower() + "punk",

@@ -1,0 +1,204 @@
+"""Questions that ask for every operation, of any number, repeatable by seed.
+
+Each has its logical form, the query that form compiles to, and gold answers by id that were found
+without either. No form occurs twice. What a training split never sees is set aside beforehand, by
+GrailQA's levels (Gu et al. 2021, section 3): some relations and classes, which alone make a question
+zero-shot, and some shapes of forms, which make it compositional.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kbqa.datasets.splits import Splits
+from kbqa.datasets.world_facts import Facts, Node, generate_facts
+from kbqa.datasets.world_members import members
+from kbqa.datasets.world_operations import OPERATIONS, Draft, Drawer
+from kbqa.datasets.world_quantities import QUANTITIES
+from kbqa.datasets.world_vocabulary import KINDS, LINKS, NAMESPACE, WORLD_TERMS
+from kbqa.errors import DatasetError
+from kbqa.logical_forms.algebra import (
+    And,
+    Class,
+    Comparison,
+    Count,
+    Entity,
+    Expression,
+    Join,
+    Literal,
+    Superlative,
+    Timed,
+    canonical,
+    entities,
+    relations,
+)
+from kbqa.logical_forms.compiler import to_sparql
+from kbqa.logical_forms.s_expression import print_s_expression
+from kbqa.trajectory import Question
+
+IID, COMPOSITIONAL, ZERO_SHOT = "i.i.d.", "compositional", "zero-shot"
+
+_TRIES = 4_000  # for a question, before the world counts as too small
+_PATIENCE = 200  # tries for a level, before any other will do
+# Of test questions; the rest is i.i.d.
+_LEVELS = (IID, COMPOSITIONAL, IID, ZERO_SHOT)
+_RESERVED_LINKS, _RESERVED_QUANTITIES = 3, 2
+_RESERVED_SHAPES = 0.15
+
+# How one asks for one thing, for several, for how many, and for what is no noun ("who wrote it").
+_ONE = ("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .")
+_SEVERAL = ("what are {} ?", "which are {} ?", "name {} .", "list {} .")
+_HOW_MANY = ("how many {} are there ?", "count the {} .", "what is the number of {} ?", "number of {} ?")
+_CLAUSE = ("tell me {} .", "i want to know {} .", "can you tell me {} ?", "find out {} .")
+_QUESTION_WORDS = ("how ", "what ", "who ", "those who ")
+_PLURALS = (*(kind.plural for kind in KINDS.values()), "parents", "actors", "stars", "notable", "recipients")
+
+
+def generate_world_all(
+    seed: int, sizes: Mapping[str, int], kg: str, size: float = 1.0
+) -> tuple[Facts, Splits]:
+    """A graph, and questions about it in equal parts of each operation.
+
+    Args:
+        sizes: number of questions of each split.
+        size: of the graph; 1 is about 2,400 entities.
+
+    Raises:
+        DatasetError: the world has not so many questions to ask.
+    """
+    facts = generate_facts(seed, size)
+    asking = _Asking(facts, seed, kg)
+    # Test questions last: their levels depend on what the other splits use.
+    order = ("cold_start", "train", "validation", "test")
+    splits = {split: asking.split(split, sizes[split]) for split in order}
+    return facts, Splits(**splits)
+
+
+class _Asking:
+    def __init__(self, facts: Facts, seed: int, kg: str) -> None:
+        self._facts, self._kg, self._seed = facts, kg, seed
+        self._rng = random.Random(f"world-all/questions/{seed}")
+        self._drawer = Drawer(facts, self._rng)
+        self._asked: set[Expression] = set()
+        links = self._rng.sample(LINKS, _RESERVED_LINKS)
+        quantities = self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)
+        self._reserved = {NAMESPACE + relation.name for relation in (*links, *quantities)}
+        self._known_items: set[str] = set()
+        self._known_shapes: set[str] = set()
+
+    def split(self, split: str, size: int) -> tuple[Question, ...]:
+        questions = []
+        for number in range(size):
+            operation = list(OPERATIONS)[number % len(OPERATIONS)]
+            level = _LEVELS[number // len(OPERATIONS) % len(_LEVELS)] if split == "test" else IID
+            draft = self._draw(operation, level)
+            question = self._question(f"{split}-{number:05}", operation, draft)
+            if split in ("cold_start", "train"):
+                self._known_items |= _items(draft.form)
+                self._known_shapes.add(_shape(draft.form))
+            if split == "test":
+                question = replace(question, level=self._level(draft.form))
+            questions.append(question)
+        return tuple(questions)
+
+    def _draw(self, operation: str, level: str) -> Draft:
+        """A draft of that level, or of any if such are rare; only i.i.d. ones are for other splits."""
+        for tries in range(_TRIES):
+            draft = self._drawer.draw(operation)
+            if draft is None:
+                continue
+            form = canonical(draft.form)
+            wanted = self._set_aside(draft.form) == level or (level != IID and tries > _PATIENCE)
+            if wanted and form not in self._asked:
+                self._asked.add(form)
+                return draft
+        raise DatasetError(
+            f"the world of seed {self._seed} has no further questions of the operation {operation}: "
+            "ask for fewer, or make it larger"
+        )
+
+    def _set_aside(self, form: Expression) -> str:
+        """What level a form is kept for."""
+        if not self._reserved.isdisjoint(relations(form)):
+            return ZERO_SHOT
+        draw = random.Random(f"{self._seed}/{_shape(form)}").random()
+        return COMPOSITIONAL if draw < _RESERVED_SHAPES else IID
+
+    def _level(self, form: Expression) -> str:
+        """GrailQA's, against what cold start and training ask."""
+        if not _items(form) <= self._known_items:
+            return ZERO_SHOT
+        return IID if _shape(form) in self._known_shapes else COMPOSITIONAL
+
+    def _question(self, id_: str, operation: str, draft: Draft) -> Question:
+        found = members(self._facts, draft.form)
+        return Question(
+            id=id_,
+            text=_text(draft, self._rng),
+            answers=tuple(sorted(map(_answer, found))),
+            topic_entities=self._topics(draft.form),
+            kg=self._kg,
+            path=draft.path,
+            form=print_s_expression(draft.form),
+            sparql=" ".join(to_sparql(draft.form, WORLD_TERMS).split()),
+            operation=operation,
+        )
+
+    def _topics(self, form: Expression) -> tuple[str, ...]:
+        """Whatever bears a name that the question mentions: of namesakes the agent has to choose."""
+        named = (self._facts.bearers[self._facts.names[entity]] for entity in entities(form))
+        return tuple(dict.fromkeys(entity for bearers in named for entity in bearers))
+
+
+def _text(draft: Draft, rng: random.Random) -> str:
+    """A question in words."""
+    phrase = draft.phrase
+    if isinstance(draft.form, Count):
+        return rng.choice(_HOW_MANY).format(phrase.removeprefix("the "))
+    if phrase.startswith(_QUESTION_WORDS):
+        return rng.choice(_CLAUSE).format(phrase)
+    is_plural = phrase.startswith(tuple(f"the {noun} " for noun in _PLURALS))
+    return rng.choice(_SEVERAL if is_plural else _ONE).format(phrase)
+
+
+def _answer(node: Node) -> str:
+    return node.lexical if isinstance(node, Literal) else node
+
+
+def _items(form: Expression) -> set[str]:
+    """The schema items of a form: its relations and classes."""
+    return {*relations(form), *(part.name for part in _parts(form) if isinstance(part, Class))}
+
+
+def _shape(form: Expression) -> str:
+    """A form without the entities and values that it names."""
+    match form:
+        case Class(name):
+            return name
+        case And(left, right):
+            return f"(AND {' '.join(sorted((_shape(left), _shape(right))))})"
+        case Join(relation, source):
+            known = "?" if isinstance(source, Entity | Literal) else _shape(source)
+            return f"(JOIN {relation} {known})"
+        case Superlative(extreme, source, path):
+            return f"({extreme} {_shape(source)} {path})"
+        case Comparison(comparator, path, _):
+            return f"({comparator} {path})"
+        case Timed(source, relation, _):
+            return f"(TC {_shape(source)} {relation})"
+        case Count(source):
+            return f"(COUNT {_shape(source)})"
+
+
+def _parts(form: Expression) -> list[Expression]:
+    match form:
+        case And(left, right):
+            return [form, *_parts(left), *_parts(right)]
+        case Join(_, source) if not isinstance(source, Entity | Literal):
+            return [form, *_parts(source)]
+        case Superlative() | Timed() | Count():
+            return [form, *_parts(form.source)]
+        case _:
+            return [form]

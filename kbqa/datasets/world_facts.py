@@ -1,0 +1,226 @@
+"""The graph of the world that asks for everything: RDF with numbers, dates, types and namesakes.
+
+    <world:m.0k3fa> <http://www.w3.org/2000/01/rdf-schema#label> "The Silent Brost" .
+    <world:m.0k3fa> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <world:film.film> .
+    <world:m.0k3fa> <world:film.film.runtime> "142"^^<http://www.w3.org/2001/XMLSchema#integer> .
+
+Some books are called as films are and some companies as cities, so that only what they are tells
+them apart. Some facts are missing, and of a fact and its reverse often one alone is stated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from kbqa.datasets.world import draw_names
+from kbqa.datasets.world_quantities import QUANTITIES, Quantity
+from kbqa.datasets.world_vocabulary import (
+    DECOYS,
+    KINDS,
+    LABEL,
+    LINKS,
+    NAMESPACE,
+    TENURES,
+    TYPE,
+    Tenure,
+)
+from kbqa.logical_forms.algebra import XSD, Literal
+from kbqa.logical_forms.compiler import literal_term
+
+Node = str | Literal
+"""An entity by its id, or a value."""
+
+Fact = tuple[str, str, Node]
+
+_NAMESAKES = {"book": "film", "company": "city"}
+_SHARE_OF_NAMESAKES = 0.15
+_OPEN = 0.7  # share of the last of a row of tenures that have not ended
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A graph, and look-ups in it that know nothing of SPARQL.
+
+    Attributes:
+        facts: without names and types.
+        names: label of each entity; nodes that stand for a fact of several parts have none.
+        kinds: of each entity, its key in `KINDS`.
+    """
+
+    facts: tuple[Fact, ...]
+    names: dict[str, str]
+    kinds: dict[str, str]
+
+    def lines(self) -> Iterator[str]:
+        """As N-Triples."""
+        for entity, kind in self.kinds.items():
+            yield f"<{entity}> <{TYPE}> <{NAMESPACE}{KINDS[kind].name}> ."
+            if entity in self.names:
+                yield f"<{entity}> <{LABEL}> {literal_term(Literal(self.names[entity]))} ."
+        for subject, relation, object_ in self.facts:
+            term = literal_term(object_) if isinstance(object_, Literal) else f"<{object_}>"
+            yield f"<{subject}> <{relation}> {term} ."
+
+    @cached_property
+    def tails(self) -> dict[tuple[str, str], list[Node]]:
+        """(head, relation) → tails."""
+        tails = defaultdict(list)
+        for head, relation, tail in self.facts:
+            tails[head, relation].append(tail)
+        return dict(tails)
+
+    @cached_property
+    def heads(self) -> dict[tuple[Node, str], list[str]]:
+        """(tail, relation) → heads."""
+        heads = defaultdict(list)
+        for head, relation, tail in self.facts:
+            heads[tail, relation].append(head)
+        return dict(heads)
+
+    @cached_property
+    def subjects(self) -> dict[str, list[str]]:
+        """Relation → heads, each once."""
+        subjects = defaultdict(list)
+        for head, relation in self.tails:
+            subjects[relation].append(head)
+        return dict(subjects)
+
+    @cached_property
+    def members(self) -> dict[str, list[str]]:
+        """Kind → entities."""
+        members = defaultdict(list)
+        for entity, kind in self.kinds.items():
+            members[kind].append(entity)
+        return dict(members)
+
+    @cached_property
+    def bearers(self) -> dict[str, list[str]]:
+        """Name → entities."""
+        bearers = defaultdict(list)
+        for entity, name in self.names.items():
+            bearers[name].append(entity)
+        return dict(bearers)
+
+
+def generate_facts(seed: int, size: float = 1.0) -> Facts:
+    """A world of about 2,700 `size` entities."""
+    return _Generation(random.Random(f"world-all/{seed}"), size).facts()
+
+
+class _Generation:
+    def __init__(self, rng: random.Random, size: float) -> None:
+        self._rng, self._size = rng, size
+        self._numbers = iter(rng.sample(range(36**4), int(8_000 * max(1.0, size))))
+        self._names: dict[str, str] = {}
+        self._kinds: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+        self._facts: list[Fact] = []
+
+    def facts(self) -> Facts:
+        self._populate()
+        self._link()
+        for quantity in QUANTITIES:
+            self._facts += self._values(quantity)
+        for tenure in TENURES:
+            for holder in self._members[tenure.head]:
+                self._hold(tenure, holder)
+        self._mislead()
+        return Facts(tuple(dict.fromkeys(self._facts)), self._names, self._kinds)
+
+    def _populate(self) -> None:
+        named: dict[str, list[str]] = {}
+        for key, kind in KINDS.items():
+            count = max(4, int(kind.count * self._size)) if kind.like else 0
+            named[key] = draw_names(kind.like, count, self._rng) if count else []
+            if key in _NAMESAKES:
+                shared = named[_NAMESAKES[key]]
+                names = self._rng.sample(shared, min(int(count * _SHARE_OF_NAMESAKES), len(shared)))
+                named[key][: len(names)] = names
+            self._members[key] = [self._entity(key, name) for name in named[key]]
+
+    def _entity(self, kind: str, name: str = "") -> str:
+        entity = f"{NAMESPACE}m.0{_base_36(next(self._numbers))}"
+        self._kinds[entity] = kind
+        if name:
+            self._names[entity] = name
+        return entity
+
+    def _link(self) -> None:
+        rng = self._rng
+        for link in LINKS:
+            # Few are popular, so that sets have some members to choose from.
+            popular = {tail: _popular(self._members[tail], rng) for tail in link.tails}
+            for head in self._members[link.head]:
+                if rng.random() < link.share:
+                    for _ in range(rng.randint(*link.count)):
+                        tail = rng.choice(popular[rng.choice(link.tails)])
+                        if tail != head:
+                            self._facts.append((head, NAMESPACE + link.name, tail))
+
+    def _values(self, quantity: Quantity) -> Iterator[Fact]:
+        for head in self._members[quantity.head]:
+            if self._rng.random() < quantity.share:
+                value = Literal(self._lexical(quantity), XSD + quantity.datatype)
+                yield head, NAMESPACE + quantity.name, value
+
+    def _lexical(self, quantity: Quantity) -> str:
+        number = self._rng.randint(quantity.low, quantity.high)
+        if quantity.datatype == "date":
+            return _day(number, self._rng)
+        return f"{number / 100:g}" if quantity.datatype == "float" else str(number)
+
+    def _hold(self, tenure: Tenure, holder: str) -> None:
+        """One to three tenures, each of which begins in the year after the last has ended."""
+        rng = self._rng
+        year = rng.randint(1960, 1995)
+        count = rng.randint(1, 3)
+        for number in range(count):
+            node = self._entity(tenure.kind)
+            last = min(year + rng.randint(1, 8), 2013)
+            self._facts.append((holder, NAMESPACE + tenure.holder, node))
+            self._facts.append((node, NAMESPACE + tenure.held, rng.choice(self._members[tenure.tail])))
+            if tenure.kind == "employment":
+                role = rng.choice(self._members["role"])
+                self._facts.append((node, f"{NAMESPACE}people.employment.role", role))
+            self._facts.append((node, NAMESPACE + tenure.begins, _date(_day(year, rng))))
+            if number + 1 < count or rng.random() >= _OPEN:
+                ends = tenure.begins.removesuffix("from") + "to"
+                self._facts.append((node, NAMESPACE + ends, _date(_day(last, rng, late=True))))
+            year = last + 1
+
+    def _mislead(self) -> None:
+        """State the reverse of some links, for a part of those whom it is about."""
+        for decoy in DECOYS:
+            told: dict[str, bool] = {}
+            for head, relation, tail in tuple(self._facts):
+                if relation != NAMESPACE + decoy.reverse_of or not isinstance(tail, str):
+                    continue
+                if told.setdefault(tail, self._rng.random() < decoy.share):
+                    self._facts.append((tail, NAMESPACE + decoy.name, head))
+
+
+def _popular(members: Sequence[str], rng: random.Random) -> list[str]:
+    """The members, a few of them many times."""
+    shuffled = rng.sample(members, len(members))
+    return [*shuffled, *shuffled[: len(shuffled) // 3] * 2]
+
+
+def _day(year: int, rng: random.Random, *, late: bool = False) -> str:
+    month = rng.randint(7, 12) if late else rng.randint(1, 6) if rng.random() < 0.5 else rng.randint(1, 12)
+    return f"{year}-{month:02}-{rng.randint(1, 28):02}"
+
+
+def _date(day: str) -> Literal:
+    return Literal(day, XSD + "date")
+
+
+def _base_36(number: int) -> str:
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits

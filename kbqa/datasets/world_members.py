@@ -1,0 +1,109 @@
+"""The members of a logical form, found by looking at every fact: what gold answers are computed with.
+
+Independent of SPARQL on purpose, so that each can be checked against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import ge, gt, le, lt
+
+from kbqa.datasets.world_facts import Facts, Node
+from kbqa.datasets.world_vocabulary import KINDS, NAMESPACE
+from kbqa.logical_forms.algebra import (
+    NOW,
+    XSD,
+    And,
+    Class,
+    Comparator,
+    Comparison,
+    Count,
+    Expression,
+    Extreme,
+    Join,
+    Literal,
+    Path,
+    Relation,
+    Superlative,
+    Timed,
+)
+from kbqa.logical_forms.algebra import Entity as Named
+
+_COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
+    Comparator.LE: le,
+    Comparator.LT: lt,
+    Comparator.GE: ge,
+    Comparator.GT: gt,
+}
+_KIND_OF = {NAMESPACE + kind.name: key for key, kind in KINDS.items()}
+_NUMBERS = (XSD + "integer", XSD + "float")
+
+
+def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> set[Node]:
+    """All members; of COUNT the number, as a literal.
+
+    Args:
+        now: the day that NOW means.
+    """
+    match expression:
+        case Class(name):
+            return set(facts.members[_KIND_OF[name]])
+        case And(left, right):
+            return members(facts, left, now) & members(facts, right, now)
+        case Join(relation, Named(id_)):
+            return _related(facts, relation, [id_])
+        case Join(relation, Literal() as value):
+            return _related(facts, relation, [value])
+        case Join(relation, source):
+            return _related(facts, relation, members(facts, source, now))
+        case Superlative(extreme, source, path):
+            valued = [(m, v) for m in members(facts, source, now) for v in _values(facts, m, path)]
+            choose = max if extreme is Extreme.MAX else min
+            best = choose((comparable(value) for _, value in valued), default=None)
+            return {member for member, value in valued if comparable(value) == best}
+        case Comparison(comparator, path, bound):
+            (relation,) = path
+            holds, limit, name = _COMPARE[comparator], comparable(bound), relation.name
+            heads = facts.subjects[name]
+            return {
+                head for head in heads if any(holds(comparable(v), limit) for v in facts.tails[head, name])
+            }
+        case Timed(source, relation, time):
+            day = now if time == NOW else time
+            return {m for m in members(facts, source, now) if _holds(facts, m, relation.name, day)}
+        case Count(source):
+            return {Literal(str(len(members(facts, source, now))), XSD + "integer")}
+
+
+def comparable(value: Node) -> float | str:
+    """A number as one; a date as its text, which orders dates of one kind."""
+    if isinstance(value, Literal) and value.datatype in _NUMBERS:
+        return float(value.lexical)
+    return value.lexical if isinstance(value, Literal) else value
+
+
+def _related(facts: Facts, relation: Relation, nodes: Iterable[Node]) -> set[Node]:
+    """All x of `x relation node`, or of `node relation x` if the relation is inverse."""
+    found: set[Node] = set()
+    for node in nodes:
+        if not relation.inverse:
+            found.update(facts.heads.get((node, relation.name), ()))
+        elif isinstance(node, str):
+            found.update(facts.tails.get((node, relation.name), ()))
+    return found
+
+
+def _values(facts: Facts, member: Node, path: Path) -> set[Node]:
+    """What a path leads to, read from the member on."""
+    reached: set[Node] = {member}
+    for relation in path:
+        reached = _related(facts, Relation(relation.name, not relation.inverse), reached)
+    return reached
+
+
+def _holds(facts: Facts, member: Node, begins: str, time: str) -> bool:
+    """Whether an interval includes a day, or a part of a year; where no end is stated it is open."""
+    starts = _values(facts, member, (Relation(begins),))
+    ends = _values(facts, member, (Relation(begins.removesuffix("from") + "to"),))
+    begun = not starts or any(str(comparable(start))[: len(time)] <= time for start in starts)
+    return begun and (not ends or any(str(comparable(end))[: len(time)] >= time for end in ends))

@@ -1,0 +1,379 @@
+"""Drawing questions of each operation about a world: a logical form, and words for what it denotes.
+
+Sets that a form builds on its way have few members, so that an agent can read them, and none of the
+entities that the form names, so that nobody has to say whether those count.
+"""
+
+from __future__ import annotations
+
+import random
+from calendar import month_name
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kbqa.datasets.world_facts import Facts, Node
+from kbqa.datasets.world_members import comparable, members
+from kbqa.datasets.world_quantities import QUANTITIES, Quantity
+from kbqa.datasets.world_vocabulary import (
+    DECOYS,
+    KINDS,
+    LINKS,
+    NAMESPACE,
+    TENURES,
+    Link,
+    Tenure,
+)
+from kbqa.logical_forms.algebra import (
+    NOW,
+    And,
+    Class,
+    Comparator,
+    Comparison,
+    Count,
+    Entity,
+    Expression,
+    Extreme,
+    Join,
+    Literal,
+    Relation,
+    Superlative,
+    Timed,
+    entities,
+)
+from kbqa.trajectory import Hop
+
+MAX_ANSWERS = 5
+MAX_MEMBERS = 12  # of a set on the way
+MAX_LOOKUPS = 4  # one-hop look-ups that follow a path, one for each node on the way
+
+_RICH_KINDS = ("film", "book", "person", "city", "company", "event")  # those that much is said of
+_MIXED = tuple(link for link in LINKS if len(link.tails) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A question to be.
+
+    Attributes:
+        phrase: for what the form denotes; of COUNT, for what is counted.
+        path: the hops, if the form is a path from one entity.
+    """
+
+    form: Expression
+    phrase: str
+    path: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """Where a path has come to: the set, words for it, the hops, and the look-ups that they took."""
+
+    form: Entity | Expression
+    nodes: tuple[Node, ...]
+    phrase: str
+    path: tuple[Hop, ...] = ()
+    lookups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Constraint:
+    """What may be said of an entity: a set that it is in, and the words for it."""
+
+    form: Expression
+    clause: str
+
+
+class Drawer:
+    """Draws drafts; each method gives None where what it tried is no question."""
+
+    def __init__(self, facts: Facts, rng: random.Random) -> None:
+        self._facts, self._rng = facts, rng
+        self._named = [entity for entity in facts.names if facts.kinds[entity] != "role"]
+        shared = (bearers for bearers in facts.bearers.values() if len(bearers) > 1)
+        self._namesakes = [entity for bearers in shared for entity in bearers]
+        self._dead_ends = list(_dead_ends(facts))
+        self._known: dict[Expression, set[Node]] = {}
+
+    def draw(self, operation: str) -> Draft | None:
+        """A draft that is fit to be asked, or None."""
+        draft = OPERATIONS[operation](self)
+        return draft if draft is not None and self._is_fit(draft.form) else None
+
+    def path(self) -> Draft | None:
+        return self._walk(self._start(self._rng.choice(self._named)), self._rng.randint(1, 3))
+
+    def namesake(self) -> Draft | None:
+        """A path from something that shares its name with something else."""
+        return self._walk(self._start(self._rng.choice(self._namesakes)), self._rng.randint(1, 2))
+
+    def dead_end(self) -> Draft | None:
+        """A path that begins with a relation whose reverse sounds as right, and finds nothing here."""
+        entity, link = self._rng.choice(self._dead_ends)
+        reached = self._step_back(self._start(entity), link)
+        return self._walk(reached, self._rng.randint(0, 1))
+
+    def intersection(self) -> Draft | None:
+        kind = self._rng.choice(_RICH_KINDS)
+        constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 2)
+        if constraints is None:
+            return None
+        one, other = constraints
+        both = And(one.form, other.form)
+        if len(self._members(both)) == min(len(self._members(one.form)), len(self._members(other.form))):
+            return None  # one of them alone would do
+        return Draft(both, f"the {KINDS[kind].plural} {one.clause} and {other.clause}")
+
+    def superlative(self) -> Draft | None:
+        quantity, extreme = self._rng.choice(QUANTITIES), self._rng.choice(tuple(Extreme))
+        kind, adjective = KINDS[quantity.head], self._rng.choice(quantity.extremes[extreme])
+        path = (Relation(NAMESPACE + quantity.name),)
+        if self._rng.random() < 0.1:
+            everything = Superlative(extreme, Class(NAMESPACE + kind.name), path)
+            return Draft(everything, f"the {adjective} {kind.singular} of all")
+        constraints = self._constraints(self._rng.choice(self._facts.members[quantity.head]), 1)
+        if constraints is None:
+            return None
+        (constraint,) = constraints
+        if len(self._members(constraint.form)) < 2:
+            return None
+        form = Superlative(extreme, constraint.form, path)
+        if len(self._members(form)) == len(self._members(constraint.form)):
+            return None
+        patterns = ("the {0} {1} {3}", "the {0} of the {2} {3}")
+        pattern = self._rng.choice(patterns)
+        return Draft(form, pattern.format(adjective, kind.singular, kind.plural, constraint.clause))
+
+    def comparison(self) -> Draft | None:
+        quantity = self._rng.choice(QUANTITIES)
+        compared, entity = self._compared(quantity.name, quantity.compared)
+        plural = KINDS[quantity.head].plural
+        if self._rng.random() < 0.3:
+            return Draft(compared.form, f"the {plural} {compared.clause}")
+        constraints = self._constraints(entity, 1)
+        if constraints is None:
+            return None
+        (constraint,) = constraints
+        both = And(constraint.form, compared.form)
+        if len(self._members(both)) == len(self._members(constraint.form)):
+            return None
+        return Draft(both, f"the {plural} {constraint.clause} and {compared.clause}")
+
+    def count(self) -> Draft | None:
+        if self._rng.random() < 0.4:
+            draft = self._rng.choice((self.intersection, self.comparison))()
+            return None if draft is None else Draft(Count(draft.form), draft.phrase)
+        kind = self._rng.choice(_RICH_KINDS)
+        constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 1)
+        if constraints is None:
+            return None
+        (constraint,) = constraints
+        if len(self._members(constraint.form)) == 1 and self._rng.random() < 0.7:
+            return None
+        return Draft(Count(constraint.form), f"the {KINDS[kind].plural} {constraint.clause}")
+
+    def time(self) -> Draft | None:
+        """What was held, or who held it, at a time; at others it was something else."""
+        tenure = self._rng.choice(TENURES)
+        holder = self._rng.choice(self._facts.members[tenure.head])
+        node = self._rng.choice(self._facts.tails[holder, NAMESPACE + tenure.holder])
+        assert isinstance(node, str)
+        holds, held = Relation(NAMESPACE + tenure.holder), Relation(NAMESPACE + tenure.held)
+        begins = Relation(NAMESPACE + tenure.begins)
+        moment, when = self._moment(node, tenure)
+        if self._rng.random() < 0.5:
+            whole: Expression = Join(Relation(holds.name, inverse=True), Entity(holder))
+            form = Join(Relation(held.name, inverse=True), Timed(whole, begins, moment))
+            known, phrases = holder, tenure.of_holder
+        else:
+            (known,) = (str(node) for node in self._facts.tails[node, held.name])
+            whole = Join(held, Entity(known))
+            form, phrases = Join(holds, Timed(whole, begins, moment)), tenure.of_held
+        if len(self._members(Timed(whole, begins, moment))) == len(self._members(whole)):
+            return None
+        return Draft(form, self._rng.choice(phrases).format(self._mention(known), when=when))
+
+    def type(self) -> Draft | None:
+        """Those of a class, of a set that has others too."""
+        link = self._rng.choice(_MIXED)
+        onward = [step for step in LINKS if step.tails == (link.head,) and step.forward]
+        step = self._rng.choice(onward) if onward and self._coin() else None
+        start = self._some(link.head if step is None else step.head)
+        reached = start if step is None else self._step(start, step)
+        if reached is None:
+            return None
+        nodes = {tail for node in reached.nodes for tail in self._tails(node, link.name)}
+        kind = self._rng.choice(link.tails)
+        some = {node for node in nodes if self._facts.kinds[str(node)] == kind}
+        if not some or some == nodes:
+            return None
+        mixed = Join(Relation(NAMESPACE + link.name, inverse=True), reached.form)
+        clause = self._rng.choice(link.tails_are).format(reached.phrase)
+        return Draft(And(Class(NAMESPACE + KINDS[kind].name), mixed), f"the {KINDS[kind].plural} {clause}")
+
+    # What the operations are made of.
+
+    def _some(self, kind: str) -> _Reached:
+        return self._start(self._rng.choice(self._facts.members[kind]))
+
+    def _start(self, entity: str) -> _Reached:
+        return _Reached(Entity(entity), (entity,), self._mention(entity))
+
+    def _walk(self, reached: _Reached | None, hops: int) -> Draft | None:
+        """So many hops on, in directions that the graph has."""
+        for _ in range(hops):
+            if reached is None:
+                return None
+            kinds = {self._facts.kinds[node] for node in reached.nodes if isinstance(node, str)}
+            if len(kinds) != 1:
+                return None
+            (kind,) = kinds
+            forward = [link for link in LINKS if link.head == kind and link.forward]
+            back = [link for link in LINKS if link.tails == (kind,) and link.heads]
+            valued = [quantity for quantity in QUANTITIES if quantity.head == kind]
+            step = self._rng.choice([*forward, *back, *valued])
+            goes_back = isinstance(step, Link) and (step.head != kind or (step in back and self._coin()))
+            reached = self._step_back(reached, step) if goes_back else self._step(reached, step)
+        if reached is None or isinstance(reached.form, Entity):
+            return None
+        return Draft(reached.form, reached.phrase, reached.path)
+
+    def _step(self, reached: _Reached, step: Link | Quantity) -> _Reached | None:
+        """To the tails of a link, or the values of a quantity."""
+        nodes = dict.fromkeys(tail for node in reached.nodes for tail in self._tails(node, step.name))
+        return self._reach(reached, Relation(NAMESPACE + step.name, inverse=True), nodes, step.forward)
+
+    def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
+        """To the heads of a link."""
+        name = NAMESPACE + link.name
+        nodes = dict.fromkeys(
+            head for node in reached.nodes for head in self._facts.heads.get((node, name), ())
+        )
+        phrases = [f"the {KINDS[link.head].plural} {clause}" for clause in link.heads]
+        return self._reach(reached, Relation(name), nodes, phrases)
+
+    def _reach(
+        self, reached: _Reached, relation: Relation, nodes: dict[Node, None], phrases: Sequence[str]
+    ) -> _Reached | None:
+        hop = Hop(relation.name, inverse=not relation.inverse)
+        turns_back = reached.path and reached.path[-1] == Hop(hop.relation, not hop.inverse)
+        lookups = reached.lookups + len(reached.nodes)
+        if not nodes or turns_back or lookups > MAX_LOOKUPS:
+            return None
+        phrase = self._rng.choice(phrases).format(reached.phrase)
+        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, (*reached.path, hop), lookups)
+
+    def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
+        """Different things to say of an entity, each of which is true of others of its kind alone."""
+        kind, found = self._facts.kinds[entity], []
+        for link in LINKS:
+            name = NAMESPACE + link.name
+            if link.head == kind and link.heads:
+                for tail in self._tails(entity, link.name):
+                    clause = self._rng.choice(link.heads).format(self._mention(str(tail)))
+                    found.append(_Constraint(Join(Relation(name), Entity(str(tail))), clause))
+            if link.tails == (kind,) and link.tails_are:
+                for head in self._facts.heads.get((entity, name), ()):
+                    clause = self._rng.choice(link.tails_are).format(self._mention(head))
+                    found.append(_Constraint(Join(Relation(name, inverse=True), Entity(head)), clause))
+        return self._rng.sample(found, count) if len(found) >= count else None
+
+    def _compared(self, name: str, phrases: dict[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
+        """The few that have the greatest or the least values, and one of them."""
+        relation = NAMESPACE + name
+        pairs = [
+            (head, value) for head in self._facts.subjects[relation] for value in self._tails(head, name)
+        ]
+        pairs.sort(key=lambda pair: comparable(pair[1]))
+        comparator = self._rng.choice(tuple(Comparator))
+        if comparator in (Comparator.GE, Comparator.GT):
+            pairs.reverse()
+        few = self._rng.randint(1, min(MAX_MEMBERS, len(pairs) - 1))
+        # The bound is the last of them, or the next one, which is excluded.
+        bound = pairs[few if comparator in (Comparator.GT, Comparator.LT) else few - 1][1]
+        assert isinstance(bound, Literal)
+        clause = self._rng.choice(phrases[comparator]).format(bound.lexical)
+        form = Comparison(comparator, (Relation(relation),), bound)
+        return _Constraint(form, clause), self._rng.choice(pairs[:few])[0]
+
+    def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
+        """A time at which a tenure held, and the words for it."""
+        (begin,) = self._tails(node, tenure.begins)
+        end = self._tails(node, tenure.begins.removesuffix("from") + "to")
+        if not end and self._coin():
+            return NOW, self._rng.choice(("now", "at present", "today"))
+        first = str(comparable(begin))
+        last = str(comparable(end[0])) if end else "2014-12-31"
+        year = self._rng.randint(int(first[:4]), int(last[:4]))
+        month = self._rng.randint(1, 12)
+        exactness = self._rng.random()
+        if exactness < 0.6:
+            return str(year), self._rng.choice(("in {}", "during {}")).format(year)
+        if exactness < 0.8:
+            return f"{year}-{month:02}", f"in {month_name[month]} {year}"
+        day = f"{year}-{month:02}-{self._rng.randint(1, 28):02}"
+        return day, f"on {day}"
+
+    def _mention(self, entity: str) -> str:
+        """Its name; where others share that, with what it is."""
+        name = self._facts.names[entity]
+        alone = len(self._facts.bearers[name]) == 1
+        return name if alone else f"the {KINDS[self._facts.kinds[entity]].singular} {name}"
+
+    def _tails(self, node: Node, relation: str) -> list[Node]:
+        return self._facts.tails.get((node, NAMESPACE + relation), []) if isinstance(node, str) else []
+
+    def _members(self, form: Expression) -> set[Node]:
+        found = self._known.get(form)
+        if found is None:
+            found = self._known[form] = members(self._facts, form)
+        return found
+
+    def _coin(self) -> bool:
+        return self._rng.random() < 0.5
+
+    def _is_fit(self, form: Expression) -> bool:
+        """Whether it has few answers, and on the way few members and none that it names."""
+        named = set(entities(form))
+        sets = (self._members(part) for part in _sets(form))
+        fits = all(0 < len(found) <= MAX_MEMBERS and named.isdisjoint(found) for found in sets)
+        return fits and len(self._members(form)) <= MAX_ANSWERS
+
+
+OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {
+    "path": Drawer.path,
+    "intersection": Drawer.intersection,
+    "superlative": Drawer.superlative,
+    "comparison": Drawer.comparison,
+    "count": Drawer.count,
+    "time": Drawer.time,
+    "type": Drawer.type,
+    "namesake": Drawer.namesake,
+    "dead end": Drawer.dead_end,
+}
+"""What a question asks for: a key in `Question.operation`, and how one is drawn."""
+
+
+def _dead_ends(facts: Facts) -> Iterator[tuple[str, Link]]:
+    """Entities that have the heads of a link, of which the reverse relation says nothing."""
+    links = {link.name: link for link in LINKS}
+    for decoy in DECOYS:
+        link = links[decoy.reverse_of]
+        for (tail, relation), _ in facts.heads.items():
+            said = relation == NAMESPACE + link.name and isinstance(tail, str)
+            if said and (tail, NAMESPACE + decoy.name) not in facts.tails:
+                yield str(tail), link
+
+
+def _sets(form: Expression) -> Iterator[Expression]:
+    """Every set that is built on the way, but for whole classes."""
+    match form:
+        case Class():
+            return
+        case And(left, right):
+            yield from _sets(left)
+            yield from _sets(right)
+        case Join(_, source) if not isinstance(source, Entity | Literal):
+            yield from _sets(source)
+        case Superlative() | Timed() | Count():
+            yield from _sets(form.source)
+    yield form

@@ -1,0 +1,314 @@
+"""The vocabulary of the world that asks for everything: what there is in it, and how people speak of it.
+
+Unlike the small world's, its graph is RDF, since it holds numbers and dates: ids are IRIs such as
+`world:m.0k3fa` and `world:film.film.directed_by`, and names are labels, which two entities may share.
+Phrases hold one `{}` for what they are about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbqa.logical_forms.compiler import Vocabulary
+
+NAMESPACE = "world:"
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+
+WORLD_TERMS = Vocabulary(
+    entity=lambda id_: f"<{id_}>",
+    relation=lambda id_: f"<{id_}>",
+    ontology_class=lambda id_: f"<{id_}>",
+    type_predicate=f"<{TYPE}>",
+)
+"""How the ids of this world are written in SPARQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A class of entities.
+
+    Attributes:
+        name: id of the class, less the namespace.
+        count: members of a world of size 1.
+        like: kind of names that its members bear (`kbqa.datasets.world.draw_names`); "" if they have none.
+    """
+
+    name: str
+    singular: str
+    plural: str
+    count: int
+    like: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation between entities.
+
+    Attributes:
+        tails: kinds of its tails; of several, a head has tails of any.
+        forward: phrases for the tails of a head.
+        heads, tails_are: what the heads of a tail, the tails of a head are said to be or do.
+        count: fewest and most tails of a head.
+        share: share of the heads that have it at all; of the others the fact is missing.
+    """
+
+    name: str
+    head: str
+    tails: tuple[str, ...]
+    forward: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    tails_are: tuple[str, ...] = ()
+    count: tuple[int, int] = (1, 1)
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """A fact with a beginning and an end, by way of a node without a name (a CVT).
+
+    Attributes:
+        kind: of the nodes.
+        holder: relation from whom the fact is about to the nodes.
+        held: relation from the nodes to what was held, or to who held it.
+        begins: relation to its beginning; that to the end has `to` for `from`.
+        of_holder, of_held: phrases at a time, with `{when}`, for what the holder held and for the holders.
+    """
+
+    kind: str
+    holder: str
+    head: str
+    held: str
+    tail: str
+    begins: str
+    of_holder: tuple[str, ...]
+    of_held: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoy:
+    """A relation that says the reverse of a link; of a part of the entities alone.
+
+    For the others it is a dead end: it sounds right, and finds nothing.
+    """
+
+    name: str
+    reverse_of: str
+    share: float = 0.5
+
+
+KINDS = {
+    "person": Kind("people.person", "person", "people", 420, "person"),
+    "film": Kind("film.film", "film", "films", 260, "film"),
+    "book": Kind("book.book", "book", "books", 200, "book"),
+    "event": Kind("event.event", "event", "events", 120, "event"),
+    "city": Kind("location.city", "city", "cities", 80, "city"),
+    "company": Kind("organization.company", "company", "companies", 80, "company"),
+    "university": Kind("education.university", "university", "universities", 40, "university"),
+    "country": Kind("location.country", "country", "countries", 24, "country"),
+    "language": Kind("language.language", "language", "languages", 16, "language"),
+    "profession": Kind("people.profession", "profession", "professions", 30, "profession"),
+    "genre": Kind("media.genre", "genre", "genres", 24, "genre"),
+    "role": Kind("people.role", "role", "roles", 16, "role"),
+    "award": Kind("award.award", "award", "awards", 40, "award"),
+    "employment": Kind("people.employment", "job", "jobs", 0, ""),
+    "term": Kind("government.term", "term", "terms", 0, ""),
+}
+
+LINKS = (
+    Link(
+        "film.film.directed_by",
+        "film",
+        ("person",),
+        ("the director of {}", "the person who directed {}"),
+        ("directed by {}", "that {} directed"),
+        ("who directed {}",),
+    ),
+    Link(
+        "film.film.starring",
+        "film",
+        ("person",),
+        ("the stars of {}", "the actors in {}"),
+        ("starring {}", "with {} in the cast"),
+        ("who starred in {}", "who played in {}"),
+        count=(1, 3),
+    ),
+    Link("film.film.genre", "film", ("genre",), ("the genre of {}",), ("of the genre {}",)),
+    Link(
+        "film.film.country",
+        "film",
+        ("country",),
+        ("the country where {} was made",),
+        ("made in {}", "shot in {}"),
+    ),
+    Link("film.film.music", "film", ("person",), ("the composer of {}",), ("with music by {}",)),
+    Link(
+        "book.book.author",
+        "book",
+        ("person",),
+        ("the author of {}", "the writer of {}"),
+        ("written by {}", "that {} wrote"),
+        ("who wrote {}",),
+    ),
+    Link(
+        "book.book.publisher",
+        "book",
+        ("company",),
+        ("the publisher of {}", "the company that published {}"),
+        ("published by {}", "that {} published"),
+    ),
+    Link("book.book.genre", "book", ("genre",), ("the genre of {}",), ("of the genre {}",)),
+    Link(
+        "book.book.translator",
+        "book",
+        ("person",),
+        ("the translator of {}",),
+        ("translated by {}",),
+        share=0.5,
+    ),
+    Link(
+        "people.person.place_of_birth",
+        "person",
+        ("city",),
+        ("the birthplace of {}", "the city where {} was born"),
+        ("born in {}", "who were born in {}"),
+    ),
+    Link(
+        "people.person.nationality",
+        "person",
+        ("country",),
+        ("the nationality of {}", "{} 's home country"),
+        ("from {}", "who are citizens of {}"),
+    ),
+    Link(
+        "people.person.profession",
+        "person",
+        ("profession",),
+        ("the profession of {}", "what {} does for a living"),
+        ("working as {}", "with the profession {}"),
+    ),
+    Link(
+        "people.person.parents",
+        "person",
+        ("person",),
+        ("the parents of {}", "{} 's mother and father"),
+        ("with {} as a parent", "who are children of {}"),
+        count=(1, 2),
+        share=0.5,
+    ),
+    Link(
+        "people.person.alma_mater",
+        "person",
+        ("university",),
+        ("the alma mater of {}", "the university where {} studied"),
+        ("who studied at {}", "educated at {}"),
+    ),
+    Link(
+        "people.person.notable_work",
+        "person",
+        ("film", "book"),
+        ("the notable works of {}", "what {} is known for"),
+        ("known for {}",),
+        ("that {} is known for", "among the notable works of {}"),
+        count=(2, 4),
+        share=0.5,
+    ),
+    Link(
+        "organization.company.founder",
+        "company",
+        ("person",),
+        ("the founder of {}", "the person who started {}"),
+        ("founded by {}", "that {} started"),
+        ("who founded {}",),
+    ),
+    Link(
+        "organization.company.headquarters",
+        "company",
+        ("city",),
+        ("the headquarters of {}", "the city where {} is based"),
+        ("based in {}", "with headquarters in {}"),
+    ),
+    Link(
+        "education.university.city",
+        "university",
+        ("city",),
+        ("the city of {}", "the city where {} is located"),
+        ("located in {}",),
+    ),
+    Link(
+        "location.city.country",
+        "city",
+        ("country",),
+        ("the country of {}", "the nation {} belongs to"),
+        ("in {}", "located in {}"),
+    ),
+    Link(
+        "location.country.capital",
+        "country",
+        ("city",),
+        ("the capital of {}", "{} 's seat of government"),
+    ),
+    Link(
+        "location.country.official_language",
+        "country",
+        ("language",),
+        ("the language of {}", "the language spoken in {}"),
+        ("where {} is spoken",),
+    ),
+    Link(
+        "event.event.winner",
+        "event",
+        ("person",),
+        ("the winner of {}", "the champion of {}"),
+        ("won by {}", "that {} won"),
+        ("who won {}",),
+    ),
+    Link(
+        "event.event.location",
+        "event",
+        ("city",),
+        ("the city where {} took place", "the place of {}"),
+        ("held in {}", "that took place in {}"),
+    ),
+    Link(
+        "award.award.recipient",
+        "award",
+        ("person", "film", "book"),
+        ("the recipients of {}", "what received {}"),
+        ("given to {}",),
+        ("honoured with {}", "that received {}"),
+        count=(3, 8),
+    ),
+)
+
+TENURES = (
+    Tenure(
+        "employment",
+        "people.person.employment",
+        "person",
+        "people.employment.employer",
+        "company",
+        "people.employment.from",
+        ("the employer of {} {when}", "the company that {} worked for {when}"),
+        ("the people employed by {} {when}", "those who worked for {} {when}"),
+    ),
+    Tenure(
+        "term",
+        "location.city.government",
+        "city",
+        "government.term.mayor",
+        "person",
+        "government.term.from",
+        ("the mayor of {} {when}", "who governed {} {when}"),
+        ("the cities governed by {} {when}", "the city with {} as mayor {when}"),
+    ),
+)
+
+DECOYS = (
+    Decoy("film.director.films", "film.film.directed_by"),
+    Decoy("film.actor.films", "film.film.starring"),
+    Decoy("book.author.books", "book.book.author"),
+    Decoy("people.person.children", "people.person.parents"),
+    Decoy("event.champion.victories", "event.event.winner"),
+    Decoy("people.founder.companies", "organization.company.founder"),
+)
