@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # Taken out, since services refuse KBQA_ variables that they do not know.
     debug = os.environ.pop("KBQA_DEBUG", "") not in ("", "0")
+    if os.getpid() == 1:  # of a container: the kernel hands it no signal that nobody handles
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         create_cli()(args=arguments, prog_name="kbqa")
     except SystemExit as end:

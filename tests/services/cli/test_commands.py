@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +56,18 @@ def test_help_lists_the_commands_and_needs_no_torch(run):
         assert f" {name} " in output
     heavy = "import services.cli.__main__ as m, sys; m.main(['--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", heavy], stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_the_first_process_of_a_container_ends_when_it_is_told_to(monkeypatch):
+    default = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    try:
+        assert command_line.main(["version"]) == 0
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(signal.SIGTERM)
+        assert ended.value.code == 143
+    finally:
+        signal.signal(signal.SIGTERM, default)
 
 
 def test_graphs_are_loaded_and_listed(in_process, tmp_path):
