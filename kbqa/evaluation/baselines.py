@@ -1,0 +1,240 @@
+"""Baselines for any model that chats: without the graph, with one query, with queries but no training.
+
+As KG-R1 (appendix C.1) and Learning-to-Refine (section 4.4) define them; the prompts are in our own words.
+Each is a dialect, so that it is played like any other:
+
+    vanilla     answers from what the model knows (KG-R1's Vanilla), greedy
+    cot         reasons first, shown by two examples (KG-R1's CoT, Learning-to-Refine's B1), greedy
+    one-shot    writes one query, whose rows are the answer (its B2), temperature 0.2, top-p 0.95
+    iterative   queries in turns, by Learning-to-Refine's own prompt, untrained (its B3), greedy
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kbqa.environment import Budget, ChatEpisode
+from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, GraphTools, named
+from kbqa.policies.base import ChatPolicy
+from kbqa.protocols import AgentProtocol, Answer, Opening, Reply
+from kbqa.protocols.sparql_refinement import SparqlRefinement
+from kbqa.protocols.sparql_terms import rows_text, topics_text
+from kbqa.rollouts import ChatAgent, Player
+from kbqa.trajectory import Question, Segment, Status
+
+_LIST = re.compile(r"answers\s*:\s*(\[.*?\](?=\s*$|\s*\n)|[^\n]*)", re.IGNORECASE | re.DOTALL)
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'")
+_FENCE = re.compile(r"```(?:sparql)?\s*\n(.*?)```", re.IGNORECASE | re.DOTALL)
+_QUERY = re.compile(
+    r"(?:\b(?:PREFIX|BASE)\b[^{]*?)?\b(?:SELECT\s+(?:DISTINCT\b|REDUCED\b|[?$*(])|ASK\s*(?:WHERE\s*)?\{).*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_SHOWN_ROWS = 20
+
+_FORM = """\
+Give the answer as a list of names on a line of its own, even if there is but one: Answers: ["name", …]"""
+
+_VANILLA = f"Answer the question from what you know, briefly and without an explanation. {_FORM}"
+
+_COT = f"""\
+Answer the question from what you know. First write "Reasoning:" and think it through step by step; only \
+then close with the answer. {_FORM}
+
+Question: which river flows through the capital of the country where Mozart was born?
+Reasoning: Mozart was born in Salzburg, which lies in Austria today. The capital of Austria is Vienna. The \
+river that flows through Vienna is the Danube.
+Answers: ["Danube"]
+
+Question: who were the children of the woman who found radium?
+Reasoning: Radium was found by Marie Curie, together with her husband. They had two daughters: Irène, who \
+became a chemist, too, and Ève, who wrote her mother's biography.
+Answers: ["Irène Joliot-Curie", "Ève Curie"]"""
+
+_ONE_SHOT = """\
+Write one SPARQL query over a knowledge graph whose rows are the answer to the question. It has to be \
+complete, since it is executed once and as it stands. The entities of the question are given as terms to use \
+in it. Select the answer alone. Reply with nothing but the query, in a block that opens with ```sparql and \
+ends with ```."""
+
+
+class SingleReply:
+    """A dialogue that is over with its first reply, or with the result of the query in it.
+
+    Args:
+        read: understands the reply.
+    """
+
+    def __init__(self, system: str, user: str, read: Callable[[str], Reply]) -> None:
+        self._system, self._user, self._read = system, user, read
+        self._result: ActionResult | None = None
+
+    def prompt(self) -> list[Segment]:
+        return [Segment(f"{self._system}\n\n"), Segment(self._user, trusted=False), Segment("\n")]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        return Opening(self._system, self._user)
+
+    def reply(self, text: str) -> Reply:
+        return self._read(text)
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        [self._result] = results
+        return ()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        assert self._result is not None
+        if isinstance(self._result, Failure):
+            text = f"error: {self._result.message}"
+        else:
+            text = rows_text(self._result, max_rows=_SHOWN_ROWS)
+        return [Segment("<query_result>"), Segment(text, trusted=False), Segment("</query_result>")]
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        return [Segment(""), Segment("")]  # never read: every problem is fatal
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """Vanilla and CoT: an answer from what the model knows.
+
+    Attributes:
+        instruction: what it is told.
+    """
+
+    instruction: str
+
+    name: ClassVar[str] = "direct"
+    tags: ClassVar[tuple[str, ...]] = ()
+    stop: ClassVar[tuple[str, ...]] = ()
+
+    def begin(self, question: Question, max_turns: int) -> SingleReply:
+        return SingleReply(self.instruction, f"Question: {question.text}", read_answers)
+
+
+@dataclass(frozen=True, slots=True)
+class OneShotSparql:
+    """One query, nothing else."""
+
+    name: ClassVar[str] = "one_shot_sparql"
+    tags: ClassVar[tuple[str, ...]] = ()
+    stop: ClassVar[tuple[str, ...]] = ()
+
+    def begin(self, question: Question, max_turns: int) -> SingleReply:
+        user = f"Question: {question.text}\nEntities: {topics_text(question.topic_entities)}"
+        return SingleReply(_ONE_SHOT, user, read_query)
+
+
+class OneShotEpisode(ChatEpisode):
+    """Over once its query was executed: what the first variable stands for is the answer."""
+
+    def observe(self, results: Sequence[ActionResult]) -> None:
+        super().observe(results)
+        if self.done:
+            return
+        [result] = results
+        if isinstance(result, Failure):
+            self.status = Status.ACTION_ERROR
+            return
+        self._answers, self.status = _answers(result.items, result.details), Status.ANSWERED
+
+
+@dataclass(frozen=True, slots=True)
+class OneShotAgent(ChatAgent):
+    """Plays `OneShotEpisode`s."""
+
+    def begin(self, question: Question) -> ChatEpisode:
+        return OneShotEpisode(question, self.protocol, self.budget, native_tools=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Attributes:
+    protocol: what it plays.
+    budget: within what.
+    agent: by whom.
+    temperature: of the first run; of further ones where it is 0, `again`.
+    extra: of every request.
+    """
+
+    protocol: AgentProtocol
+    budget: Budget
+    agent: type[ChatAgent] = ChatAgent
+    temperature: float = 0.0
+    again: float = 1.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+_REPLY = Budget(max_turns=1, max_tokens=16_384, max_turn_tokens=1024, max_observation_tokens=512)
+# One turn, and the query's result: the episode ends with that.
+_REPLY_AND_RESULT = Budget(max_turns=2, max_tokens=16_384, max_turn_tokens=1024, max_observation_tokens=512)
+# Ten cycles of thought and query, and the answer (Learning-to-Refine, section 4.3).
+_CYCLES = Budget(max_turns=11, max_tokens=16_384, max_turn_tokens=512, max_observation_tokens=512)
+
+BASELINES: Mapping[str, Baseline] = {
+    "vanilla": Baseline(Direct(_VANILLA), _REPLY),
+    "cot": Baseline(Direct(_COT), _REPLY),
+    "one-shot": Baseline(
+        OneShotSparql(), _REPLY_AND_RESULT, OneShotAgent, temperature=0.2, extra={"top_p": 0.95}
+    ),
+    "iterative": Baseline(SparqlRefinement(), _CYCLES),
+}
+
+
+def baseline_player(name: str, policy: ChatPolicy, tools: GraphTools, run: int) -> tuple[Player[Any], float]:
+    """What plays the run of a number of a baseline, and at which temperature.
+
+    Args:
+        policy: has to send the baseline's `extra`.
+    """
+    baseline = BASELINES[name]
+    agent = baseline.agent(policy, baseline.protocol, tools, baseline.budget, native_tools=False)
+    return agent, baseline.temperature or (baseline.again if run else 0.0)
+
+
+def read_answers(text: str) -> Reply:
+    """What stands after the last "Answers:"; a list, or names between commas."""
+    found = list(_LIST.finditer(text))
+    if not found:
+        return Reply(text.strip(), problem="no line with answers", fatal=True)
+    written, thought = found[-1][1].strip(), text[: found[-1].start()].strip()
+    is_list = written.startswith("[")
+    names = _names(written) if is_list else [name.strip(" .") for name in written.split(",")]
+    unique = dict.fromkeys(filter(None, map(str.strip, names)))
+    return Reply(thought.removeprefix("Reasoning:").strip(), True, answers=tuple(map(Answer, unique)))
+
+
+def read_query(text: str) -> Reply:
+    """The query in a reply: what stands in a block, or from its first keyword on."""
+    fenced = _FENCE.search(text)
+    found = _QUERY.search(fenced[1] if fenced else text)
+    if found is None:
+        return Reply(text.strip(), problem="no query", fatal=True)
+    query = found[0].strip().rstrip("`").strip()
+    thought = text[: fenced.start()] if fenced else text[: found.start()]
+    return Reply(thought.strip(), fenced is not None, actions=(Action(EXECUTE_SPARQL, {"query": query}),))
+
+
+def _names(written: str) -> list[str]:
+    """Names of a list, as JSON or as Python writes it."""
+    try:
+        values = json.loads(written)
+    except (ValueError, RecursionError):
+        return [double or single for double, single in _QUOTED.findall(written)]
+    return [str(value) for value in values]
+
+
+def _answers(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> tuple[Answer, ...]:
+    """The values of the first variable, or the truth value of an ASK."""
+    if "boolean" in details:
+        return (Answer(str(details["boolean"]).lower()),)
+    variable = next(iter(details.get("variables", ())), "")
+    ids: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for item in named([{variable: row[variable]}] if variable in row else []):
+            ids.setdefault(item.label, {})[item.id] = None
+    return tuple(Answer(label, tuple(of)) for label, of in ids.items())

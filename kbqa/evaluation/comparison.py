@@ -1,0 +1,100 @@
+"""Two evaluations on the same questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kbqa.errors import ConfigurationError
+from kbqa.evaluation.evaluation import Record
+from kbqa.evaluation.measures import METRICS
+from kbqa.evaluation.significance import Interval, McNemar, bootstrap, mcnemar
+
+Measured = Mapping[str, Mapping[str, float | None]]
+"""Question id → metric → value; None where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Ours less theirs in one metric, over the questions that both have.
+
+    Attributes:
+        ours, theirs: means.
+        interval: of the difference, 95 %, by bootstrap over pairs.
+        test: McNemar's, of a metric that each question has or has not.
+    """
+
+    ours: float
+    theirs: float
+    difference: float
+    interval: Interval
+    test: McNemar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Attributes:
+    name: of the other one.
+    questions: that both answered.
+    differences: by metric.
+    """
+
+    name: str
+    questions: int
+    differences: dict[str, Difference]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_earlier(path: Path) -> tuple[str, Measured]:
+    """What an evaluation was called, and its measures, from its JSON.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is no such JSON.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        records = {str(record["id"]): dict(record["measures"]) for record in values["records"]}
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{path} is no result of kbqa eval --json ({error!r})") from error
+    return str(values.get("policy") or path.stem), records
+
+
+def compare(records: Sequence[Record], name: str, earlier: Measured) -> Comparison:
+    """Compare with an evaluation of before.
+
+    Raises:
+        ConfigurationError: they have no question in common.
+    """
+    common = [record for record in records if record.question.id in earlier]
+    if not common:
+        raise ConfigurationError(
+            f"{name}: not one of its questions is among these: compare on one data set and split"
+        )
+    differences = {}
+    for metric in METRICS:
+        pairs = [
+            (measured.value / measured.weight, theirs)
+            for record in common
+            if (measured := record.measures[metric]).weight
+            and isinstance(theirs := earlier[record.question.id].get(metric), int | float)
+        ]
+        if pairs:
+            differences[metric] = _difference(pairs, is_binary=METRICS[metric].is_binary)
+    return Comparison(name, len(common), differences)
+
+
+def _difference(pairs: Sequence[tuple[float, float]], *, is_binary: bool) -> Difference:
+    interval = bootstrap([ours - theirs for ours, theirs in pairs])
+    assert interval is not None, "there are pairs"
+    ours, theirs = (sum(side) / len(pairs) for side in zip(*pairs, strict=True))
+    test = None
+    if is_binary:
+        test = mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
+    return Difference(ours, theirs, ours - theirs, interval, test)

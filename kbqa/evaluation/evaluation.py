@@ -1,0 +1,273 @@
+"""What a policy answered to the questions of a data set, summed up."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple
+
+from kbqa.errors import DatasetError, JudgeUnavailableError
+from kbqa.evaluation.failures import Error, Failure, Outcome, error, failure, outcome
+from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
+from kbqa.evaluation.significance import Interval, bootstrap
+from kbqa.judges import Judge, Verdict
+from kbqa.trajectory import Question, Status, Trajectory
+
+logger = logging.getLogger(__name__)
+
+_JUDGED_AT_A_TIME = 16
+_GIVEN_UP_AFTER = 3  # cases without a verdict in a row
+
+BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
+    "hops": lambda question: str(question.hops or ""),
+    "operation": lambda question: question.operation,
+    "level": lambda question: question.level,
+}
+"""What questions are told apart by: the value of one, "" where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A question and what became of it.
+
+    Attributes:
+        answers: of all runs, named as the gold answers are.
+        measures: of the union of the runs.
+        each: of every run for itself.
+        verdict: of the judge on `answers`; None if there was none.
+        status: how the first run ended.
+        outcome, failure, error: classes of the first run; see `kbqa.evaluation.failures`.
+    """
+
+    question: Question
+    answers: tuple[str, ...]
+    measures: Measures
+    each: tuple[Measures, ...]
+    verdict: Verdict | None
+    status: Status
+    outcome: Outcome
+    failure: Failure | None
+    error: Error | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the trajectories. A measure without weight is null."""
+        question = self.question
+        return {
+            "id": question.id,
+            "question": question.text,
+            "gold": list(question.answers),
+            "answers": list(self.answers),
+            **{name: of(question) for name, of in BREAKDOWNS.items()},
+            "status": self.status.value,
+            "outcome": self.outcome.value,
+            "failure": self.failure and self.failure.value,
+            "error": self.error and self.error.value,
+            "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
+        }
+
+
+class Example(NamedTuple):
+    """A question with what was played."""
+
+    record: Record
+    runs: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Metrics over questions; one without any weight is left out.
+
+    Attributes:
+        metrics: by the names of `METRICS`.
+        intervals: 95 %, by bootstrap over the questions.
+    """
+
+    questions: int
+    metrics: dict[str, float]
+    intervals: dict[str, Interval]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "metrics": self.metrics,
+            "questions": self.questions,
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An evaluation.
+
+    Attributes:
+        records: a question each, in the order in which they were asked.
+        examples: some of them with what was played, of every kind.
+        about: what was evaluated on what, as JSON.
+    """
+
+    records: tuple[Record, ...]
+    examples: tuple[Example, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> Summary:
+        """Over all questions, of the union of their runs."""
+        return summarise([record.measures for record in self.records])
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"metrics": {"f1": …, "hits@1": …, …}, "questions": n, …}`: fractions of 1, and what is behind."""
+        runs = len(self.records[0].each)
+        single = [summarise([record.each[run] for record in self.records]) for run in range(runs)]
+        return {
+            **self.summary.to_json(),
+            "unjudged": sum(record.verdict is None for record in self.records),
+            "runs": [summary.to_json() for summary in single] if runs > 1 else [],
+            "breakdowns": {name: self._breakdown(of) for name, of in BREAKDOWNS.items()},
+            "classes": {
+                "outcome": _shares(Outcome, (record.outcome for record in self.records)),
+                "failure": _shares(Failure, (record.failure for record in self.records)),
+                "error": _shares(Error, (record.error for record in self.records)),
+            },
+            **self.about,
+            "records": [record.to_json() for record in self.records],
+        }
+
+    def _breakdown(self, of: Callable[[Question], str]) -> dict[str, Any]:
+        """A summary of the questions with each value; empty where it is known of none."""
+        parts: dict[str, list[Measures]] = {}
+        for record in self.records:
+            parts.setdefault(of(record.question), []).append(record.measures)
+        if set(parts) == {""}:
+            return {}
+        return {value or "unknown": summarise(parts[value]).to_json() for value in sorted(parts)}
+
+
+def evaluate(
+    played: Iterable[tuple[Question, Sequence[Trajectory]]],
+    judge: Judge,
+    about: Mapping[str, Any] | None = None,
+    *,
+    examples: int = 400,
+) -> Evaluation:
+    """Judge and measure what is played, while it is played.
+
+    Args:
+        played: questions, each with one run or the same number of runs.
+        examples: most questions of which it is kept what was played, so that memory is bounded.
+
+    Raises:
+        DatasetError: there is no question.
+    """
+    panel, gallery = _Panel(judge), Gallery(examples)
+    records: list[Record] = []
+    cases = iter(played)
+    with ThreadPoolExecutor(_JUDGED_AT_A_TIME) as pool:
+        while batch := list(islice(cases, _JUDGED_AT_A_TIME)):
+            for record, (_, runs) in zip(pool.map(partial(_record, panel), batch), batch, strict=True):
+                records.append(record)
+                gallery.offer(record, runs)
+    if not records:
+        raise DatasetError("there is no question to evaluate on")
+    return Evaluation(tuple(records), tuple(gallery.chosen()), about or {})
+
+
+def summarise(measures: Sequence[Measures]) -> Summary:
+    """The metrics of questions with these measures."""
+    metrics: dict[str, float] = {}
+    intervals: dict[str, Interval] = {}
+    for name in METRICS:
+        values = [one[name].value for one in measures]
+        weights = [one[name].weight for one in measures]
+        interval = bootstrap(values, weights)
+        if interval is not None:
+            metrics[name], intervals[name] = sum(values) / sum(weights), interval
+    return Summary(len(measures), metrics, intervals)
+
+
+class Gallery:
+    """Examples of every kind, as many of each as there is room for, drawn at random in each kind.
+
+    A kind is an outcome, failure and error, at a number of hops.
+
+    Args:
+        most: examples in all.
+        seed: the same seed draws the same ones.
+    """
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self._most, self._rng = most, random.Random(f"examples/{seed}")
+        self._room = max(1, most // 3)  # of a kind: the others need some, too
+        self._kinds: dict[tuple[object, ...], list[Example]] = {}
+        self._offered: Counter[tuple[object, ...]] = Counter()
+
+    def offer(self, record: Record, runs: Sequence[Trajectory]) -> None:
+        """Keep an example, or forget it (reservoir sampling)."""
+        kind = (record.outcome, record.failure, record.error, record.question.hops)
+        kept = self._kinds.setdefault(kind, [])
+        self._offered[kind] += 1
+        place = len(kept) if len(kept) < self._room else self._rng.randrange(self._offered[kind])
+        kept[place : place + 1] = [Example(record, tuple(runs))] if place < self._room else []
+
+    def chosen(self) -> list[Example]:
+        """One of each kind in turn, as long as there is room."""
+        kinds = [iter(kept) for _, kept in sorted(self._kinds.items(), key=str)]
+        turns = zip_longest(*kinds)
+        return [example for turn in turns for example in turn if example is not None][: self._most]
+
+
+class _Panel:
+    """A judge that is not asked any more once it has given no verdict on several cases in a row."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._silent = 0
+
+    def verdict(self, question: Question, answers: Sequence[str]) -> Verdict | None:
+        if self._silent >= _GIVEN_UP_AFTER:
+            return None
+        try:
+            verdict = self._judge.verdict(question.text, question.answers, answers)
+        except JudgeUnavailableError as error:
+            self._silent += 1
+            logger.warning("no verdict", extra={"question": question.id, "reason": str(error)})
+            return None
+        self._silent = 0
+        return verdict
+
+
+def _record(panel: _Panel, case: tuple[Question, Sequence[Trajectory]]) -> Record:
+    question, runs = case
+    first, answers = runs[0], named_answers(question, runs)
+    verdict = panel.verdict(question, answers)
+    whole = measure(question, runs, verdict)
+    each = [whole]
+    if len(runs) > 1:
+        each = [
+            measure(question, [run], panel.verdict(question, named_answers(question, [run]))) for run in runs
+        ]
+    alone = each[0]
+    correct = alone["accuracy"] if alone["accuracy"].weight else alone["em_set"]
+    return Record(
+        question=question,
+        answers=tuple(answers),
+        measures=whole,
+        each=tuple(each),
+        verdict=verdict,
+        status=first.status,
+        outcome=outcome(first, hit=alone["hit_any"].value == 1),
+        failure=failure(first, correct=correct.value == 1),
+        error=error(question, first, f1=alone["f1"].value),
+    )
+
+
+def _shares(
+    classes: type[Outcome] | type[Failure] | type[Error], found: Iterable[str | None]
+) -> dict[str, Any]:
+    """Number of questions in each class."""
+    counts = Counter(found)
+    return {member.value: counts[member] for member in classes}

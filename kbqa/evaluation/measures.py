@@ -1,0 +1,135 @@
+"""What the answer to a question is worth, and what it cost.
+
+A measure of a question is a value and its weight; over questions a metric is the sum of values
+over the sum of weights. Most weights are 1, so that the metric is a mean; executability weighs a
+question by its queries, and a question without a verdict has no weight in accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, normalise, rhits1
+from kbqa.judges import Verdict
+from kbqa.kg.actions import ErrorCode
+from kbqa.rewards.kg_r1 import retrieval
+from kbqa.rollouts.union import unite
+from kbqa.trajectory import ExecutedAction, Question, Trajectory
+
+
+class Measure(NamedTuple):
+    """A question's part in a metric."""
+
+    value: float
+    weight: float = 1.0
+
+
+Measures = Mapping[str, Measure]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is measured.
+
+    Attributes:
+        title: in words.
+        about: how it is defined, and by whom.
+        is_share: whether it is a fraction of 1, and more is better; else a number of something.
+        is_binary: whether each question either has it or not, so that two runs can be paired.
+    """
+
+    title: str
+    about: str
+    is_share: bool = True
+    is_binary: bool = False
+
+
+METRICS: Mapping[str, Metric] = {
+    "hits@1": Metric("Hits@1", "the first answer listed is gold", is_binary=True),
+    "f1": Metric("F1", "harmonic mean of precision and recall over answer sets, mean over questions"),
+    "em_set": Metric("Exact match", "the answers are the gold answers (KBQA-R1)", is_binary=True),
+    "hit_any": Metric("Hit", "an answer is gold (KnowCoder-A1's EM, ISP-KGR's Hit)", is_binary=True),
+    "rhits1": Metric("RHits@1", "chance that an answer drawn at random is gold (KnowCoder-A1)"),
+    "accuracy": Metric(
+        "Accuracy", "the judge says that it is right (Learning-to-Refine, section 4.5)", is_binary=True
+    ),
+    "judged_f1": Metric("Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"),
+    "executability": Metric("Executability", "of all queries, executed (Learning-to-Refine, section 4.5)"),
+    "retrieval": Metric("Retrieval rate", "a gold answer was among what it retrieved (KG-R1, table 3)"),
+    "answered": Metric("Answered", "the episode ended in an answer"),
+    "turns": Metric("Turns", "of a run", is_share=False),
+    "llm_calls": Metric("LLM calls", "of all runs (KBQA-R1, table VIII)", is_share=False),
+    "generated_tokens": Metric("Generated tokens", "of all runs (KG-R1, table 1)", is_share=False),
+    "total_tokens": Metric("Total tokens", "read and written, each once (KG-R1, table 1)", is_share=False),
+}
+"""Every metric, in the order in which a report shows them."""
+
+
+def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
+    """The answers of a run, or the union of several (KG-R1, 4.1), named as the gold answers are.
+
+    An answer is a text and the entities that it stands for. Where the text is no gold answer but one of
+    its entities is, by id, it counts as all of them.
+    """
+    if len(runs) == 1:
+        given = list(zip(runs[0].answers, runs[0].answer_ids, strict=True))
+    else:
+        given = [(answer.text, answer.ids) for answer in unite(runs)]
+    gold = answer_set(question.answers)
+    named: list[str] = []
+    for text, ids in given:
+        by_id = normalise(text) not in gold and not gold.isdisjoint(answer_set(ids))
+        named += ids if by_id else (text,)
+    return named
+
+
+def measure(question: Question, runs: Sequence[Trajectory], verdict: Verdict | None) -> dict[str, Measure]:
+    """Every metric's measure of a question.
+
+    Args:
+        runs: one, or several whose answers are united.
+        verdict: of the judge on the answers; None if there was none.
+    """
+    answers, gold = named_answers(question, runs), question.answers
+    queries = [action for run in runs for action in run.actions]
+    turns = [len(run.turns) for run in runs]
+    judged = 0.0 if verdict is None else 1.0
+    return {
+        "hits@1": Measure(hits1_first(answers, gold)),
+        "f1": Measure(f1(answers, gold)),
+        "em_set": Measure(em_set(answers, gold)),
+        "hit_any": Measure(hit_any(answers, gold)),
+        "rhits1": Measure(rhits1(answers, gold)),
+        "accuracy": Measure(float(verdict is not None and verdict.correct), judged),
+        "judged_f1": Measure(_judged_f1(answers, verdict), judged),
+        "executability": Measure(sum(map(was_executed, queries)), len(queries)),
+        "retrieval": Measure(max(retrieval(question, run) for run in runs)),
+        "answered": Measure(float(any(run.answers for run in runs))),
+        "turns": Measure(sum(turns) / len(runs)),
+        "llm_calls": Measure(sum(turns)),
+        "generated_tokens": Measure(sum(run.generated_tokens for run in runs)),
+        "total_tokens": Measure(sum(map(total_tokens, runs))),
+    }
+
+
+def was_executed(action: ExecutedAction) -> bool:
+    """Whether a query was understood and run to its end; it may have found nothing."""
+    return action.code in (None, ErrorCode.NO_RESULTS)
+
+
+def total_tokens(trajectory: Trajectory) -> int:
+    """Length of the whole episode; of one of messages as far as the server counted."""
+    if trajectory.token_ids:
+        return len(trajectory.token_ids)
+    return max((turn.end for turn in trajectory.turns), default=0)
+
+
+def _judged_f1(answers: Sequence[str], verdict: Verdict | None) -> float:
+    """Recall is the share of gold answers found; each of them is one right answer of those given."""
+    if verdict is None or not any(verdict.found):
+        return 0.0
+    found, given = sum(verdict.found), max(len(answer_set(answers)), 1)
+    precision, recall = min(1.0, found / given), found / len(verdict.found)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,77 @@
+"""How sure a measured difference is: bootstrap intervals and McNemar's test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+_RESAMPLES = 2000
+_EXACT_BELOW = 25  # discordant pairs; with more the chi-squared distribution is close
+
+
+class Interval(NamedTuple):
+    """Where a value lies, with the confidence that was asked for."""
+
+    low: float
+    high: float
+
+
+def bootstrap(
+    values: Sequence[float],
+    weights: Sequence[float] | None = None,
+    *,
+    confidence: float = 0.95,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> Interval | None:
+    """Percentile interval of sum(values) / sum(weights) over questions (Efron 1979).
+
+    Args:
+        values: of each question.
+        weights: likewise; 1 each where left out, so that the ratio is the mean.
+        seed: the same seed gives the same interval.
+
+    Returns:
+        None where the ratio is not defined, since the weights sum to 0.
+    """
+    pairs = np.column_stack([values, np.ones(len(values)) if weights is None else weights])
+    if not len(pairs) or pairs[:, 1].sum() == 0:
+        return None
+    # Drawing questions with replacement is drawing how often each distinct pair comes: few are distinct.
+    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(len(pairs), counts / len(pairs), size=resamples)
+    sums = drawn @ distinct
+    ratios = sums[:, 0][sums[:, 1] > 0] / sums[:, 1][sums[:, 1] > 0]
+    low, high = np.quantile(ratios, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high))
+
+
+@dataclass(frozen=True, slots=True)
+class McNemar:
+    """Whether two systems differ on the same questions (McNemar 1947).
+
+    Attributes:
+        ours, theirs: questions that one alone got right, and the other alone.
+        statistic: chi-squared with Edwards' continuity correction, as Learning-to-Refine reports it
+            (section 5.1); None where the test was exact.
+        p: probability of a split at least as uneven, if both were as good.
+    """
+
+    ours: int
+    theirs: int
+    statistic: float | None
+    p: float
+
+
+def mcnemar(ours: int, theirs: int) -> McNemar:
+    """The test from the two numbers of discordant questions: exact binomial where they are few."""
+    discordant = ours + theirs
+    if discordant < _EXACT_BELOW:
+        tail = sum(math.comb(discordant, k) for k in range(min(ours, theirs) + 1)) / 2**discordant
+        return McNemar(ours, theirs, None, min(1.0, 2 * tail))
+    statistic = (abs(ours - theirs) - 1) ** 2 / discordant if ours != theirs else 0.0
+    return McNemar(ours, theirs, statistic, math.erfc(math.sqrt(statistic / 2)))

@@ -1,0 +1,227 @@
+"""What `kbqa eval` evaluates: a policy version, a model's directory, or a model that chats."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kbqa.chat import ChatModel
+from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
+from kbqa.evaluation.baselines import BASELINES, baseline_player
+from kbqa.judges import Judge, MatchingJudge
+from kbqa.kg.actions import GraphTools
+from kbqa.policies.openai import OpenAiPolicy
+from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policy_store import Manifest, PolicyStore, PolicyVersion, open_store
+from kbqa.recipes import Recipe, load_recipe, recipe_from
+from kbqa.rollouts import Agent, ChatAgent, Player
+from kbqa.trajectory import Question, Segment
+
+CHAT = "openai:"
+"""What the name of a model begins with that is known by an endpoint alone."""
+
+_ROWS = 64  # episodes under way; a row more costs memory, and hardly makes a step longer
+_CHATS = 16  # conversations under way
+_CACHED_TOKENS = 131_072  # what the episodes under way have read, as keys and values
+_CHAT_RECIPE = "kg-r1"
+_CHAT_URL, _CHAT_KEY = (
+    ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"),
+    ("KBQA_GATEWAY_CHAT_API_KEY", "OPENAI_API_KEY"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Attributes:
+    name: as it was asked for, with its version.
+    about: what else a report says of it, as JSON.
+    width: episodes that are played at a time.
+    judge: says whether answers are right.
+    suits: whether a question can be asked in its dialect.
+    play: what plays the run of a number, and its temperature; the first is as the recipe evaluates.
+    close: frees it.
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    width: int
+    judge: Judge
+    suits: Callable[[Question], bool]
+    play: Callable[[GraphTools, int], tuple[Player[Any], float]]
+    close: Callable[[], None]
+
+
+def open_candidate(
+    policy: str, home: Path, location: str | None, *, recipe: str | None, baseline: str | None
+) -> Candidate:
+    """Open what is to be evaluated.
+
+    Args:
+        policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL.
+        location: of the policy store, if it is not in `home`.
+        recipe: plays it; unless given, the recipe that the policy was trained with.
+        baseline: one of `BASELINES`, instead of a recipe.
+
+    Raises:
+        NoPolicyError: there is no such policy.
+        PolicyIntegrityError: it cannot be loaded.
+        ConfigurationError: the recipe does not suit it, or a baseline or endpoint is none.
+    """
+    if baseline is not None and baseline not in BASELINES:
+        raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join(BASELINES)})')
+    if baseline is not None and recipe is not None:
+        raise ConfigurationError("--baseline and --recipe each say how it plays: give one of them")
+    if policy.startswith(CHAT):
+        return _chat(policy, recipe, baseline)
+    if baseline is not None:
+        raise ConfigurationError(f"a baseline is played by a model that chats: name it as {CHAT}MODEL")
+    if Path(policy).is_dir():
+        path, found = Path(policy), _manifest(Path(policy))
+        return _local(policy if found is None else _label(found), path, found, recipe)
+    store = open_store(home, location)
+    version = _find(store, policy, home)
+    store.verify(version)
+    return _local(_label(version), version.path, version, recipe)
+
+
+def _label(version: PolicyVersion) -> str:
+    return f"{version.run}@{version.id}"
+
+
+def _find(store: PolicyStore, policy: str, home: Path) -> PolicyVersion:
+    name, _, wanted = policy.partition("@")
+    runs = store.runs()
+    if name not in runs:
+        known = ", ".join(runs) or "none yet"
+        raise NoPolicyError(
+            f'"{policy}" is neither a directory nor a policy under {home} (there are: {known})'
+        )
+    ids = sorted(store.ids(name))
+    found = [id_ for id_ in ids if id_.startswith(wanted)]
+    if not wanted:
+        newest = store.newest(name)
+        if newest is not None:
+            return newest
+    elif len(found) == 1:
+        return store.get(name, found[0])
+    problem = "has several versions" if len(found) > 1 and wanted else "has no version"
+    raise NoPolicyError(f'policy {name} {problem} "{wanted}" (it has: {", ".join(ids) or "none"})')
+
+
+def _manifest(path: Path) -> PolicyVersion | None:
+    """The version that a directory says it is; None if it holds a model and nothing else."""
+    manifest = path / "manifest.json"
+    if not manifest.is_file():
+        return None
+    try:
+        return PolicyVersion(path, Manifest.model_validate_json(manifest.read_bytes()))
+    except (OSError, ValidationError) as error:
+        raise PolicyIntegrityError(f"{path}: no readable manifest ({error})") from error
+
+
+def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> Candidate:
+    """A policy in this process."""
+    if version is not None and version.manifest.kind != "full":
+        raise PolicyIntegrityError(
+            f"{name} is a {version.manifest.kind} adapter: merge it into its base model with kbqa export, "
+            "and evaluate the directory"
+        )
+    recipe = _recipe(name, version, recipe_name)
+    codec = TokenizerCodec.load(path)
+    if version is not None and version.manifest.base_model is None:
+        _require_tags(name, codec, recipe)
+    # Torch takes seconds to import; what is wrong is said without it.
+    from transformers.utils.logging import disable_progress_bar
+
+    from kbqa.policies.transformers import TransformersPolicy, load_model
+
+    disable_progress_bar()  # of the weights
+    model = load_model(path)
+    budget = recipe.rollout.budget()
+    length = min(budget.max_tokens, int(model.config.max_position_embeddings))
+    label = path.name if version is None else version.id
+    policy = TransformersPolicy(
+        model, codec, label, max_length=length, max_rows=_ROWS, cached_tokens=_CACHED_TOKENS
+    )
+    protocol, budget = recipe.protocol.build(), replace(budget, max_tokens=length)
+
+    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
+        sampling = recipe.rollout if run else recipe.evaluation
+        return Agent(policy, codec, protocol, tools, budget, sampling.truncation()), sampling.temperature
+
+    about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
+    return Candidate(name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, policy.close)
+
+
+def _recipe(name: str, version: PolicyVersion | None, recipe: str | None) -> Recipe:
+    if recipe is not None:
+        return load_recipe(recipe)
+    if version is None:
+        raise ConfigurationError(
+            f"{name} does not say with which recipe it was trained: name one with --recipe"
+        )
+    return recipe_from(version.recipe(), f"{name}: recipe.json")
+
+
+def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
+    """A small policy knows the dialect that it was trained in, whose tags are tokens, and no other."""
+    protocol = recipe.protocol.build()
+    for tag in protocol.tags:
+        if len(codec.encode([Segment(tag)])) != 1:
+            raise RecipeError(
+                f'recipe {recipe.name} does not suit {name}: it plays {protocol.name}, and "{tag}" is no '
+                "token of this policy; leave --recipe out, or name one of the dialect that it was trained in"
+            )
+
+
+def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candidate:
+    """A model at an OpenAI-compatible endpoint."""
+    model = policy.removeprefix(CHAT)
+    if not model:
+        raise ConfigurationError(f"{CHAT} is followed by the name of a model, as the endpoint knows it")
+    url = _variable(*_CHAT_URL)
+    if url is None:
+        raise ConfigurationError(
+            f"{policy}: say where it is with {_CHAT_URL[0]} (https://host/v1), and its key, if it wants one, "
+            f"with {_CHAT_KEY[0]}; {_CHAT_URL[1]} and {_CHAT_KEY[1]} will do, too"
+        )
+    chat = ChatModel(model, url, api_key=_variable(*_CHAT_KEY), timeout_s=120.0)
+    about = {"policy": policy, "version": model, "recipe": None, "baseline": baseline}
+    if baseline is not None:
+        spoken = OpenAiPolicy(replace(chat, extra=BASELINES[baseline].extra))
+        return Candidate(
+            policy,
+            about,
+            _CHATS,
+            MatchingJudge(),
+            lambda question: True,
+            lambda tools, run: baseline_player(baseline, spoken, tools, run),
+            spoken.close,
+        )
+    recipe = load_recipe(recipe_name or _CHAT_RECIPE)
+    spoken = OpenAiPolicy(chat)
+    protocol, budget = recipe.protocol.build(), recipe.rollout.budget()
+
+    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
+        return ChatAgent(spoken, protocol, tools, budget), (
+            recipe.rollout if run else recipe.evaluation
+        ).temperature
+
+    return Candidate(
+        policy,
+        {**about, "recipe": recipe.name},
+        _CHATS,
+        recipe.judge.build(),
+        recipe.questions.suit,
+        play,
+        spoken.close,
+    )
+
+
+def _variable(*names: str) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name))), None)

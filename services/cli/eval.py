@@ -1,0 +1,201 @@
+"""`kbqa eval`: how well a policy answers the questions of a data set."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from kbqa.datasets.catalog import Dataset, load_dataset, open_published
+from kbqa.datasets.published import Part
+from kbqa.datasets.splits import Splits
+from kbqa.errors import ConfigurationError, DatasetError
+from services.cli.options import DEFAULT_HOME, Home, StoreLocation
+
+if TYPE_CHECKING:
+    from kbqa.kg.actions import GraphTools
+    from kbqa.trajectory import Question, Trajectory
+    from services.cli.candidates import Candidate
+
+_CHUNK = 1024  # questions whose runs are all played before the next: bounds memory
+_RUN_STRIDE = 104_729  # keeps the random streams of runs apart
+
+
+class Baseline(StrEnum):
+    """See `kbqa.evaluation.baselines`."""
+
+    VANILLA = "vanilla"
+    COT = "cot"
+    ONE_SHOT = "one-shot"
+    ITERATIVE = "iterative"
+
+
+def evaluate(
+    policy: Annotated[
+        str, typer.Argument(help="A directory, NAME[@VERSION] under KBQA_HOME/policies, or openai:MODEL.")
+    ],
+    dataset: Annotated[str, typer.Argument(help="Its questions: world, metaqa-1hop, pathquestion-2h, …")],
+    kg: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A loaded graph, instead of the data set's own.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The data set's folder, or a file in its format.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which of its questions.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="Use the first N of them.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="How it plays; unless given, as it was trained (kg-r1 for a chat model)."),
+    ] = None,
+    baseline: Annotated[
+        Baseline | None, typer.Option(help="Let a chat model answer in a simpler way instead.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Of a question; their answers are united.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of a split that is drawn, and of runs after the first.")
+    ] = 1,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What --json wrote of another one, on the same questions."),
+    ] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at here.")] = None,
+    home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
+) -> None:
+    """Measure how well a policy answers. Needs no running service.
+
+    Graph and policy are loaded into this process; the first run of a question is greedy, unless the
+    recipe says otherwise. A model behind an OpenAI-compatible endpoint is openai:MODEL; the endpoint is
+    KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY).
+    """
+    from kbqa.evaluation import compare as compare_with
+    from kbqa.evaluation import evaluate as measure
+    from kbqa.evaluation import read_earlier
+    from services.cli.candidates import open_candidate
+    from services.cli.eval_report import print_summary, write
+
+    for file in (as_json, html):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ConfigurationError(f"{file}: there is no directory {file.absolute().parent}: make it first")
+    earlier = None if compare is None else read_earlier(compare)
+    asked = _load(dataset, data, seed)
+    known = [field.name for field in fields(Splits)]
+    if split not in known:
+        raise DatasetError(f'{dataset} has no split "{split}" (it has: {", ".join(known)})')
+    drawn: tuple[Question, ...] = getattr(asked.splits, split)
+    name = None if baseline is None else baseline.value
+    with ExitStack() as opened:
+        candidate = open_candidate(policy, home, location, recipe=recipe, baseline=name)
+        opened.callback(candidate.close)
+        questions = [question for question in drawn if candidate.suits(question)]
+        left_out, questions = len(drawn) - len(questions), questions[:limit]
+        if not questions:
+            raise DatasetError(f"{dataset} has no question in its split {split} that could be asked")
+        tools, graph, version = opened.enter_context(
+            _graph(asked, kg, home, needed=name not in ("vanilla", "cot"))
+        )
+        began = time.perf_counter()
+        played = _played(candidate, tools, questions, graph, runs, seed)
+        shown = track(
+            played,
+            total=len(questions),
+            description="questions",
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        evaluation = measure(shown, candidate.judge)
+        seconds = time.perf_counter() - began
+    about = {
+        **candidate.about,
+        "dataset": dataset,
+        "split": split if data is None or data.is_dir() else data.name,
+        "kg": graph,
+        "kg_version": version,
+        "seed": seed,
+        "left_out": left_out,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "questions_per_second": round(len(questions) / seconds, 2),
+    }
+    comparison = None if earlier is None else compare_with(evaluation.records, *earlier).to_json()
+    result = {**evaluation.to_json(), **about, "comparison": comparison}
+    print_summary(result)
+    write(as_json, html, result, evaluation.examples)
+
+
+def _load(name: str, data: Path | None, seed: int) -> Dataset:
+    """A data set; where its publishers made a test file, or `data` is one, its split `test` is all of that.
+
+    Raises:
+        DatasetError: it is not there, or malformed.
+    """
+    directory = os.environ.get("KBQA_DATA")
+    root = Path(directory) if directory else None
+    is_drawn = name == "world" or "@" in name
+    if not is_drawn and Part.TEST in open_published(name, root, data).parts:
+        name = f"{name}@whole"
+    return load_dataset(name, seed, root, data=data)
+
+
+def _played(
+    candidate: Candidate, tools: GraphTools, questions: Sequence[Question], kg: str, runs: int, seed: int
+) -> Iterator[tuple[Question, list[Trajectory]]]:
+    """Every question with its runs."""
+    from kbqa.rollouts.many import many_rollouts
+
+    for first in range(0, len(questions), _CHUNK):
+        chunk = [replace(question, kg=kg) for question in questions[first : first + _CHUNK]]
+        found: list[list[Trajectory]] = [[] for _ in chunk]
+        for run in range(runs):
+            player, temperature = candidate.play(tools, run)
+            stream = seed + first + _RUN_STRIDE * run
+            for place, trajectory in many_rollouts(
+                player, chunk, temperature, width=candidate.width, seed=stream
+            ):
+                found[place].append(trajectory)
+        yield from zip(chunk, found, strict=True)
+
+
+@contextmanager
+def _graph(
+    asked: Dataset, kg: str | None, home: Path, *, needed: bool
+) -> Iterator[tuple[GraphTools, str, str | None]]:
+    """Tools over the graph that is asked, its name and its version.
+
+    Raises:
+        GraphNotFoundError: it is neither loaded nor part of the data set.
+        GraphLoadError: the data set's cannot be read.
+    """
+    from kbqa.kg.catalog import GraphCatalog
+    from kbqa.kg.tools import LocalGraphTools
+
+    brought = asked.graph_file is not None or asked.graph is not None
+    with tempfile.TemporaryDirectory(prefix="kbqa-eval-") as apart:
+        catalog = GraphCatalog(Path(apart) if kg is None and brought else home)
+        name = kg or asked.kg
+        try:
+            if kg is None and brought and needed:
+                file = asked.graph_file
+                if file is None:
+                    file = Path(apart) / "graph.tsv"
+                    file.write_text(asked.graph or "", encoding="utf-8")
+                catalog.load(name, file)
+            version = catalog.get(name).version if needed else None
+            yield LocalGraphTools(catalog), name, version
+        finally:
+            catalog.close()

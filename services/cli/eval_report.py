@@ -1,0 +1,85 @@
+"""What `kbqa eval` prints and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kbqa.errors import ConfigurationError
+from kbqa.evaluation import METRICS
+from kbqa.evaluation.evaluation import Example
+from kbqa.policy_store.durable import write_file
+from services.page.evaluation import page
+
+_PRINTED = ("hits@1", "f1", "em_set")  # of each part of a breakdown
+
+
+def print_summary(result: Mapping[str, Any]) -> None:
+    """The figures, as tables on standard output."""
+    console = Console(highlight=False)
+    how = f"baseline {result['baseline']}" if result["baseline"] else f"recipe {result['recipe']}"
+    asked = f"{result['questions']:,} questions of {result['dataset']} ({result['split']})"
+    speed = f"{result['seconds']:.0f} s, {result['questions_per_second']:.1f} questions/s"
+    console.print(f"{result['policy']} on {asked}, graph {result['kg']}, {how}; {speed}", soft_wrap=True)
+    table = Table("metric", "value", "95 % interval", box=None)
+    for name, value in result["metrics"].items():
+        low, high = result["intervals"][name]
+        digits = 3 if METRICS[name].is_share else 1
+        table.add_row(METRICS[name].title, f"{value:.{digits}f}", f"{low:.{digits}f} … {high:.{digits}f}")
+    console.print(table)
+    for kind, parts in result["breakdowns"].items():
+        if parts:
+            table = Table(kind, "questions", *(METRICS[name].title for name in _PRINTED), box=None)
+            for value, part in parts.items():
+                figures = (f"{part['metrics'][name]:.3f}" for name in _PRINTED)
+                table.add_row(value, str(part["questions"]), *figures)
+            console.print(table)
+    for kind, counts in result["classes"].items():
+        console.print(f"{kind}: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in counts.items()))
+    if result["left_out"]:
+        console.print(f"left out, since the recipe does not suit them: {result['left_out']} questions")
+    if result["unjudged"]:
+        console.print(f"without a verdict of the judge: {result['unjudged']} questions")
+    if result["comparison"] is not None:
+        _print_comparison(console, result["comparison"])
+
+
+def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:
+    console.print(f"against {comparison['name']}, {comparison['questions']:,} questions", soft_wrap=True)
+    table = Table("metric", "this", "that", "difference", "95 % interval", "McNemar", box=None)
+    for name, difference in comparison["differences"].items():
+        low, high = difference["interval"]
+        test = difference["test"]
+        pairs = "" if test is None else f"{test['ours']} : {test['theirs']}, p = {test['p']:.2g}"
+        digits = 3 if METRICS[name].is_share else 1
+        numbers = (difference["ours"], difference["theirs"])
+        table.add_row(
+            METRICS[name].title,
+            *(f"{number:.{digits}f}" for number in numbers),
+            f"{difference['difference']:+.{digits}f}",
+            f"{low:+.{digits}f} … {high:+.{digits}f}",
+            pairs,
+        )
+    console.print(table)
+
+
+def write(
+    as_json: Path | None, html: Path | None, result: Mapping[str, Any], examples: Sequence[Example]
+) -> None:
+    """Write the files that were asked for, each whole or not at all.
+
+    Raises:
+        ConfigurationError: one cannot be written.
+    """
+    try:
+        if as_json is not None:
+            write_file(as_json, json.dumps(result, ensure_ascii=False, indent=1).encode(errors="replace"))
+        if html is not None:
+            write_file(html, page(result, examples).encode(errors="replace"))
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: {error.strerror}") from error

@@ -1,0 +1,152 @@
+"""A report of `kbqa eval` as one file: everything is in it, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from kbqa.evaluation.evaluation import Example
+from kbqa.evaluation.failures import Outcome
+from kbqa.evaluation.measures import METRICS
+from kbqa.trajectory import ExecutedAction, Trajectory, Turn
+
+_STATIC = files(__package__) / "static"
+_STYLES = ("base.css", "trajectories.css", "evaluation.css")
+_MODULES = ("dom.js", "format.js", "evaluation.js")  # a module after those that it imports
+_IMPORT = re.compile(r"^import .* from \"\./([\w.]+)\";\n", re.MULTILINE)
+_MOST_CHARACTERS = 4000  # of a text
+_MOST_LABELS = 12  # of what an action found
+_MOST_COLUMNS = 24
+
+
+def page(result: Mapping[str, Any], examples: Sequence[Example]) -> str:
+    """The report.
+
+    Args:
+        result: what `kbqa eval --json` writes.
+        examples: of it, to be looked at.
+    """
+    style = "\n".join(_text(name) for name in _STYLES)
+    theme, script = _text("theme.js"), _bundle()
+    records = result["records"]
+    data = {
+        **{name: value for name, value in result.items() if name != "records"},
+        "titles": {name: [m.title, m.about, m.is_share] for name, m in METRICS.items()},
+        "columns": {name: _columns(records, name) for name in ("turns", "generated_tokens")},
+        "outcomes_by_hops": _by_hops(records),
+        "examples": [_example(example) for example in examples],
+    }
+    # The script makes text nodes of what models and graphs said; `<` could end the element before.
+    written = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    policy = (
+        f"default-src 'none'; script-src {_allowed(theme)} {_allowed(script)}; style-src {_allowed(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return Template(_text("evaluation.html")).substitute(
+        policy=policy,
+        title=html.escape(f"{result['policy']} on {result['dataset']}"),
+        style=style,
+        theme=theme,
+        data=written,
+        script=script,
+    )
+
+
+def _text(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8")
+
+
+def _bundle() -> str:
+    """The modules as one, in the order in which they need each other."""
+    bundle: list[str] = []
+    for name in _MODULES:
+        text = _text(name)
+        missing = set(_IMPORT.findall(text)) - set(_MODULES[: len(bundle)])
+        assert not missing, f"{name} imports {missing}, which stands not before it"
+        bundle.append(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE))
+    return "\n".join(bundle)
+
+
+def _allowed(source: str) -> str:
+    """What a content security policy says of an inline script or style."""
+    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _columns(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:
+    """How many questions there are of each outcome, by a number of something.
+
+    Returns:
+        `edges`: the least number of each column, each as wide as the next; `counts`: of each outcome.
+    """
+    values = [(record["measures"][metric], record["outcome"]) for record in records]
+    most = max(value for value, _ in values)
+    width = max(1, -(-int(most + 1) // _MOST_COLUMNS))
+    columns = int(most // width) + 1
+    counts = {outcome.value: [0] * columns for outcome in Outcome}
+    for value, outcome in values:
+        counts[outcome][int(value // width)] += 1
+    return {"edges": [column * width for column in range(columns)], "width": width, "counts": counts}
+
+
+def _by_hops(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Outcomes by the number of hops; empty where it is known of no question."""
+    counts = Counter((record["hops"], record["outcome"]) for record in records)
+    hops = sorted({hops for hops, _ in counts if hops})
+    return {number: {outcome.value: counts[number, outcome.value] for outcome in Outcome} for number in hops}
+
+
+def _example(example: Example) -> dict[str, Any]:
+    record, question = example.record, example.record.question
+    return {
+        **record.to_json(),
+        "question": _cut(question.text),
+        "topics": list(question.topic_entities),
+        "path": [f"{'^' if hop.inverse else ''}{hop.relation}" for hop in question.path],
+        "verdict": record.verdict
+        and {"correct": record.verdict.correct, "why": _cut(record.verdict.justification)},
+        "runs": [_run(run) for run in example.runs],
+    }
+
+
+def _run(run: Trajectory) -> dict[str, Any]:
+    return {
+        "status": run.status.value,
+        "answers": [_cut(answer) for answer in run.answers],
+        "turns": [_turn(turn) for turn in run.turns],
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "status": turn.status.value,
+        "well_formed": turn.well_formed,
+        "thought": _cut(turn.thought),
+        "text": _cut(turn.text),
+        "observation": _cut(turn.observation),
+        "tokens": turn.end - turn.start,
+        "actions": [_action(action) for action in turn.actions],
+    }
+
+
+def _action(action: ExecutedAction) -> dict[str, Any]:
+    return {
+        "name": _cut(action.name),
+        "arguments": {name: _cut(value) for name, value in action.arguments.items()},
+        "code": action.code,
+        "kind": action.kind,
+        "found": len(action.items),
+        "labels": [_cut(label) for label in action.labels[:_MOST_LABELS]],
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"

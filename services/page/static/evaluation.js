@@ -1,0 +1,279 @@
+// A report of an evaluation: figures with their intervals, what failed and how, and trajectories to read.
+// Its data stand in the page; nothing is fetched.
+
+import { announce, h, replace, svg } from "./dom.js";
+import { duration, number, percent, words } from "./format.js";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const SHARES = Object.keys(data.metrics).filter((name) => data.titles[name][2]);
+const TILES = ["hits@1", "f1", "em_set", "accuracy", "retrieval", "executability", "llm_calls", "generated_tokens"];
+const PAIR = [["hits@1", "a"], ["f1", "b"]]; // shown side by side in breakdowns
+const CLASSES = {
+  outcome: ["What became of them", "KnowCoder-A1, figure 4a", "All questions: a gold answer hit straight away, hit after an error or empty result, or not hit."],
+  failure: ["How they failed", "Learning-to-Refine, section 5.4.1", "Questions that were not answered rightly: the last query did not execute, no query was sent at all, or the queries ran and the answer is wrong."],
+  error: ["What went wrong", "KnowCoder-A1, appendix D", "Questions with F1 below 1: an answer that nothing retrieved contains, a gold answer that was never retrieved, or one that was and the set is still wrong. Assigned by rule."],
+};
+const KINDS = { hops: ["By hops", "Length of the gold path"], operation: ["By operation", "What the question asks for beside a path"], level: ["By level of generalisation", "As GrailQA defines it"] };
+const PAGE = 20; // trajectories listed at a time
+
+function value(name, x) {
+  return data.titles[name][2] ? x.toFixed(3) : number(x);
+}
+
+function range(name, [low, high]) {
+  return `${value(name, low)} – ${value(name, high)}`;
+}
+
+function lead() {
+  const how = data.baseline ? `baseline ${words(data.baseline)}` : `recipe ${data.recipe}`;
+  return h("header", {}, h("h1", {}, `${data.policy} on ${data.dataset}`),
+    h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over the graph `, h("code", {}, data.kg), `, played as `, h("code", {}, how),
+      data.runs.length ? `, the answers of ${data.runs.length} runs united` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} a second. Intervals are 95 %, by bootstrap over the questions.`,
+      data.left_out ? ` ${data.left_out} questions were left out, since they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict of the judge.` : ""));
+}
+
+function tiles() {
+  return h("dl", { class: "tiles" }, TILES.filter((name) => name in data.metrics).map((name, index) =>
+    h("div", { class: `tile ${index === 0 ? "first" : ""}` }, h("dt", {}, data.titles[name][0]),
+      h("dd", {}, h("strong", {}, value(name, data.metrics[name])), h("span", {}, range(name, data.intervals[name]))))));
+}
+
+// A bar from 0 to 1 with its interval.
+function track(share, [low, high], paint, thin = false) {
+  return svg("svg", { class: `track${thin ? " thin" : ""}`, viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "floor", x: 0, y: 0, width: 100, height: 10 }), [25, 50, 75].map((x) => svg("line", { class: "grid", x1: x, x2: x, y1: 0, y2: 10 })),
+    svg("rect", { class: `paint-${paint}`, x: 0, y: 1.5, width: 100 * share, height: 7 }),
+    svg("line", { class: "whisker", x1: 100 * low, x2: 100 * high, y1: 5, y2: 5 }), [low, high].map((x) => svg("line", { class: "whisker", x1: 100 * x, x2: 100 * x, y1: 2.5, y2: 7.5 })));
+}
+
+function ticks() {
+  return h("div", { class: "ticks", "aria-hidden": "true" }, ["0", "0.25", "0.5", "0.75", "1"].map((at) => h("span", {}, at)));
+}
+
+function row(name, about, plot, said, small) {
+  return h("div", {}, h("dt", {}, name, about ? h("small", {}, about) : null), h("dd", { class: "plot" }, plot), h("dd", { class: "value" }, said, small ? h("small", {}, small) : null));
+}
+
+function shares() {
+  return h("div", { class: "card" }, h("h3", {}, "Every share", h("small", {}, "of the questions; executability, of all queries")), h("dl", { class: "rows" },
+    SHARES.map((name) => row(data.titles[name][0], null, track(data.metrics[name], data.intervals[name], "a"), value(name, data.metrics[name]), range(name, data.intervals[name]))),
+    row("", null, ticks(), "", null)));
+}
+
+function breakdown(kind) {
+  const parts = Object.entries(data.breakdowns[kind]);
+  if (!parts.length) return null;
+  const [title, about] = KINDS[kind];
+  return h("div", { class: "card" }, h("h3", {}, title, h("small", {}, about)), h("dl", { class: "rows" },
+    parts.map(([part, { metrics, intervals, questions }]) => row(kind === "hops" && part !== "unknown" ? `${part} ${part === "1" ? "hop" : "hops"}` : words(part), `${questions.toLocaleString("en-GB")} questions`,
+      h("div", { class: "pair" }, PAIR.map(([name, paint]) => track(metrics[name], intervals[name], paint, true))),
+      PAIR.map(([name], k) => [k ? " / " : "", h("b", {}, value(name, metrics[name]))]), null)),
+    row("", null, ticks(), "", null)),
+  h("ul", { class: "keys" }, PAIR.map(([name, paint]) => h("li", {}, h("i", { class: `key paint-${paint}` }), data.titles[name][0]))));
+}
+
+// Parts of a whole as one bar; `counts` by class.
+function stack(counts, total, label) {
+  let at = 0;
+  return svg("svg", { class: "stack", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": label },
+    Object.entries(counts).map(([name, count]) => {
+      const x = at, width = total ? 100 * count / total : 0;
+      at += width;
+      return count ? svg("rect", { class: `paint-${name}`, x, y: 0, width, height: 10 }) : null;
+    }));
+}
+
+function said(counts, total) {
+  return Object.entries(counts).map(([name, count]) => `${words(name)} ${count} (${percent(total ? count / total : NaN)})`).join(", ");
+}
+
+function classes(kind) {
+  const counts = data.classes[kind], total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const [title, source, about] = CLASSES[kind];
+  return h("div", { class: "card" }, h("h3", {}, title, h("small", {}, source)), h("p", { class: "about" }, about),
+    total ? stack(counts, total, said(counts, total)) : h("p", { class: "empty" }, "None at all."),
+    h("ul", { class: "keys" }, Object.entries(counts).map(([name, count]) => h("li", {}, h("button", { type: "button", disabled: !data.examples.some((one) => one[kind] === name), title: "Show trajectories like that", onclick: () => browse(kind, name) },
+      h("i", { class: `key paint-${name}` }), `${words(name)} `, h("b", {}, count.toLocaleString("en-GB")), h("span", { class: "muted" }, percent(total ? count / total : NaN)))))));
+}
+
+function outcomesByHops() {
+  const parts = Object.entries(data.outcomes_by_hops);
+  return parts.length < 2 ? null : h("div", { class: "card" }, h("h3", {}, "Outcome by hops"), h("dl", { class: "rows" }, parts.map(([hops, counts]) => {
+    const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+    return row(`${hops} ${hops === "1" ? "hop" : "hops"}`, null, stack(counts, total, said(counts, total)), percent((total - counts.incorrect) / total), "hit");
+  })), outcomeKeys());
+}
+
+function outcomeKeys() {
+  return h("ul", { class: "keys" }, Object.keys(data.classes.outcome).map((outcome) => h("li", {}, h("i", { class: `key paint-${outcome}` }), words(outcome))));
+}
+
+// How many questions took so many of something, by outcome.
+function columns(name) {
+  const { edges, width, counts } = data.columns[name];
+  const totals = edges.map((_, k) => Object.values(counts).reduce((sum, column) => sum + column[k], 0)), most = Math.max(...totals);
+  const every = Math.ceil(edges.length / 8), step = 100 / edges.length;
+  const label = (edge) => width === 1 ? String(edge) : `${edge}–${edge + width - 1}`;
+  return h("div", { class: "card" }, h("h3", {}, data.titles[name][0], h("small", {}, `of a question, mean ${value(name, data.metrics[name])}`)),
+    svg("svg", { class: "columns", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `Questions by ${words(name)}: ${edges.map((edge, k) => `${label(edge)}: ${totals[k]}`).join(", ")}` },
+      edges.map((edge, k) => {
+        let top = 100;
+        return Object.entries(counts).map(([outcome, column]) => {
+          const tall = 96 * column[k] / most;
+          top -= tall;
+          return column[k] ? svg("rect", { class: `paint-${outcome}`, x: k * step + step * 0.1, y: top, width: step * 0.8, height: tall }, svg("title", {}, `${label(edge)}: ${column[k]} ${words(outcome)}`)) : null;
+        });
+      }), svg("line", { class: "base", x1: 0, x2: 100, y1: 100, y2: 100 })),
+    h("div", { class: "column-names", "aria-hidden": "true" }, edges.map((edge, k) => h("span", {}, k % every === 0 ? String(edge) : ""))),
+    outcomeKeys());
+}
+
+function figures(head, rows) {
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", { class: "figures" }, h("thead", {}, h("tr", {}, head.map((name, k) => h("th", { scope: "col", class: k ? "number" : null }, name)))), h("tbody", {}, rows)));
+}
+
+function comparison() {
+  const other = data.comparison;
+  if (!other) return null;
+  const signedValue = (name, x) => (x > 0 ? "+" : x < 0 ? "−" : "") + value(name, Math.abs(x));
+  return h("section", { id: "comparison" }, h("h2", {}, `Compared with ${other.name}`),
+    h("p", { class: "about" }, `On the ${other.questions.toLocaleString("en-GB")} questions that both answered. McNemar's test counts the questions that one alone got right: exact where they are few, else chi-squared with continuity correction.`),
+    figures(["Metric", "This", "That", "Difference", "95 % interval", "Only this : only that", "p"], Object.entries(other.differences).map(([name, { ours, theirs, difference, interval, test }]) => {
+      const sure = interval[0] > 0 || interval[1] < 0, shows = data.titles[name][2] && sure ? (difference > 0 ? "better" : "worse") : "";
+      return h("tr", {}, h("th", { scope: "row" }, data.titles[name][0]), [value(name, ours), value(name, theirs)].map((text) => h("td", { class: "number" }, text)),
+        h("td", { class: `number ${shows}` }, h("b", {}, signedValue(name, difference))), h("td", { class: "number" }, `${signedValue(name, interval[0])} … ${signedValue(name, interval[1])}`),
+        h("td", { class: "number" }, test ? `${test.ours} : ${test.theirs}` : ""), h("td", { class: "number" }, test ? (test.p < 0.001 ? "< 0.001" : test.p.toFixed(3)) : ""));
+    })));
+}
+
+function runs() {
+  if (!data.runs.length) return null;
+  const names = ["hits@1", "f1", "em_set", "hit_any", "accuracy", "retrieval"].filter((name) => name in data.metrics);
+  const line = (title, metrics) => h("tr", {}, h("th", { scope: "row" }, title), names.map((name) => h("td", { class: "number" }, value(name, metrics[name] ?? NaN))));
+  return h("section", {}, h("h2", {}, "Run by run"), h("p", { class: "about" }, "The first run is played as the recipe evaluates, the others are sampled; the union lists first what most runs gave (KG-R1, section 4.1)."),
+    figures(["Run", ...names.map((name) => data.titles[name][0])], [...data.runs.map((run, k) => line(`Run ${k + 1}`, run.metrics)), line("Union", data.metrics)]));
+}
+
+function everything() {
+  return h("details", { class: "raw" }, h("summary", {}, "Every figure, and what it means"), figures(["Metric", "Value", "95 % interval", ""], Object.keys(data.metrics).map((name) =>
+    h("tr", {}, h("th", { scope: "row" }, data.titles[name][0]), h("td", { class: "number" }, value(name, data.metrics[name])), h("td", { class: "number" }, range(name, data.intervals[name])), h("td", { class: "muted" }, data.titles[name][1])))));
+}
+
+// ---- trajectories
+
+const FILTERS = [["outcome", "Outcome"], ["failure", "Failure"], ["error", "Error"], ["status", "Ended"], ["hops", "Hops"], ["operation", "Operation"], ["level", "Level"]]
+  .filter(([name]) => new Set(data.examples.map((one) => one[name] ?? "")).size > 1);
+let wanted = {}, open = null, listed = PAGE, shownRun = 0;
+const form = h("form", { class: "controls", role: "search", "aria-label": "Filter trajectories", onsubmit: (event) => event.preventDefault() });
+const list = h("div", { class: "groups", role: "region", "aria-label": "Trajectories" });
+const detail = h("article", { class: "detail", tabindex: "-1", "aria-label": "Trajectory" });
+const count = h("p", { class: "muted", id: "count" });
+const browser = h("section", { id: "trajectories" }, h("h2", {}, "Trajectories"),
+  h("p", { class: "about" }, data.examples.length < data.questions
+    ? `${data.examples.length} of the ${data.questions.toLocaleString("en-GB")} questions, drawn evenly from every outcome, failure and number of hops: their shares here are not those above.`
+    : "Every question of this evaluation."), form, count, h("div", { class: "split" }, list, detail));
+
+function controls() {
+  const select = ([name, title]) => h("label", {}, `${title} `, h("select", { name, onchange: filter }, h("option", { value: "" }, "any"),
+    [...new Set(data.examples.map((one) => one[name] ?? "").filter(Boolean))].sort().map((option) => h("option", { value: option, selected: option === wanted[name] }, words(option)))));
+  replace(form, FILTERS.map(select), h("label", { class: "grow" }, "Text ", h("input", { type: "search", name: "text", value: wanted.text ?? "", placeholder: "of the question, an answer or a turn", oninput: filter })),
+    h("button", { type: "button", class: "quiet", onclick: () => { wanted = {}; controls(); show(); } }, "Clear"));
+}
+
+function filter() {
+  wanted = Object.fromEntries([...FILTERS.map(([name]) => name), "text"].map((name) => [name, form.elements[name].value.trim()]).filter(([, text]) => text));
+  listed = PAGE;
+  show();
+}
+
+function browse(name, option) {
+  wanted = { [name]: option };
+  controls();
+  listed = PAGE;
+  show();
+  browser.scrollIntoView({ block: "start" });
+}
+
+function matches(one) {
+  const text = (wanted.text ?? "").toLowerCase();
+  return FILTERS.every(([name]) => !wanted[name] || one[name] === wanted[name]) && (!text || searchable(one).includes(text));
+}
+
+const searched = new Map();
+function searchable(one) {
+  if (!searched.has(one)) searched.set(one, [one.id, one.question, ...one.gold, ...one.answers, ...one.runs.flatMap((run) => run.turns.map((turn) => `${turn.text} ${turn.observation}`))].join(" ").toLowerCase());
+  return searched.get(one);
+}
+
+function show() {
+  const found = data.examples.filter(matches);
+  replace(count, `${found.length} of ${data.examples.length} shown here`);
+  announce(`${found.length} trajectories`);
+  replace(list, found.length ? found.slice(0, listed).map(item) : h("p", { class: "empty" }, "No trajectory is like that."),
+    found.length > listed ? h("button", { type: "button", onclick: () => { listed += PAGE; show(); } }, `${found.length - listed} more`) : null);
+  if (!found.includes(open)) choose(null);
+}
+
+function item(one) {
+  return h("a", { class: "group", href: "#trajectories", "aria-current": one === open ? "true" : null, onclick: (event) => { event.preventDefault(); choose(one, true); } },
+    h("span", { class: "question", dir: "auto" }, one.question || one.id),
+    h("span", { class: "verdict" }, h("span", { class: `chip outcome-${one.outcome}` }, words(one.outcome)), [one.failure, one.error].filter(Boolean).map((name) => h("span", { class: "chip fault" }, words(name)))),
+    h("span", { class: "facts" }, h("span", {}, "F1 ", h("b", {}, number(one.measures.f1))), h("span", {}, `${number(one.measures.turns)} turns`), one.hops ? h("span", {}, `${one.hops} hops`) : null));
+}
+
+function choose(one, byHand = false) {
+  open = one;
+  shownRun = 0;
+  for (const [at, link] of [...list.querySelectorAll("a.group")].entries()) link.toggleAttribute("aria-current", data.examples.filter(matches)[at] === one);
+  browser.classList.toggle("opened", Boolean(one));
+  draw();
+  if (!byHand) return;
+  detail.focus({ preventScroll: true });
+  if (detail.getBoundingClientRect().top < 0 || !list.offsetParent) browser.scrollIntoView({ block: "start" });
+}
+
+function draw() {
+  if (!open) {
+    replace(detail, h("p", { class: "empty" }, "Choose a question to read how it was answered."));
+    return;
+  }
+  const gold = new Set(open.gold.map((name) => name.toLowerCase())), run = open.runs[shownRun];
+  const answers = (names) => names.length ? names.map((name) => h("span", { class: `answer ${gold.has(name.toLowerCase()) ? "gold" : "other"}`, dir: "auto" }, name)) : "none";
+  replace(detail, h("button", { type: "button", class: "quiet back", onclick: () => choose(null) }, "‹ All trajectories"),
+    h("h2", { dir: "auto" }, open.question || open.id),
+    h("dl", { class: "facts wide" }, fact("Gold answers", open.gold.map((name) => h("span", { class: "answer", dir: "auto" }, name))), fact(open.runs.length > 1 ? "Answers of all runs" : "Answers", answers(open.answers)),
+      fact("Topics", open.topics.map((name) => h("span", { class: "answer", dir: "auto" }, name))), open.path.length ? fact("Gold path", h("code", {}, open.path.join(" → "))) : null,
+      fact("Class", [open.outcome, open.failure, open.error].filter(Boolean).map((name, k) => h("span", { class: k ? "chip fault" : `chip outcome-${name}` }, words(name)))),
+      open.verdict ? fact("Judge", `${open.verdict.correct ? "right" : "wrong"}: ${open.verdict.why}`) : null),
+    h("p", { class: "components" }, Object.entries(open.measures).filter(([, x]) => x !== null).map(([name, x]) => h("span", {}, `${data.titles[name][0]} `, h("b", {}, number(x))))),
+    open.runs.length > 1 ? h("div", { class: "run-choice", role: "group", "aria-label": "Run" }, open.runs.map((_, k) => h("button", { type: "button", class: "small", "aria-pressed": String(k === shownRun), onclick: () => { shownRun = k; draw(); } }, `Run ${k + 1}`))) : null,
+    h("ol", { class: "turns" }, run.turns.map(turnCard)),
+    h("p", { class: "ending" }, h("span", { class: `chip status-${run.status}` }, words(run.status)), run.answers.length ? [" ", answers(run.answers)] : " without an answer"));
+}
+
+function fact(name, about) {
+  return h("div", {}, h("dt", {}, name), h("dd", {}, about));
+}
+
+function turnCard(turn, k) {
+  return h("li", { class: "turn" }, h("header", {}, h("h3", {}, `Turn ${k + 1}`), h("span", { class: `chip status-${turn.status}` }, words(turn.status)), turn.well_formed ? null : h("span", { class: "chip" }, "not well-formed"), h("span", { class: "credit" }, `${turn.tokens} tokens`)),
+    turn.thought ? h("p", { class: "thought", dir: "auto" }, turn.thought) : null, turn.actions.map(actionCard),
+    turn.actions.length ? h("details", {}, h("summary", {}, "As it was written"), h("pre", { dir: "auto" }, turn.text)) : h("pre", { class: "said", dir: "auto" }, turn.text),
+    turn.observation ? h("details", { class: "observation", open: turn.observation.length < 1200 }, h("summary", {}, "Observation"), h("pre", { dir: "auto" }, turn.observation)) : null);
+}
+
+function actionCard(action) {
+  return h("div", { class: `action${action.code ? " error" : ""}` },
+    h("code", { dir: "auto" }, h("b", {}, action.name), "(", Object.entries(action.arguments).map(([name, text], k) => [k ? ", " : "", h("span", { class: "argument" }, `${name}=`), text]), ")"),
+    h("span", { class: "found" }, action.code ? `${action.code}${action.kind ? ` (${words(action.kind)})` : ""}` : action.found ? [`${action.found} found: `, h("span", { dir: "auto" }, action.labels.slice(0, 6).join(", "), action.found > 6 ? " …" : "")] : "nothing found"));
+}
+
+controls();
+replace(document.getElementById("main"), h("div", { class: "report" }, lead(), tiles(),
+  h("section", { id: "results" }, h("h2", {}, "How often it is right"), h("div", { class: "cards" }, shares(), h("div", { class: "pile" }, Object.keys(KINDS).map(breakdown), outcomesByHops())), everything()),
+  comparison(), runs(),
+  h("section", { id: "failures" }, h("h2", {}, "What became of the questions"), h("p", { class: "about" }, "Choose a class to read its trajectories."), h("div", { class: "cards" }, Object.keys(CLASSES).map(classes))),
+  h("section", {}, h("h2", {}, "What an answer takes"), h("div", { class: "cards" }, columns("turns"), columns("generated_tokens"))),
+  browser,
+  h("footer", { class: "end" }, `Policy version ${data.version}, graph version ${data.kg_version ?? "–"}, seed ${data.seed}; written on ${data.created_at}.`)));
+show();
