@@ -1,0 +1,187 @@
+"""cpu-small in a real cluster: it answers, loses no group to deaths, is upgraded, taken back, and removed."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, suppress
+
+import httpx
+import pytest
+
+from kbqa.policy_store import PolicyStore
+from tests.deploy.cluster import Namespace, missing, relaxed
+from tests.deploy.compose import TAG, Stack, fetch_torch, remove_images
+from tests.deploy.compose import missing as no_engine
+from tests.deploy.conftest import merged, values_of
+from tests.deploy.helm import missing as no_helm
+from tests.deploy.test_compose import CUT, QUESTION
+from tests.services.invariant import assert_every_group_occurs_once
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
+
+RELEASE = "kbqa"
+QUESTIONS_PER_STEP, STEPS = 2, 600
+# Who dies how, one death each so many steps.
+EVERY = 10
+DEATHS = [
+    (death, component)
+    for component in ("rollout-worker", "trainer", "redis", "kg-server")
+    for death in (Namespace.crash, Namespace.evict)
+]
+RUN = {
+    **CUT,
+    # Turn rewards give the groups of a policy that knows next to nothing some spread: weights do change.
+    "advantage.kind": "turn",
+    "reward.w_format": 0.5,
+    "reward.w_query": 0.5,
+    "reward.w_answer": 0.5,
+    "schedule.questions_per_step": QUESTIONS_PER_STEP,
+    "schedule.steps": STEPS,
+    "schedule.max_run_seconds": 3000,
+    "schedule.validate_every": STEPS,
+}
+# Beside what is asked of the run: images that are on the node, and nothing that Kubernetes 1.20 lacks.
+VALUES = {
+    "image": {"tag": TAG, "pullPolicy": "Never"},
+    "redis": {"image": {"tag": "7-bookworm", "pullPolicy": "Never"}},
+    "disruptionBudgets": False,
+    "priorityClasses": {"create": True},
+    "monitoring": {"dashboards": {"enabled": True}},
+    "trainer": {
+        "autoStart": {"overrides": RUN, "limits": {"validation": 4, "test": 8}},
+        "persistence": {"keep": True},
+    },
+    "policyStore": {"persistence": {"keep": True}},
+}
+# Rolls every pod, makes other jobs, and adds a pod.
+CHANGES = {
+    "logLevel": "WARNING",
+    "rolloutWorker": {"replicas": 2},
+    "jobs": {"resources": {"limits": {"memory": "2Gi"}}},
+}
+KEPT = {"persistentvolumeclaim/kbqa-trainer", "persistentvolumeclaim/kbqa-policies"}
+
+
+@pytest.fixture(scope="module")
+def namespace(tmp_path_factory):
+    if (reason := missing() or no_engine() or no_helm()) is not None:
+        pytest.skip(reason)
+    fetch_torch()
+    Stack(tmp_path_factory.mktemp("compose"), {}).compose("build", timeout_s=3000)
+    namespace = Namespace("kbqa-under-test", tmp_path_factory.mktemp("volumes"), volumes=8)
+    yield namespace
+    namespace.remove()
+    remove_images()
+
+
+@pytest.fixture(scope="module")
+def helm(namespace):
+    import helm_python
+
+    with helm_python.Config(namespace=namespace.name) as config:
+        yield config
+
+
+def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
+    chart, values = relaxed(tmp_path), merged(values_of("cpu-small"), VALUES)
+    before = namespace.everything()
+    helm.install(chart, RELEASE, values, namespace=namespace.name, timeout=300)
+    namespace.wait_ready(900)
+    assert "policy v0" in helm.test(RELEASE, timeout=300, logs=True)["logs"]
+
+    trainer = namespace.address("kbqa-trainer")
+    for number, (death, component) in enumerate(DEATHS, start=1):
+        wait_for_step(namespace, trainer, number * EVERY)
+        death(namespace, component)
+        namespace.wait_ready(300)
+
+    with asking(namespace.address("kbqa-gateway")) as failures:
+        helm.upgrade(chart, RELEASE, merged(values, CHANGES), namespace=namespace.name, timeout=300)
+        namespace.wait_ready(600)
+        assert len(namespace.get("pods", "rollout-worker")) == 2
+        helm.rollback(RELEASE, timeout=300)
+        namespace.wait_ready(600)
+    assert failures == []
+
+    run = finished(namespace, trainer)
+    assert (run["state"], run["phase"]) == ("done", "done"), run["error"]
+    directory = namespace.volume("kbqa-trainer") / "runs" / run["id"]
+    outcomes = assert_every_group_occurs_once(directory, {"step": STEPS}, QUESTIONS_PER_STEP)
+    assert outcomes["trained"] > 0
+    namespace.wait_until(lambda: serves_what_is_promoted(namespace), 120)
+    served = promoted(namespace)
+
+    helm.uninstall(RELEASE, timeout=300)
+    namespace.wait_until(lambda: namespace.everything() == before | KEPT, 120)
+
+    helm.install(chart, RELEASE, values, namespace=namespace.name, timeout=300)
+    namespace.wait_ready(900)
+    assert ask(namespace.address("kbqa-gateway"))["policy_version"] == served
+    assert [r["id"] for r in runs(namespace.address("kbqa-trainer"))] == [run["id"]]
+    helm.uninstall(RELEASE, timeout=300)
+    namespace.wait_until(lambda: namespace.everything() == before | KEPT, 120)
+
+
+def ask(gateway):
+    response = httpx.post(f"{gateway}/v1/answer", json=QUESTION, timeout=120)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+@contextmanager
+def asking(gateway):
+    """Ask all the time; gives the list of what went wrong."""
+    failures, stop = [], threading.Event()
+
+    def go_on():
+        while not stop.wait(0.5):
+            try:
+                ask(gateway)
+            except (AssertionError, httpx.HTTPError) as error:
+                failures.append(repr(error))
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield failures
+    finally:
+        stop.set()
+        thread.join()
+
+
+def promoted(namespace):
+    return PolicyStore(namespace.volume("kbqa-policies") / "store").promoted().id
+
+
+def serves_what_is_promoted(namespace):
+    return ask(namespace.address("kbqa-gateway"))["policy_version"] == promoted(namespace)
+
+
+def runs(trainer):
+    return httpx.get(f"{trainer}/v1/runs", timeout=30).json()["runs"]
+
+
+def view(trainer):
+    """The one run; None while nobody answers."""
+    with suppress(httpx.HTTPError):
+        for run in runs(trainer):
+            return httpx.get(f"{trainer}/v1/runs/{run['id']}", timeout=30).json()
+    return None
+
+
+def wait_for_step(namespace, trainer, step):
+    def reached():
+        run = view(trainer)
+        assert run is None or run["state"] == "running", run
+        return run is not None and run["phase"] == "rl" and run["step"] >= step
+
+    namespace.wait_until(reached, 600)
+
+
+def finished(namespace, trainer):
+    def over():
+        run = view(trainer)
+        return run is not None and run["state"] in ("done", "failed", "stopped")
+
+    namespace.wait_until(over, 900)
+    return view(trainer)
