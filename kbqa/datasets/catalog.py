@@ -16,10 +16,11 @@ from kbqa.datasets.formats import Answers, Malformed, OnError
 from kbqa.datasets.published import FAMILIES, Part, Published
 from kbqa.datasets.splits import Splits, split_at_random, split_by_path
 from kbqa.datasets.world import generate_questions, generate_world
+from kbqa.datasets.world_sets import GENERATED
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 
-DATASETS = ("world", *FAMILIES)
+DATASETS = ("world", *GENERATED, *FAMILIES)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
@@ -46,7 +47,7 @@ class Design(StrEnum):
 class Dataset:
     """Attributes:
     kg: name under which its graph is loaded.
-    graph: the graph as delimited text; None if `graph_file` holds it, or it has to be loaded already.
+    graph: the graph as its file would hold it; None if `graph_file` holds it, or it has to be loaded already.
     malformed: records that were left out.
     leaking: whether test questions were drawn from among the training questions' paraphrases.
     """
@@ -95,9 +96,13 @@ def load_dataset(
         DatasetError: unknown name, or its files are not there or malformed.
     """
     base, design = _design(name)
-    if base == "world":
+    if base == "world" or base in GENERATED:
         if data is not None or design is not None:
-            raise DatasetError("the world is generated: it has no files and no designs")
+            raise DatasetError(f"{base} is generated: it has no files and no designs")
+    if base in GENERATED:
+        splits, graph = GENERATED[base](seed, data_directory)
+        return Dataset(name, base, splits, graph=graph)
+    if base == "world":
         world = generate_world(seed)
         text = "".join("\t".join(triple) + "\n" for triple in world.triples)
         return Dataset(name, "world", generate_questions(world, seed, _SAMPLE, "world"), graph=text)
