@@ -66,8 +66,10 @@ def _explain(fault: Any) -> str:
         if isinstance(inner, tuple):  # pydantic names the kind between two keys
             inner = next(kind for kind in inner if part in get_args(kind.model_fields["kind"].annotation))
             continue
-        section = inner
         keys.append(str(part))
+        if isinstance(part, int):  # one of several alike
+            continue
+        section = inner
         field = getattr(section, "model_fields", {}).get(part)
         kinds = tuple(k for k in get_args(field.annotation) if k is not type(None)) if field else ()
         inner = kinds if field and field.discriminator else kinds[0] if kinds else field and field.annotation

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from kbqa.recipes.beginning import ColdStartSection, QuestionsSection, SmallPolicySection
+from kbqa.recipes.curriculum import CurriculumSection
 from kbqa.recipes.learning import (
     GuardsSection,
     OptimisationSection,
@@ -28,7 +30,7 @@ from kbqa.recipes.play import (
     TreeSection,
 )
 from kbqa.recipes.section import Section
-from kbqa.rewards import TreeReward
+from kbqa.rewards import Reward, TreeReward
 
 
 class Recipe(Section):
@@ -55,6 +57,7 @@ class Recipe(Section):
     deterministic: bool = False
     small_policy: SmallPolicySection | None = None
     cold_start: ColdStartSection | None = None
+    curriculum: CurriculumSection | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -75,6 +78,12 @@ class Recipe(Section):
             raise ValueError(
                 "guards.patience: waits for a new best, and schedule.best_by says of what: set it"
             )
+        for stage in self.curriculum.stages if self.curriculum is not None else ():
+            try:
+                RewardSection(**self._reward_options(stage.reward))
+            except ValidationError as error:
+                faults = "; ".join(f"{fault['loc'][0]}: {fault['msg']}" for fault in error.errors())
+                raise ValueError(f"curriculum.stages: {stage.name}: reward: {faults}") from None
         schedule = self.schedule
         in_step = schedule.max_staleness == 0 and schedule.max_in_flight == schedule.questions_per_step
         if self.deterministic and not in_step:
@@ -83,6 +92,22 @@ class Recipe(Section):
                 f"schedule.max_staleness=0 and schedule.max_in_flight={schedule.questions_per_step}"
             )
         return self
+
+    def reward_in(self, stage: int | None) -> Reward:
+        """The reward in a stage of the curriculum, counted from 0; None is the recipe's own.
+
+        Raises:
+            ValueError: the recipe has no such stage.
+        """
+        if stage is None:
+            return self.reward.build()
+        stages = self.curriculum.stages if self.curriculum is not None else ()
+        if stage >= len(stages):
+            raise ValueError(f"recipe {self.name} has {len(stages)} stages, so none is number {stage}")
+        return RewardSection(**self._reward_options(stages[stage].reward)).build()
+
+    def _reward_options(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.reward.model_dump(), **changes}
 
     def digest(self) -> str:
         """SHA-256 over all resolved values, hexadecimal."""

@@ -71,6 +71,7 @@ class RolloutRequest(Message):
             be at least that.
         n: trajectories of the group, or branches at each state of a tree.
         temperature: 0 is greedy.
+        stage: of the recipe's curriculum, by which it is rewarded; None is the recipe's own reward.
         sent_at: seconds since the epoch.
         deadline_s: seconds after `sent_at` at which the sender gives this message up (and
             sends another under the same id); a worker need not begin it any more.
@@ -85,6 +86,7 @@ class RolloutRequest(Message):
     min_policy_version: Count
     n: Annotated[int, Field(ge=1, le=1024)]
     temperature: Annotated[float, Field(ge=0, le=2)]
+    stage: Count | None = None
     seed: Count
     sent_at: Seconds
     deadline_s: Annotated[float, Field(gt=0)]

@@ -107,6 +107,8 @@ def describe(record: dict[str, Any]) -> str:
             what = _numbers(record)
         case "alarm":
             what = f"alarm: {record['alarm']} is {record['value']:.4g}, its bound {record['bound']:.4g}"
+        case "stage":
+            what = f"stage {record['name']} begins, since {record['reason']}"
         case "ended" | "refused":
             what = f"{record['kind']}: {record['reason']}"
         case kind:

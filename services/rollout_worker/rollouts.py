@@ -24,7 +24,6 @@ from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout, tree_rollout
 from kbqa.trajectory import (
     Group,
-    Question,
     RewardedTrajectory,
     RewardedTree,
     ScoredRollout,
@@ -129,7 +128,7 @@ class Rollouts:
         except PolicyUnavailableError:
             self._engine.discard(held)
             raise
-        members = self._score(recipe, agent.tools, request.question, trajectories)
+        members = self._score(recipe, agent.tools, request, trajectories)
         return Group(request.request_id, request.question, members)
 
     def _tree(
@@ -139,25 +138,25 @@ class Rollouts:
         tree = tree_rollout(
             agent, request.question, branching, request.temperature, seed=request.seed, deadline=deadline
         )
-        reward = recipe.reward.build()
+        reward = recipe.reward_in(request.stage)
         assert isinstance(reward, TreeReward)  # a recipe with trees has no other
         instruments = Instruments(agent.tools, recipe.judge.build())
         return reward.score_tree(request.request_id, request.question, tree, instruments)
 
     def _score(
-        self, recipe: Recipe, tools: GraphTools, question: Question, trajectories: Sequence[Trajectory]
+        self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, trajectories: Sequence[Trajectory]
     ) -> tuple[RewardedTrajectory, ...]:
         """Rewards of a group; an episode without a verdict is left out, since it is not a wrong one.
 
         Raises:
             JudgeUnavailableError: there was no verdict on any.
         """
-        reward, instruments = recipe.reward.build(), Instruments(tools, recipe.judge.build())
+        reward, instruments = recipe.reward_in(request.stage), Instruments(tools, recipe.judge.build())
         members: list[RewardedTrajectory] = []
         unjudged: JudgeUnavailableError | None = None
         for trajectory in trajectories:
             try:
-                members.append(reward.score(question, trajectory, instruments))
+                members.append(reward.score(request.question, trajectory, instruments))
             except JudgeUnavailableError as error:
                 unjudged = error
         if unjudged is not None:

@@ -92,9 +92,15 @@ class Context:
                 )
             return versions[kg]
 
-    def request(self, purpose: Purpose, kg_version: str) -> Callable[[str, Question, int], RolloutRequest]:
-        """Makes requests of one purpose from id, question and least version number."""
-        return partial(self._request, purpose, kg_version)
+    def request(
+        self, purpose: Purpose, kg_version: str, stage_of: Callable[[str], int | None] = lambda _: None
+    ) -> Callable[[str, Question, int], RolloutRequest]:
+        """Makes requests of one purpose from id, question and least version number.
+
+        Args:
+            stage_of: the stage of the curriculum that a request belongs to, by its id.
+        """
+        return partial(self._request, purpose, kg_version, stage_of)
 
     def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
         """Evaluate the newest version and write down the result."""
@@ -155,7 +161,13 @@ class Context:
             ) from error
 
     def _request(
-        self, purpose: Purpose, kg_version: str, request_id: str, question: Question, number: int
+        self,
+        purpose: Purpose,
+        kg_version: str,
+        stage_of: Callable[[str], int | None],
+        request_id: str,
+        question: Question,
+        number: int,
     ) -> RolloutRequest:
         rollout, training = self.recipe.rollout, purpose is Purpose.TRAIN
         # All versions are asked a question with the same luck, so that they differ by what they know.
@@ -164,13 +176,14 @@ class Context:
             run=self.run,
             request_id=request_id,
             purpose=purpose,
-            # No worker needs the gold path, and reinforcement learning must not see it.
-            question=replace(question, path=()),
+            # No worker needs the gold program, and reinforcement learning must not see it.
+            question=replace(question, path=(), form="", sparql=""),
             kg_version=kg_version,
             recipe_digest=self.recipe.digest(),
             min_policy_version=number,
             n=rollout.width if training else 1,
             temperature=rollout.temperature if training else self.recipe.evaluation.temperature,
+            stage=stage_of(request_id),
             seed=random.Random(f"{self.record.seed}/{stream}").getrandbits(31),
             sent_at=0.0,  # the courier's business, as is the deadline
             deadline_s=self.recipe.schedule.request_deadline_s,

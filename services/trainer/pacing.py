@@ -14,14 +14,13 @@ because something died.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kbqa.curricula.course import Questions
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.learning import ScheduleSection
@@ -51,29 +50,6 @@ _PERMANENT = frozenset(
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
 """A training request from its id, its question and the least number of a policy version."""
-
-
-class Deck:
-    """Training questions without end: every epoch in its own order, the same for the same seed."""
-
-    def __init__(self, questions: Sequence[Question], seed: int) -> None:
-        if not questions:
-            raise RunError("the data set has no training questions")
-        self._questions, self._seed = questions, seed
-        self._epoch, self._order = -1, list(questions)
-
-    def digest(self) -> str:
-        """SHA-256 over the ids of the questions, which with the seed is their order in every epoch."""
-        return hashlib.sha256("\n".join(question.id for question in self._questions).encode()).hexdigest()
-
-    def __getitem__(self, position: int) -> Question:
-        epoch, index = divmod(position, len(self._questions))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = random.Random(f"deck/{self._seed}/{epoch}").sample(
-                self._questions, len(self._questions)
-            )
-        return self._order[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +83,7 @@ class Pacing:
     asked for under the same id, and an answer from before it still counts.
 
     Args:
+        deck: the question of every position.
         send: puts a request into the queue, or raises QueueUnavailableError.
         version: the version that the run begins with.
     """
@@ -114,7 +91,7 @@ class Pacing:
     def __init__(
         self,
         schedule: ScheduleSection,
-        deck: Deck,
+        deck: Questions,
         make_request: MakeRequest,
         send: Send,
         inbox: Inbox,
@@ -196,6 +173,11 @@ class Pacing:
         self._courier.release()
 
     @property
+    def position(self) -> int:
+        """The first of the deck that was not asked for yet."""
+        return self._position
+
+    @property
     def counters(self) -> dict[str, int]:
         """Requests sent again or asked anew, and answers that came twice."""
         courier = self._courier
@@ -224,7 +206,7 @@ class Pacing:
         self._courier.post(self._request(request_id))
 
     def _request(self, request_id: str) -> RolloutRequest:
-        question = self._deck[int(request_id.removeprefix(TRAINING_IDS))]
+        question = self._deck[position_of(request_id)]
         return self._make_request(request_id, question, self._number)
 
     def _take(self, reply: RolloutReply) -> None:
@@ -259,3 +241,8 @@ class Pacing:
     def _settle(self, request_id: str, outcome: Outcome) -> None:
         self.ledger.settle(request_id, outcome, self.step)
         self._waiting.pop(request_id, None)
+
+
+def position_of(request_id: str) -> int:
+    """The position of the deck that a training request asks for."""
+    return int(request_id.removeprefix(TRAINING_IDS))

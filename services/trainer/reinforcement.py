@@ -7,6 +7,7 @@ the same numbers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -22,17 +23,18 @@ from kbqa.errors import CheckpointError, RunError
 from kbqa.policies.transformers import load_model
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
+from kbqa.recipes.curriculum import plain_course
 from kbqa.training.adapters import load_quantised
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.generators import seed_generators
 from kbqa.training.learner import begin
 from kbqa.training.update import UpdateResult
-from kbqa.trajectory import TrainingSample
+from kbqa.trajectory import Question, TrainingSample
 from kbqa.wire import Purpose
 from services.trainer.context import Context, Stopped
 from services.trainer.guards import Guards
 from services.trainer.ledger import Outcome
-from services.trainer.pacing import Deck, Pacing, Received
+from services.trainer.pacing import Pacing, Received, position_of
 from services.trainer.phases import Material, keep_result
 from services.trainer.selection import Selection
 from services.trainer.statistics import Curves
@@ -79,18 +81,20 @@ class Reinforcement:
             # Somebody has removed the checkpoints. Workers take the newest version, so this has to be it.
             start = context.publish(self._student, 0, {})
         self._version = start
-        deck = Deck(material.questions.train, context.record.seed)
+        curriculum, train = context.recipe.curriculum, material.questions.train
+        draw = plain_course if curriculum is None else curriculum.build
+        self._course = draw(train, context.record.seed)
         kg_version = context.kg_version(material.kg)
-        self._origin = {"training questions": deck.digest(), f"graph {material.kg}": kg_version}
+        self._origin = {"training questions": _digest(train), f"graph {material.kg}": kg_version}
         self._pacing = Pacing(
             self._schedule,
-            deck,
-            context.request(Purpose.TRAIN, kg_version),
+            self._course,
+            context.request(Purpose.TRAIN, kg_version, self._stage_of),
             context.send,
             context.directory.inbox,
             start,
         )
-        self._curves = Curves(material.questions.train)
+        self._curves = Curves(train)
         self._traces, self._codec = context.directory.traces(context.settings.traces), self._student.codec
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
         self._ended: str | None = None  # why, if not by the schedule
@@ -193,6 +197,9 @@ class Reinforcement:
             "groups": pacing.ledger.counts(),
             **pacing.counters,
         }
+        if self._context.recipe.curriculum is not None:
+            # The stage that asked: after a switch some groups of the one before are still to be trained.
+            values["stage"] = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
         values |= result.metrics
         self._spent.clear()
         self._context.journal.record("step", values, pacing.step)
@@ -217,6 +224,7 @@ class Reinforcement:
             logger.warning("alarm", extra={"alarm": alarm.name, "says": str(alarm), "step": step})
             journal.record("alarm", {"alarm": alarm.name, "value": alarm.value, "bound": alarm.bound})
         self._selection.after_step(record)
+        self._enter_stage(self._course.after_step(record, self._pacing.position))
         if (reason := self._guards.stops()) is not None:
             self._end(reason)
         self._keep()
@@ -235,8 +243,24 @@ class Reinforcement:
             )
         self._validated = step
         is_best = self._selection.after_evaluation(step, self._version.id, evaluation.means)
+        self._enter_stage(self._course.after_evaluation(evaluation.means, self._pacing.position))
         self._keep()
         return is_best
+
+    def _stage_of(self, request_id: str) -> int | None:
+        """The stage of a training request; None without a curriculum."""
+        if self._context.recipe.curriculum is None:
+            return None
+        return self._course.stage_at(position_of(request_id))
+
+    def _enter_stage(self, reason: str | None) -> None:
+        """Write down that the curriculum's next stage has begun, if it has."""
+        if reason is not None:
+            course = self._course
+            logger.info("a stage begins", extra={"stage": course.name, "reason": reason})
+            values = {"stage": course.stage, "name": course.name, "reason": reason}
+            self._context.journal.record("stage", values)
+            self._keep()
 
     def _end(self, reason: str) -> None:
         """No further step, though the schedule has some left."""
@@ -254,6 +278,8 @@ class Reinforcement:
             "best": best and asdict(best),
             "ended": self._ended,
         }
+        if self._context.recipe.curriculum is not None:
+            state["stage"] = self._course.name
         if any(journal.results.get(name) != value for name, value in state.items()):
             journal.keep(**state)
 
@@ -275,6 +301,7 @@ class Reinforcement:
             "pacing": self._pacing.to_json(),
             "guards": self._guards.to_json(),
             "selection": self._selection.to_json(),
+            "course": self._course.to_json(),
             "validated": self._validated,
             "ended": self._ended,
             "seconds": self.seconds,
@@ -312,6 +339,8 @@ class Reinforcement:
         self._pacing.restore(state["pacing"], self._version)
         self._guards.restore(state["guards"])
         self._selection.restore(state["selection"])
+        if "course" in state:  # a checkpoint from before there were curricula has none
+            self._course.restore(state["course"])
         self._validated, self._ended = state["validated"], state["ended"]
         context.journal.forget_after(checkpoint.step)
         self._traces.forget_after(checkpoint.step)
@@ -334,6 +363,11 @@ class Reinforcement:
             yield
         finally:
             self._spent[part] += time.monotonic() - began
+
+
+def _digest(questions: Sequence[Question]) -> str:
+    """SHA-256 over the ids of the questions, which with seed and recipe tell what is asked when."""
+    return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
 
 
 def _outcome(has_samples: bool, learned: bool) -> Outcome:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.curricula import Deck
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes.learning import ScheduleSection
 from kbqa.wire import FailureReason
 from services.trainer.inbox import Inbox
 from services.trainer.ledger import Outcome
-from services.trainer.pacing import Deck, Pacing
+from services.trainer.pacing import Pacing
 from tests.services.trainer.conftest import QUESTIONS, Queue, make_reply, make_request
 
 
@@ -233,13 +234,3 @@ def test_the_end_drops_what_is_in_flight(make_pacing, publish) -> None:
     pacing.end()
     assert pacing.ledger.counts() == {"run_ended": 4}
     assert pacing.ledger.in_flight == []
-
-
-def test_every_epoch_shows_each_question_once_in_an_order_of_its_own() -> None:
-    deck = Deck(QUESTIONS, seed=1)
-    epochs = [[deck[epoch * 5 + index].id for index in range(5)] for epoch in range(4)]
-    assert all(sorted(epoch) == [q.id for q in QUESTIONS] for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) > 1
-    assert [Deck(QUESTIONS, seed=1)[index].id for index in range(20)] == sum(epochs, [])
-    with pytest.raises(RunError):
-        Deck([], seed=1)

@@ -1,0 +1,59 @@
+"""Samples in which rare kinds are not rare: equal numbers as far as they go, or by up-sampling.
+
+KnowCoder-A1 balances one- and two-hop questions of WebQSP, and up-samples the rare types of CWQ and
+GrailQA's questions without topic entity, for its cold start and for reinforcement alike (4.2.1, 4.3).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def balanced(items: Sequence[T], kind: Callable[[T], str], count: int | None, rng: random.Random) -> list[T]:
+    """At most `count` items, none twice, of every kind as many as of any other while it has some.
+
+    Args:
+        count: None takes as many of each kind as the rarest has.
+    """
+    kinds: defaultdict[str, list[T]] = defaultdict(list)
+    for item in items:
+        kinds[kind(item)].append(item)
+    for members in kinds.values():
+        rng.shuffle(members)
+    if count is None:
+        count = len(kinds) * min(map(len, kinds.values()), default=0)
+    chosen: list[T] = []
+    while len(chosen) < count and kinds:
+        for name in sorted(kinds):
+            if len(chosen) == count:
+                break
+            chosen.append(kinds[name].pop())
+            if not kinds[name]:
+                del kinds[name]
+    return chosen
+
+
+def quotas(counts: Mapping[str, int], total: int, strength: float) -> dict[str, int]:
+    """How many of `total` draws fall to each kind; a kind's share grows as its count ** (1 - strength).
+
+    Args:
+        counts: by kind, positive.
+        strength: 0 leaves every kind its natural share, 1 gives all the same.
+
+    >>> quotas({"count": 1, "path": 9}, 10, 1.0), quotas({"count": 1, "path": 9}, 10, 0.5)
+    ({'count': 5, 'path': 5}, {'count': 3, 'path': 7})
+    """
+    weights = {kind: count ** (1 - strength) for kind, count in sorted(counts.items())}
+    scale = total / sum(weights.values())
+    exact = {kind: weight * scale for kind, weight in weights.items()}
+    shares = {kind: int(share) for kind, share in exact.items()}
+    # The largest remainders get what rounding down has left over.
+    by_remainder = sorted(exact, key=lambda kind: (shares[kind] - exact[kind], kind))
+    for kind in by_remainder[: total - sum(shares.values())]:
+        shares[kind] += 1
+    return shares

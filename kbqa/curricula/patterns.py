@@ -1,0 +1,125 @@
+"""Reasoning patterns: questions that differ by nothing but their entities, or by their relations too.
+
+"We represent each reasoning process as a relation path and abstract it into a path composition
+pattern; we cluster and deduplicate samples based on these patterns" (ISP-KGR, E.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal as Choice
+
+from kbqa.errors import LogicalFormError
+from kbqa.logical_forms.algebra import (
+    And,
+    Class,
+    Comparison,
+    Count,
+    Entity,
+    Expression,
+    Join,
+    Literal,
+    Path,
+    Superlative,
+    Timed,
+    canonical,
+)
+from kbqa.logical_forms.graph_pattern import SelectQuery, is_variable, parse_select
+from kbqa.logical_forms.s_expression import parse_s_expression
+from kbqa.trajectory import Question
+
+Abstraction = Choice["relations", "shape"]
+"""`relations` leaves entities and values out of a program; `shape` also writes each relation as a letter."""
+
+
+def pattern(question: Question, abstraction: Abstraction = "relations") -> str | None:
+    """The reasoning pattern of a question; None where its gold program is unknown or cannot be read.
+
+    >>> from kbqa.trajectory import Hop
+    >>> path = (Hop("parent"), Hop("parent", inverse=True))
+    >>> question = Question("q", "?", (), ("Ada",), "g", path=path)
+    >>> pattern(question), pattern(question, "shape")
+    ('* parent > ^parent', '* a > ^a')
+    """
+    names = _Letters() if abstraction == "shape" else str
+    try:
+        if question.form:
+            return _form_pattern(parse_s_expression(question.form), names)
+        if question.path:
+            hops = (f"{'^' * hop.inverse}{names(hop.relation)}" for hop in question.path)
+            return " ".join(filter(None, ["*", " > ".join(hops), question.operation]))
+        if question.sparql:
+            return _query_pattern(parse_select(question.sparql), names)
+    except LogicalFormError:
+        return None
+    return None
+
+
+def representatives(
+    questions: Iterable[Question], most: int, abstraction: Abstraction = "relations"
+) -> Iterator[Question]:
+    """The first so many questions of each pattern; those without one are all kept."""
+    seen: Counter[str] = Counter()
+    for question in questions:
+        found = pattern(question, abstraction)
+        if found is not None:
+            seen[found] += 1
+        if found is None or seen[found] <= most:
+            yield question
+
+
+class _Letters:
+    """Names by letters, in the order in which they first occur."""
+
+    def __init__(self) -> None:
+        self._letters: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        number = len(self._letters)
+        letter = chr(ord("a") + number % 26) + str(number // 26 or "")
+        return self._letters.setdefault(name, letter)
+
+
+def _form_pattern(expression: Expression, names: Callable[[str], str]) -> str:
+    """As an S-expression, entities and values masked."""
+
+    def written(part: Expression | Entity | Literal) -> str:
+        match part:
+            case Class(name):
+                return names(name)
+            case Join(relation, source):
+                return f"(JOIN {path((relation,))} {written(source)})"
+            case And(left, right):
+                return f"(AND {written(left)} {written(right)})"
+            case Superlative(extreme, source, way):
+                return f"(ARG{extreme} {written(source)} {path(way)})"
+            case Comparison(comparator, way, _):
+                return f"({comparator} {path(way)} *)"
+            case Timed(source, relation, _):
+                return f"(TC {written(source)} {path((relation,))} *)"
+            case Count(source):
+                return f"(COUNT {written(source)})"
+            case _:
+                return "*"
+
+    def path(relations: Path) -> str:
+        return " > ".join(f"{'^' * relation.inverse}{names(relation.name)}" for relation in relations)
+
+    return written(canonical(expression))
+
+
+def _query_pattern(query: SelectQuery, names: Callable[[str], str]) -> str:
+    """Its triples, variables numbered as they occur; how the answer is computed and ordered beside them."""
+    marks = "+".join(
+        mark for mark, there in (("aggregate", query.aggregate), ("order", bool(query.modifiers))) if there
+    )
+    while query.inner is not None:
+        query = query.inner
+    variables = _Letters()
+
+    def term(text: str) -> str:
+        return f"?{variables(text)}" if is_variable(text) else "*"
+
+    triples = [f"{term(t.subject)} {names(t.predicate)} {term(t.object)}" for t in query.triples]
+    return " . ".join([*triples, *filter(None, [marks])])
