@@ -7,8 +7,12 @@ from pathlib import Path
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world_all import generate_world_all
+from kbqa.datasets.world_events import Event, dated_lines, generate_events, read_icews14
+from kbqa.datasets.world_temporal import ask_about_events, temporal_splits
+from kbqa.errors import DatasetError
 
 _SIZES = {"cold_start": 450, "train": 3600, "validation": 180, "test": 450}
+_TEMPORAL_SIZES = {"cold_start": 150, "train": 1500, "validation": 120, "test": 240}
 
 
 def _world_all(seed: int, _: Path | None) -> tuple[Splits, str]:
@@ -16,5 +20,26 @@ def _world_all(seed: int, _: Path | None) -> tuple[Splits, str]:
     return splits, "".join(f"{line}\n" for line in facts.lines())
 
 
-GENERATED: Mapping[str, Callable[[int, Path | None], tuple[Splits, str]]] = {"world-all": _world_all}
+def _temporal_world(seed: int, _: Path | None) -> tuple[Splits, str]:
+    return _about(generate_events(seed), seed, "temporal-world")
+
+
+def _icews14(seed: int, data_directory: Path | None) -> tuple[Splits, str]:
+    if data_directory is None:
+        raise DatasetError(
+            "the facts of icews14 are not shipped: set KBQA_DATA to the directory that holds it"
+        )
+    return _about(read_icews14(data_directory / "icews14"), seed, "icews14")
+
+
+def _about(events: tuple[Event, ...], seed: int, kg: str) -> tuple[Splits, str]:
+    asked = ask_about_events(events, seed, _TEMPORAL_SIZES, kg)
+    return temporal_splits(asked), dated_lines(events)
+
+
+GENERATED: Mapping[str, Callable[[int, Path | None], tuple[Splits, str]]] = {
+    "world-all": _world_all,
+    "temporal-world": _temporal_world,
+    "icews14": _icews14,
+}
 """Name → makes it of a seed, and of the directory where real data lies."""
