@@ -117,13 +117,9 @@ def of_query(sparql: str) -> Gold:
 
 
 def of_program(form: str, sparql: str) -> Gold:
-    """What both say together; the form goes first."""
-    by_form, by_query = of_form(form) if form else Gold(), of_query(sparql) if sparql else Gold()
-    return Gold(
-        by_form.topics or by_query.topics,
-        by_form.path or by_query.path,
-        by_form.operation or by_query.operation,
-    )
+    """What the form says, or else the query."""
+    by_form = of_form(form)
+    return by_form if by_form.operation else of_query(sparql)
 
 
 def path_from(gold: Gold, topics: Sequence[str]) -> tuple[Hop, ...]:

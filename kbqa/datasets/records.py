@@ -32,16 +32,18 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write them as `read_questions` reads them, without the fields that are empty.
+    """Write them as `read_questions` reads them, without the fields that are empty; all of them or no file.
 
     Raises:
         OSError: the file cannot be written.
     """
-    with path.open("w", encoding="utf-8") as file:
+    aside = path.with_name(f"{path.name}.part")
+    with aside.open("w", encoding="utf-8") as file:
         for question in questions:
             record = {name: value for name, value in asdict(question).items() if value}
             needed = {"answers": question.answers, "topic_entities": question.topic_entities}
             file.write(json.dumps(record | needed, ensure_ascii=False) + "\n")
+    aside.replace(path)
 
 
 def _question(record: Any, source: Source) -> Question:
