@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams, Truncation
@@ -44,6 +45,7 @@ def load_model(directory: Path) -> Any:
     Raises:
         PolicyIntegrityError: the directory holds no model that can be loaded.
     """
+    disable_progress_bar()  # on standard error, of a moment, in the midst of what a process has to say
     try:
         model = AutoModelForCausalLM.from_pretrained(
             directory,

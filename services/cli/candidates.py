@@ -80,36 +80,37 @@ def open_candidate(
         return _chat(policy, recipe, baseline)
     if baseline is not None:
         raise ConfigurationError(f"a baseline is played by a model that chats: name it as {CHAT}MODEL")
-    if Path(policy).is_dir():
-        path, found = Path(policy), _manifest(Path(policy))
-        return _local(policy if found is None else _label(found), path, found, recipe)
     store = open_store(home, location)
-    version = _find(store, policy, home)
-    store.verify(version)
-    return _local(_label(version), version.path, version, recipe)
+    # A name of the store comes first: a directory of data may bear it, too, where the user stands.
+    if policy.partition("@")[0] in store.runs():
+        version = _find(store, policy)
+        store.verify(version)
+        return _local(_label(version), version.path, version, recipe)
+    path = Path(policy)
+    if not path.is_dir():
+        known = ", ".join(store.runs()) or "none yet"
+        raise NoPolicyError(
+            f'"{policy}" is neither a directory nor a policy under {home} (there are: {known})'
+        )
+    found = _manifest(path)
+    return _local(policy if found is None else _label(found), path, found, recipe)
 
 
 def _label(version: PolicyVersion) -> str:
     return f"{version.run}@{version.id}"
 
 
-def _find(store: PolicyStore, policy: str, home: Path) -> PolicyVersion:
+def _find(store: PolicyStore, policy: str) -> PolicyVersion:
+    """A version of a run that the store has, by any beginning of its id that fits no other."""
     name, _, wanted = policy.partition("@")
-    runs = store.runs()
-    if name not in runs:
-        known = ", ".join(runs) or "none yet"
-        raise NoPolicyError(
-            f'"{policy}" is neither a directory nor a policy under {home} (there are: {known})'
-        )
+    newest = store.newest(name)
+    if not wanted and newest is not None:
+        return newest
     ids = sorted(store.ids(name))
-    found = [id_ for id_ in ids if id_.startswith(wanted)]
-    if not wanted:
-        newest = store.newest(name)
-        if newest is not None:
-            return newest
-    elif len(found) == 1:
+    found = [id_ for id_ in ids if wanted and id_.startswith(wanted)]
+    if len(found) == 1:
         return store.get(name, found[0])
-    problem = "has several versions" if len(found) > 1 and wanted else "has no version"
+    problem = "has several versions" if found else "has no version"
     raise NoPolicyError(f'policy {name} {problem} "{wanted}" (it has: {", ".join(ids) or "none"})')
 
 
@@ -136,11 +137,8 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
     if version is not None and version.manifest.base_model is None:
         _require_tags(name, codec, recipe)
     # Torch takes seconds to import; what is wrong is said without it.
-    from transformers.utils.logging import disable_progress_bar
-
     from kbqa.policies.transformers import TransformersPolicy, load_model
 
-    disable_progress_bar()  # of the weights
     model = load_model(path)
     budget = recipe.rollout.budget()
     length = min(budget.max_tokens, int(model.config.max_position_embeddings))

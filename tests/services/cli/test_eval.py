@@ -1,0 +1,219 @@
+"""`kbqa eval`: figures of a policy on a data set, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from safetensors.numpy import save_file
+
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
+from tests.chat_server import serve
+from tests.unit.policies_fixtures import make_model, make_tokenizer
+
+LINES = [
+    "who is a parent of [Ada]\tByron|Annabella",
+    "who are the parents of [Eve]\tAdam",
+    "[Ada] is the child of whom\tByron",
+]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The files of a tiny policy that has learned nothing."""
+    directory = tmp_path_factory.mktemp("tiny")
+    make_model().save_pretrained(directory)
+    make_tokenizer().save(str(directory / "tokenizer.json"))
+    return directory
+
+
+@pytest.fixture
+def store(tmp_path, model):
+    """The policy store of the test's home, with two versions of the run `tiny`."""
+    store = PolicyStore(tmp_path / "home" / "policies")
+    overrides = {"rollout.max_turns": 2, "rollout.max_turn_tokens": 8, "rollout.max_tokens": 200}
+    recipe = load_recipe("kg-r1-small", overrides)
+
+    def write(directory):
+        for file in model.iterdir():
+            (directory / file.name).write_bytes(file.read_bytes())
+
+    for number in (1, 2):
+        store.publish(
+            "tiny",
+            number,
+            write,
+            recipe=recipe.model_dump(mode="json"),
+            recipe_digest=recipe.digest(),
+            step=number,
+            metrics={},
+        )
+    return store
+
+
+@pytest.fixture
+def data(tmp_path):
+    """MetaQA's directory, as it is published, but smaller."""
+    directory = tmp_path / "films"
+    directory.mkdir()
+    (directory / "kb.txt").write_text("Ada|parent|Byron\nAda|parent|Annabella\nEve|parent|Adam\n")
+    (directory / "1hop_test.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return directory
+
+
+def test_a_policy_is_evaluated_without_any_service(in_process, store, data, tmp_path):
+    file = tmp_path / "figures.json"
+    code, out, err = in_process("eval", "tiny", "metaqa-1hop", "--data", str(data), "--json", str(file))
+    assert (code, err) == (0, "")
+    newest = store.newest("tiny").id
+    assert f"tiny@{newest} on 3 questions of metaqa-1hop (test), graph metaqa" in out
+    assert "Hits@1" in out
+    result = json.loads(file.read_text())
+    assert result["questions"] == 3
+    assert {"f1", "hits@1", "hit_any", "rhits1", "em_set", "accuracy", "retrieval"} <= set(result["metrics"])
+    assert all(0 <= result["metrics"][name] <= 1 for name in ("f1", "hits@1", "accuracy"))
+    assert result["intervals"]["f1"][0] <= result["metrics"]["f1"] <= result["intervals"]["f1"][1]
+    assert [record["id"] for record in result["records"]] == [f"1hop_test-{n:05}" for n in (1, 2, 3)]
+    assert (result["policy"], result["recipe"], result["kg"]) == (f"tiny@{newest}", "kg-r1-small", "metaqa")
+    assert result["metrics"]["total_tokens"] > result["metrics"]["generated_tokens"] > 0
+
+
+def test_greedy_figures_come_out_the_same_again(in_process, store, data, tmp_path):
+    def figures(name):
+        arguments = ("eval", "tiny", "metaqa-1hop", "--data", str(data), "--json", str(tmp_path / name))
+        assert in_process(*arguments)[0] == 0
+        result = json.loads((tmp_path / name).read_text())
+        return {key: result[key] for key in ("metrics", "intervals", "records", "classes")}
+
+    assert figures("a.json") == figures("b.json")
+
+
+def test_a_version_a_directory_and_a_file_may_be_named(in_process, store, data, model, tmp_path):
+    first = store.versions("tiny")[0]
+    file = str(data / "1hop_test.txt")
+    asked = ("metaqa-1hop", "--data", file, "--limit", "2")
+    code, out, _ = in_process("eval", f"tiny@{first.id}", *asked)
+    assert (code, f"tiny@{first.id} on 2 questions of metaqa-1hop (1hop_test.txt)" in out) == (0, True)
+    code, out, _ = in_process("eval", "tiny@v000001", *asked)
+    assert (code, f"tiny@{first.id} on" in out) == (0, True)
+    code, out, _ = in_process("eval", str(first.path), *asked)
+    assert (code, f"tiny@{first.id} on" in out) == (0, True)
+    code, out, _ = in_process("eval", str(model), *asked, "--recipe", "kg-r1-small")
+    assert (code, "recipe kg-r1-small" in out) == (0, True)
+
+
+def test_a_graph_that_is_loaded_may_be_asked_instead(in_process, store, data, tmp_path):
+    assert in_process("kg", "load", "mine", str(data / "kb.txt"))[0] == 0
+    alone = tmp_path / "questions.txt"
+    alone.write_text(f"{LINES[0]}\n")
+    arguments = ("eval", "tiny", "metaqa-1hop", "--data", str(alone))
+    code, out, _ = in_process(*arguments, "--kg", "mine")
+    assert (code, "graph mine" in out) == (0, True)
+    code, _, err = in_process(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith('error: no graph named "metaqa" (loaded graphs: mine)')
+
+
+def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, tmp_path):
+    one, report = tmp_path / "one.json", tmp_path / "report.html"
+    asked = ("eval", "tiny", "metaqa-1hop", "--data", str(data))
+    assert in_process(*asked, "--json", str(one))[0] == 0
+    two = tmp_path / "two.json"
+    code, out, _ = in_process(
+        *asked, "--runs", "2", "--compare", str(one), "--json", str(two), "--html", str(report)
+    )
+    assert (code, "against tiny@" in out, "p = 1" in out) == (0, True, True)
+    result = json.loads(two.read_text())
+    assert len(result["runs"]) == 2
+    assert result["comparison"]["questions"] == 3
+    assert result["metrics"]["llm_calls"] > json.loads(one.read_text())["metrics"]["llm_calls"]
+    assert report.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nobody", "world"), '"nobody" is neither a directory nor a policy under'),
+        (("nobody", "world"), "(there are: tiny)"),
+        (("no/where", "world"), '"no/where" is neither a directory'),
+        (
+            ("tiny@v000009-00000000", "world"),
+            'policy tiny has no version "v000009-00000000" (it has: v000001-',
+        ),
+        (("tiny@v", "world"), 'policy tiny has several versions "v"'),
+        (("tiny", "webqsq"), 'no data set named "webqsq"'),
+        (("tiny", "metaqa-1hop"), "set KBQA_DATA"),
+        (("tiny", "metaqa-1hop", "--data", "/nowhere"), "/nowhere: there is no such file or directory"),
+        (("tiny", "world", "--split", "exam"), 'world has no split "exam" (it has: cold_start, train'),
+        (("tiny", "world", "--kg", "nothing"), 'no graph named "nothing"'),
+        (("tiny", "world", "--recipe", "nonsense"), 'no recipe named "nonsense"'),
+        (("tiny", "world", "--recipe", "kbqa-r1-small"), "recipe kbqa-r1-small does not suit tiny@"),
+        (("tiny", "world", "--baseline", "cot"), "name it as openai:MODEL"),
+        (("openai:m", "world"), "say where it is with KBQA_GATEWAY_CHAT_URL"),
+        (("openai:", "world"), "followed by the name of a model"),
+        (("openai:m", "world", "--baseline", "cot", "--recipe", "kg-r1"), "give one of them"),
+        (("tiny", "world", "--compare", "/nowhere.json"), "/nowhere.json: No such file"),
+        (("tiny", "world", "--json", "/no/where/x.json"), "there is no directory /no/where: make it first"),
+    ],
+)
+def test_what_is_wrong_is_one_line(in_process, store, arguments, says):
+    code, out, err = in_process("eval", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    assert says in err
+
+
+def test_a_malformed_line_is_named(in_process, store, data):
+    (data / "1hop_test.txt").write_text(f"{LINES[0]}\nno topic\tByron\n")
+    code, _, err = in_process("eval", "tiny", "metaqa-1hop", "--data", str(data))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "1hop_test.txt:2: " in err
+
+
+def test_a_split_without_questions_is_named(in_process, store, data):
+    code, _, err = in_process("eval", "tiny", "metaqa-1hop", "--data", str(data), "--split", "validation")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "metaqa-1hop has no question in its split validation" in err
+
+
+def test_damaged_weights_and_adapters_are_refused(in_process, store, tmp_path):
+    version = store.newest("tiny")
+    (version.path / "model.safetensors").write_bytes(b"x")
+    code, _, err = in_process("eval", "tiny", "world")
+    assert (code, "model.safetensors does not match its checksum" in err) == (2, True)
+    store.publish(
+        "adapter",
+        1,
+        lambda directory: save_file({}, directory / "adapter_model.safetensors"),
+        recipe={"name": "kg-r1"},
+        recipe_digest="0" * 64,
+        step=1,
+        metrics={},
+        kind="lora",
+    )
+    code, _, err = in_process("eval", "adapter", "world")
+    assert (code, "merge it into its base model with kbqa export" in err) == (2, True)
+
+
+def test_a_directory_without_a_recipe_needs_one(in_process, model):
+    code, _, err = in_process("eval", str(model), "world")
+    assert (code, "name one with --recipe" in err) == (2, True)
+
+
+def test_a_chat_model_plays_a_dialect_or_a_baseline(in_process, data, tmp_path):
+    asked = ("openai:m", "metaqa-1hop", "--data", str(data), "--json", str(tmp_path / "x.json"))
+    with serve() as chat:
+        endpoint = {"KBQA_GATEWAY_CHAT_URL": chat.url, "OPENAI_API_KEY": "secret"}
+        chat.script = lambda body: 'Answers: ["Byron"]'
+        code, out, _ = in_process("eval", *asked, "--baseline", "vanilla", **endpoint)
+        assert (code, "baseline vanilla" in out) == (0, True)
+        result = json.loads((tmp_path / "x.json").read_text())
+        assert result["metrics"]["hits@1"] == pytest.approx(2 / 3)
+        assert (result["baseline"], result["recipe"], result["policy"]) == ("vanilla", None, "openai:m")
+        assert chat.headers[0]["authorization"] == "Bearer secret"
+        assert result["classes"]["failure"]["refused"] == 2  # nothing was queried
+        chat.says("<think>t</think><answer>Byron</answer>")
+        code, out, _ = in_process("eval", *asked, "--recipe", "kg-r1", "--limit", "1", **endpoint)
+        assert (code, "recipe kg-r1" in out) == (0, True)
+        assert json.loads((tmp_path / "x.json").read_text())["metrics"]["hits@1"] == 1.0

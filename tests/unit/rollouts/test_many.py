@@ -1,0 +1,89 @@
+"""Many questions at a time: all are answered, each as if it were alone, and few are under way at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kbqa.environment import Budget
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols.kg_r1 import KgR1
+from kbqa.rollouts import Agent
+from kbqa.rollouts.many import many_rollouts
+from kbqa.trajectory import Status
+from tests.unit.episodes import question
+from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
+
+CODEC = make_codec()
+BUDGET = Budget(max_turns=4, max_tokens=600, max_turn_tokens=100, max_observation_tokens=60)
+PARENTS = {"Ada": "Byron", "Eve": "Adam", "Io": "Inachus"}
+
+
+class Counted(ScriptedPolicy):
+    """Remembers how many prompts each call had."""
+
+    def __init__(self, script):
+        super().__init__(CODEC, script)
+        self.calls = []
+
+    def generate(self, prompts, params, **options):
+        self.calls.append(len(prompts))
+        return super().generate(prompts, params, **options)
+
+
+def asks_then_answers(prompt):
+    topic = next(name for name in PARENTS if f"of {name}" in prompt)
+    if "<information>" in prompt:
+        return f"<think>t</think><answer>{PARENTS[topic]}</answer>"
+    return f'<think>t</think><kg-query>get_tail_entities("{topic}", "parent")</kg-query>'
+
+
+def play(questions, width, script=asks_then_answers, budget=BUDGET):
+    graphs = {
+        "world": OxigraphStore.from_triples([("Ada", "parent", "Byron"), ("Eve", "parent", "Adam")]),
+        "myths": OxigraphStore.from_triples([("Io", "parent", "Inachus")]),
+    }
+    policy = Counted(script)
+    agent = Agent(policy, CODEC, KgR1("brief"), LocalGraphTools(FixedGraphs(graphs)), budget)
+    return list(many_rollouts(agent, questions, 0.0, width=width)), policy
+
+
+def about(topic, kg="world"):
+    return replace(question(topic=topic, text=f"who is the parent of {topic} ?"), kg=kg)
+
+
+def test_each_question_is_answered_from_its_own_graph():
+    questions = [about("Ada"), about("Io", "myths"), about("Eve"), about("Ada")]
+    found, policy = play(questions, width=3)
+    answers = {place: trajectory.answers for place, trajectory in found}
+    assert answers == {0: ("Byron",), 1: ("Inachus",), 2: ("Adam",), 3: ("Byron",)}
+    assert all(trajectory.turns[0].actions[0].succeeded for _, trajectory in found)
+    # Three ask, three answer; the fourth takes a place that has become free.
+    assert policy.calls == [3, 3, 1, 1]
+
+
+def test_no_more_are_under_way_than_there_is_room_for():
+    found, policy = play([about("Ada")] * 10, width=4)
+    assert sorted(place for place, _ in found) == list(range(10))
+    assert max(policy.calls) == 4
+
+
+def test_an_episode_that_ends_makes_room_at_once():
+    def script(prompt):
+        return "<think>t</think><answer>Byron</answer>" if "of Ada" in prompt else asks_then_answers(prompt)
+
+    _, policy = play([about("Ada"), about("Eve"), about("Ada"), about("Ada")], width=2, script=script)
+    assert policy.calls == [2, 2, 1]
+
+
+def test_a_question_that_leaves_no_room_ends_before_its_first_turn():
+    short = replace(BUDGET, max_tokens=60)
+    found, policy = play([replace(about("Ada"), text="why " * 200), about("Ada")], width=1, budget=short)
+    assert found[0][1].status is Status.OUT_OF_TOKENS
+    assert found[0][1].turns == ()
+    assert found[1][0] == 1
+
+
+def test_no_question_asks_nothing():
+    assert play([], width=4)[0] == []
