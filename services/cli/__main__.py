@@ -14,6 +14,7 @@ from kbqa.errors import KbqaError
 from services.cli import (
     ask,
     demo,
+    eval,
     export,
     feedback,
     forms,
@@ -49,6 +50,7 @@ def create_cli() -> typer.Typer:
     cli.command()(train.train)
     cli.command()(train.resume)
     cli.command()(export.export)
+    cli.command("eval")(eval.evaluate)
     cli.command()(policies.promote)
     cli.command()(mcp.mcp)
     cli.command()(status.version)
