@@ -80,13 +80,18 @@ def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> No
                 color="#666666", va="top",
             )  # fmt: skip
             axes.set_xlim(*_moments((ends - seconds, ends)))
-            axes.xaxis.set_major_locator(AutoDateLocator(maxticks=7))
+            axes.xaxis.set_major_locator(ticks())
             axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S" if seconds < 600 else "%H:%M"))
             _lines(axes, panel, series)
         else:
             _number(axes, panel, series)
     figure.savefig(path)
     pyplot.close(figure)
+
+
+def ticks() -> AutoDateLocator:
+    """Where a time axis has ticks; asked for more than three at least, it finds none for four minutes."""
+    return AutoDateLocator(minticks=3, maxticks=7)
 
 
 def _frame(figure: Any, box: list[float]) -> None:

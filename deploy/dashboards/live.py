@@ -105,9 +105,9 @@ class Prometheus:
 
 
 def expand(expr: str, window: str = "1m", span: str = "1h") -> str:
-    """An expression as Prometheus gets it, for all namespaces."""
+    """An expression as Prometheus gets it, of all that a variable can choose."""
     filled = expr.replace("$__rate_interval", window).replace("$__range", span)
-    return filled.replace("$namespace", ".*")
+    return filled.replace("$namespace", ".*").replace("$vllm", ".*")
 
 
 def boards() -> list[Board]:

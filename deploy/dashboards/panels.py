@@ -68,17 +68,22 @@ def dashboard(name: str, title: str, description: str) -> boards.Dashboard:
             .keep_time(True)
         )
         .with_variable(boards.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        .with_variable(
-            boards.QueryVariable("namespace")
-            .label("Namespace")
-            .datasource(_SOURCE)
-            .query(namespaces)
-            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .include_all(True)
-            # Without Kubernetes there is no such label, and this matches its absence, too.
-            .all_value(".*")
-            .multi(True)
-        )
+        .with_variable(choice("namespace", "Namespace", namespaces))
+    )
+
+
+def choice(name: str, label: str, query: str) -> boards.QueryVariable:
+    """Some of what a query finds, or all of it: a variable to match a label with."""
+    return (
+        boards.QueryVariable(name)
+        .label(label)
+        .datasource(_SOURCE)
+        .query(query)
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .include_all(True)
+        # Without Kubernetes there is no namespace, and this matches its absence, too.
+        .all_value(".*")
+        .multi(True)
     )
 
 

@@ -75,5 +75,6 @@ def _by(labels: tuple[str, ...]) -> str:
 def _selector(name: str, kind: str, where: str, suffix: str = "") -> str:
     if KINDS.get(name) != kind:
         raise KeyError(f"no {kind} named {name} in kbqa.telemetry or among vLLM's")
-    matchers = ",".join(filter(None, ('namespace=~"$namespace"', where)))
+    server = 'job=~"$vllm"' if name in VLLM_METRICS else ""
+    matchers = ",".join(filter(None, ('namespace=~"$namespace"', server, where)))
     return f"{name}{suffix}{{{matchers}}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from deploy.dashboards.panels import NATS, TOKENS_PER_S, Query, chart, dashboard, number, row
+from deploy.dashboards.panels import NATS, TOKENS_PER_S, Query, chart, choice, dashboard, number, row
 from deploy.dashboards.promql import count, gauge, mean, quantile, rate, share
 
 _PARTS = {
@@ -133,6 +133,9 @@ def rollouts() -> Dashboard:
 
 
 def _vllm(board: Dashboard) -> None:
+    # A gateway passes on its vLLM's metrics, too: its servers are told apart by who asks for them.
+    engines = 'label_values(vllm:num_requests_running{namespace=~"$namespace"}, job)'
+    board.with_variable(choice("vllm", "vLLM of", engines))
     row(
         board,
         "What does vLLM say?",

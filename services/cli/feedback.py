@@ -10,7 +10,7 @@ import typer
 
 from kbqa.errors import DatasetError
 from services.cli.options import DEFAULT_HOME, Home
-from services.gateway.feedback import feedback_path, questions_of, read_feedback
+from services.gateway.feedback import feedback_files, feedback_path, questions_of, read_feedback
 
 commands = typer.Typer(help="What users said of answers.", no_args_is_help=True)
 
@@ -30,12 +30,14 @@ def export(
 
     Of a question that was judged several times the last judgement holds.
     """
-    path = feedback_path(home)
-    if not path.exists():
-        raise DatasetError(f"{path}: no feedback yet; the gateway takes it by POST /v1/feedback")
-    questions = questions_of(read_feedback(path), kg)
+    files = feedback_files(home)
+    if not files:
+        raise DatasetError(
+            f"{feedback_path(home)}: no feedback yet; the gateway takes it by POST /v1/feedback"
+        )
+    questions = questions_of(read_feedback(*files), kg)
     if not questions:
-        raise DatasetError(f"{path}: no feedback says which answers are right")
+        raise DatasetError(f"{', '.join(map(str, files))}: no feedback says which answers are right")
     lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in questions]
     out.write_text("".join(lines), encoding="utf-8")
     typer.echo(f"wrote {len(questions)} questions to {out}")

@@ -14,6 +14,7 @@ from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.telemetry import Metrics
 from services.disks import expose_disks
+from services.engine_metrics import relay_engine_metrics
 from services.gateway.access.door import require_every_graph
 from services.gateway.answering import Answering
 from services.gateway.errors import STATUS
@@ -86,6 +87,8 @@ def create_app(
     )
     reception.set_headers(app)
     app.state.operations = operations_app(metrics, unready) if closed else None
+    if settings.engine == "vllm":
+        relay_engine_metrics(app.state.operations or app, settings.vllm_url)
     for router in (
         questions_router(settings, desk, reception.saved),
         feedback_router(settings, reception.saved, reception.feedback, metrics),

@@ -1,14 +1,15 @@
 """What users say of answers: kept on disk, so that it can become training data.
 
-Each line of `HOME/gateway/feedback.jsonl` is a `Feedback`, whole in itself: the answer that it is
+Each line of `HOME/gateway/feedback*.jsonl` is a `Feedback`, whole in itself: the answer that it is
 about is kept for an hour only. It is on the disk before its sender is told so.
 
-    for question in questions_of(read_feedback(path), kg="films"):
+    for question in questions_of(read_feedback(*feedback_files(home)), kg="films"):
         print(question_record(question))
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
 import threading
@@ -55,8 +56,13 @@ class Feedback(BaseModel):
 
 
 def feedback_path(home: Path) -> Path:
-    """Where feedback is kept."""
+    """Where feedback is kept unless a file is named."""
     return home / "gateway" / "feedback.jsonl"
+
+
+def feedback_files(home: Path) -> list[Path]:
+    """All that gateways with this home keep, each in a file of its own where there are several."""
+    return sorted(feedback_path(home).parent.glob("feedback*.jsonl"))
 
 
 class FeedbackFile:
@@ -94,8 +100,12 @@ class FeedbackFile:
             os.fsync(file.fileno())
 
 
-def read_feedback(path: Path) -> Iterator[Feedback]:
+def read_feedback(*paths: Path) -> Iterator[Feedback]:
     """All feedback in the order in which it came; a line that is none is told and left out."""
+    return heapq.merge(*map(_read, paths), key=lambda said: said.time)
+
+
+def _read(path: Path) -> Iterator[Feedback]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():

@@ -51,7 +51,9 @@ class Reception:
         )
         self._shelf = _shelf(settings, metrics)
         self.saved = SavedAnswers(self._shelf, settings.answers_ttl_s)
-        self.feedback = FeedbackFile(feedback_path(settings.home), settings.feedback_mb * 2**20)
+        self.feedback = FeedbackFile(
+            settings.feedback_file or feedback_path(settings.home), settings.feedback_mb * 2**20
+        )
 
     def desk(self, answering: Answering) -> Desk:
         """Where questions are handed in."""

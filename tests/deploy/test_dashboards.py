@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,8 @@ def test_there_is_a_dashboard_for_each_part():
 def test_data_source_and_namespace_can_be_chosen(name):
     path = next(path for path in rendered() if path.name == f"{name}.json")
     document = json.loads(path.read_text(encoding="utf-8"))
-    assert [variable["name"] for variable in document["templating"]["list"]] == ["datasource", "namespace"]
+    variables = [variable["name"] for variable in document["templating"]["list"]]
+    assert variables == ["datasource", "namespace", *(["vllm"] if name == "rollouts" else [])]
     assert document["uid"] == f"kbqa-{name}"
     assert not document["editable"]
     for panel in document["panels"]:
@@ -114,6 +116,15 @@ def test_every_expression_parses(tmp_path):
     path = tmp_path / "expressions.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
     assert promtool("check", "rules", path) == ""
+
+
+def test_every_span_of_time_has_ticks():
+    pytest.importorskip("matplotlib", reason="no matplotlib here: pip install 'kbqa[pictures]'")
+    from deploy.dashboards.contact_sheet import ticks
+
+    begins = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for seconds in (*range(10, 600), *range(600, 40_000, 60)):
+        assert 2 <= len(ticks().tick_values(begins, begins + timedelta(seconds=seconds))) <= 9
 
 
 def test_vllm_has_the_metrics_that_are_listed():

@@ -36,6 +36,8 @@ class AccessSettings(ServiceSettings):
         body_timeout_s: how long a request's body may take to arrive.
         answers_ttl_s: how long an answer can be read again, and its Idempotency-Key is remembered.
         answers_kept: how many, the newest.
+        feedback_file: that keeps feedback; HOME/gateway/feedback.jsonl unless given. Gateways of several
+            machines need one each; all that are called HOME/gateway/feedback*.jsonl are read together.
         feedback_mb: how much feedback is kept; more is refused.
         default_graph: that chat clients ask about whose model names none; needed where there are several.
     """
@@ -56,6 +58,7 @@ class AccessSettings(ServiceSettings):
     body_timeout_s: float = Field(10.0, gt=0)
     answers_ttl_s: int = Field(3600, ge=1)
     answers_kept: int = Field(1000, ge=1)
+    feedback_file: Path | None = None
     feedback_mb: int = Field(256, ge=1)
     default_graph: str | None = None
 

@@ -12,7 +12,7 @@ import redis
 
 from kbqa.client.events import EVENT
 from kbqa.datasets import load_dataset
-from services.gateway.feedback import feedback_path, questions_of, read_feedback
+from services.gateway.feedback import feedback_files, feedback_path, questions_of, read_feedback
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.unit.policies_fixtures import ScriptedPolicy
 
@@ -157,6 +157,17 @@ def test_what_was_said_last_holds_and_half_a_line_hurts_nobody(gateway, tmp_path
         file.write('{"id": "torn')
     say(verdict="partly", answers=["Tom Hanks"])
     assert [record["answers"] for record in questions_of(read_feedback(path))] == [["Tom Hanks"]]
+
+
+def test_gateways_keep_files_of_their_own_and_the_last_word_is_that_of_all(gateway, tmp_path):
+    folder = tmp_path / "gateway"
+    for name, gold in (("b", "Penny Marshall"), ("a", "Tom Hanks")):
+        client = gateway(FixedPolicy(STARS), feedback_file=folder / f"feedback-{name}.jsonl")
+        said = {"answer_id": ask(client).json()["id"], "verdict": "partly", "answers": [gold]}
+        assert client.post("/v1/feedback", json=said).status_code == 201
+    files = feedback_files(tmp_path)
+    assert [path.name for path in files] == ["feedback-a.jsonl", "feedback-b.jsonl"]
+    assert [record["answers"] for record in questions_of(read_feedback(*files))] == [["Tom Hanks"]]
 
 
 def test_feedback_is_bounded_and_says_so(gateway, tmp_path):

@@ -156,6 +156,16 @@ def test_metrics_are_on_a_port_of_their_own(gateway, keys):
     assert keys["right"] not in text
 
 
+def test_metrics_of_its_vllm_are_where_its_own_are(gateway, tmp_path):
+    nobody = {"engine": "vllm", "vllm_url": "http://127.0.0.1:9"}
+    is_problem(gateway(FixedPolicy(STARS), **nobody).get("/engine/metrics"), 503)
+    closed = gateway(FixedPolicy(STARS), **nobody, require_keys=True)
+    is_problem(closed.get("/engine/metrics"), 401)
+    with background(closed.app.state.operations) as url:
+        is_problem(httpx.get(f"{url}/engine/metrics"), 503)
+    is_problem(gateway(FixedPolicy(STARS)).get("/engine/metrics"), 404)
+
+
 def test_the_page_alone_can_be_opened_to_strangers(gateway, keys):
     client = gateway(FixedPolicy(STARS), open_page=True)
     for (method, template), (path, body, _, _) in REQUESTS.items():
