@@ -13,6 +13,7 @@ import typer
 from kbqa.errors import KbqaError
 from services.cli import (
     ask,
+    data,
     demo,
     eval,
     export,
@@ -56,6 +57,7 @@ def create_cli() -> typer.Typer:
     cli.command()(status.version)
     cli.add_typer(serve.commands, name="serve")
     cli.add_typer(kg.commands, name="kg")
+    cli.add_typer(data.commands, name="data")
     cli.add_typer(forms.commands, name="forms")
     cli.add_typer(train.runs, name="runs")
     cli.add_typer(recipes.commands, name="recipe")

@@ -1,0 +1,292 @@
+"""`kbqa data`: data sets in their own formats, looked at, converted and split."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kbqa.datasets.catalog import DATASETS, load_dataset, open_published
+from kbqa.datasets.curation import Curation, curate
+from kbqa.datasets.formats import Answers, Malformed, OnError
+from kbqa.datasets.generalisation import split_by_level
+from kbqa.datasets.inspection import Inspection, inspect
+from kbqa.datasets.published import FAMILIES, Part
+from kbqa.datasets.records import write_questions
+from kbqa.datasets.splits import Splits, split_at_random, split_by_path
+from kbqa.errors import DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.trajectory import Question
+from services.cli.options import DEFAULT_HOME, AsJson, Home
+
+commands = typer.Typer(help="Look at data sets, convert and split them.", no_args_is_help=True)
+
+_OWN = "jsonl"
+_LISTED = 20
+_QUERY_S = 60.0
+
+Dataset = Annotated[
+    str,
+    typer.Argument(help="A data set by name, as webqsp or metaqa-2hop@whole; or a file or directory."),
+]
+DataPath = Annotated[
+    Path | None,
+    typer.Option("--data", help="The set's own directory, or a file in its format; else under KBQA_DATA."),
+]
+FormatName = Annotated[
+    str,
+    typer.Option("--format", help=f"Of a file or directory: {_OWN}, or the name of the set that has it."),
+]
+Malformation = Annotated[OnError, typer.Option("--on-error", help="What a malformed record does.")]
+AnswerNames = Annotated[
+    Answers, typer.Option("--answers", help="How gold answers are named, if both are known.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of what is drawn.")]
+
+
+class By(StrEnum):
+    """What `kbqa data split` keeps apart."""
+
+    LEVEL = "level"
+    PATH = "path"
+    RANDOM = "random"
+
+
+@commands.command("inspect")
+def inspect_dataset(
+    dataset: Dataset,
+    data: DataPath = None,
+    form: FormatName = _OWN,
+    on_error: Malformation = OnError.SKIP,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Count a data set's questions, hops, operations and levels; say what is malformed, and what leaks."""
+    name, place = _source(dataset, data, form)
+    parts, malformed = _splits(name, place, seed, on_error)
+    found = inspect(parts)
+    if as_json:
+        listed = [asdict(record) | {"file": str(record.file)} for record in malformed]
+        typer.echo(json.dumps({"dataset": dataset, **asdict(found), "malformed": listed}, ensure_ascii=False))
+        return
+    _print(found)
+    _list(malformed, "malformed")
+
+
+@commands.command()
+def convert(
+    dataset: Dataset,
+    output: Annotated[Path, typer.Argument(help="File to write: a JSON record a line.")],
+    data: DataPath = None,
+    form: FormatName = _OWN,
+    part: Annotated[Part | None, typer.Option("--part", help="Of a set in several files; else all.")] = None,
+    answers: AnswerNames = Answers.LABELS,
+    on_error: Malformation = OnError.REFUSE,
+    kg: Annotated[str, typer.Option("--kg", help="Name of the graph, if not the set's own.")] = "",
+    graph: Annotated[
+        str,
+        typer.Option("--curate", help="A loaded graph: keep what one row of a gold query answers there."),
+    ] = "",
+    seed: Seed = 0,
+    home: Home = DEFAULT_HOME,
+    force: Force = False,
+) -> None:
+    """Write a data set as questions that every kbqa command reads.
+
+    With `--curate` gold queries are run again, and a question stays if its query succeeds with
+    exactly one row of a valid RDF term, which is then the answer (LC-QuAD 2.0 as
+    Learning-to-Refine curates it).
+    """
+    name, place = _source(dataset, data, form)
+    _is_free(output, force)
+    questions, malformed = _questions(name, place, part, seed, answers, on_error)
+    if kg:
+        questions = [replace(question, kg=kg) for question in questions]
+    if graph:
+        curation = _curated(questions, graph, home)
+        questions = curation.kept
+        for reason, count in curation.excluded.most_common():
+            typer.echo(f"left out, {reason}: {count}")
+    if not questions:
+        raise DatasetError(f"{dataset}: no question is left to write")
+    _write(output, questions)
+    typer.echo(f"{output}: {len(questions)} questions")
+    _list(malformed, "skipped")
+
+
+@commands.command()
+def split(
+    dataset: Dataset,
+    directory: Annotated[Path, typer.Argument(help="Where train, validation and test.jsonl are written.")],
+    by: Annotated[By, typer.Option("--by", help="What is kept apart.")] = By.PATH,
+    validation: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
+    test: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
+    seed: Seed = 0,
+    data: DataPath = None,
+    form: FormatName = _OWN,
+    answers: AnswerNames = Answers.LABELS,
+    on_error: Malformation = OnError.REFUSE,
+    force: Force = False,
+) -> None:
+    """Split a data set anew, all its parts together.
+
+    By `level`: half of what is held out is zero-shot, a quarter compositional, a quarter i.i.d.,
+    as GrailQA defines them, for questions with a gold program (form, path or query). By
+    `path`: whole groups of (topic entities, path), so that no paraphrase leaks. At `random`:
+    as many tables are published; that leaks. The directory is then a data set of its own:
+    give it to `--data`, or lay it into KBQA_DATA.
+    """
+    if validation + test >= 1.0:
+        raise DatasetError("--validation and --test leave nothing to train on: their sum has to be below 1")
+    name, place = _source(dataset, data, form)
+    files = {part: directory / f"{part}.jsonl" for part in ("train", "validation", "test")}
+    for file in files.values():
+        _is_free(file, force)
+    questions, malformed = _questions(name, place, None, seed, answers, on_error)
+    questions = [replace(question, level="") for question in questions]  # that of another split
+    sizes = {"validation": round(validation * len(questions)), "test": round(test * len(questions))}
+    splits = _SPLITTERS[by](questions, seed, sizes)
+    if not splits.train:
+        raise DatasetError(f"{dataset}: {len(questions)} questions are too few to be split by {by}")
+    parts = {part: getattr(splits, part) for part in files}
+    _make(directory)
+    for part, file in files.items():
+        if parts[part]:
+            _write(file, parts[part])
+        else:
+            file.unlink(missing_ok=True)  # that of an earlier split
+    _print(inspect(parts))
+    outside = len(questions) - sum(map(len, parts.values()))
+    if outside:
+        typer.echo(f"{outside} questions without a gold program are in no split")
+    _list(malformed, "skipped")
+
+
+_SPLITTERS: dict[By, Callable[[Sequence[Question], int, dict[str, int]], Splits]] = {
+    By.LEVEL: lambda questions, seed, sizes: split_by_level(questions, seed, **sizes),
+    By.PATH: lambda questions, seed, sizes: split_by_path(questions, seed, cold_start=0, **sizes),
+    By.RANDOM: lambda questions, seed, sizes: split_at_random(questions, seed, cold_start=0, **sizes),
+}
+
+
+def _source(dataset: str, data: Path | None, form: str) -> tuple[str, Path | None]:
+    """Name of the set, and its own place if it has one.
+
+    Raises:
+        DatasetError: the format is unknown, or given for a data set by name.
+    """
+    base = dataset.partition("@")[0]
+    if data is None and base not in DATASETS and Path(dataset).exists():
+        if form != _OWN and form not in FAMILIES:
+            raise DatasetError(f'--format: no format "{form}" (known: {", ".join((_OWN, *FAMILIES))})')
+        return form, Path(dataset)
+    if form != _OWN:
+        raise DatasetError(f"--format is for a file or directory: {dataset} is none")
+    return dataset, data
+
+
+def _is_generated(name: str) -> bool:
+    return name in DATASETS and name not in FAMILIES
+
+
+def _root() -> Path | None:
+    directory = os.environ.get("KBQA_DATA")
+    return Path(directory) if directory else None
+
+
+def _splits(
+    name: str, place: Path | None, seed: int, on_error: OnError
+) -> tuple[dict[str, tuple[Question, ...]], Sequence[Malformed]]:
+    """The files of a set as they are published; the splits of one that is in one piece, or has a design."""
+    if not _is_generated(name) and "@" not in name:
+        published = open_published(name, _root(), place, on_error=on_error)
+        if Part.ALL not in published.parts:
+            return {part: published.read(part) for part in published.parts}, published.malformed
+    dataset = load_dataset(name, seed, _root(), data=place, on_error=on_error)
+    parts = {field.name: getattr(dataset.splits, field.name) for field in fields(Splits)}
+    return parts, dataset.malformed
+
+
+def _questions(
+    name: str, place: Path | None, part: Part | None, seed: int, answers: Answers, on_error: OnError
+) -> tuple[list[Question], Sequence[Malformed]]:
+    """All questions of a set, or those of one of its files."""
+    if _is_generated(name):
+        if part is not None:
+            raise DatasetError(f"{name} is generated: it has no files, hence no parts")
+        splits = load_dataset(name, seed, _root(), data=place).splits
+        return [*splits.cold_start, *splits.train, *splits.validation, *splits.test], ()
+    published = open_published(name.partition("@")[0], _root(), place, answers, on_error)
+    if part is not None and part not in published.parts:
+        raise DatasetError(f'{name} has no part "{part}" here (it has: {", ".join(published.parts)})')
+    parts = published.parts if part is None else (part,)
+    return [question for one in parts for question in published.read(one)], published.malformed
+
+
+def _curated(questions: Sequence[Question], graph: str, home: Path) -> Curation:
+    catalog = GraphCatalog(home)
+    try:
+        return curate(questions, LocalGraphTools(catalog, deadline_s=_QUERY_S), graph)
+    finally:
+        catalog.close()
+
+
+def _is_free(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise DatasetError(f"{path} exists already: name another, or write over it with --force")
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatasetError(f"{directory} cannot be made: {error.strerror}") from error
+
+
+def _write(path: Path, questions: Sequence[Question]) -> None:
+    try:
+        write_questions(path, questions)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _print(found: Inspection) -> None:
+    table = Table("", *found.splits, box=None)
+    contents = found.splits.values()
+    table.add_row("questions", *(str(split.questions) for split in contents))
+    table.add_row("answers each", *(f"{split.answers:.1f}" for split in contents))
+    for lack in ("answers", "topics", "program"):
+        counts = [getattr(split, f"without_{lack}") for split in contents]
+        if any(counts):
+            table.add_row(f"without {lack}", *map(str, counts))
+    for field, says in (("hops", "{} hops"), ("operations", "{}"), ("levels", "{}")):
+        kinds = dict.fromkeys(kind for split in contents for kind in getattr(split, field))
+        for kind in sorted(kinds) if field == "hops" else kinds:
+            label = "hops unknown" if kind == 0 else says.format(kind)
+            table.add_row(label, *(str(getattr(split, field).get(kind, 0)) for split in contents))
+    Console().print(table)
+    for name, leak in found.leaks.items():
+        typer.echo(
+            f"{name}: {leak.texts:.1%} of its texts are in training, too; of {leak.with_path} questions with "
+            f"a path {leak.paths:.1%} have one that training has, {leak.pairs:.1%} about the same topics"
+        )
+
+
+def _list(malformed: Sequence[Malformed], says: str) -> None:
+    """On standard error, since a pipe reads the other."""
+    if malformed:
+        typer.echo(f"{says}: {len(malformed)} records", err=True)
+    for record in malformed[:_LISTED]:
+        typer.echo(f"  {record}", err=True)
+    if len(malformed) > _LISTED:
+        typer.echo(f"  … and {len(malformed) - _LISTED} more", err=True)
