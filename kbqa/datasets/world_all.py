@@ -2,16 +2,18 @@
 
 Each has its logical form, the query that form compiles to, and gold answers by id that were found
 without either. No form occurs twice. What a training split never sees is set aside beforehand, by
-GrailQA's levels (Gu et al. 2021, section 3): some relations and classes, which alone make a question
-zero-shot, and some shapes of forms, which make it compositional.
+GrailQA's levels (Gu et al. 2021, section 3): some relations, any of which makes a question zero-shot,
+and some shapes of forms, which make it compositional.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kbqa.datasets.generalisation import Level, with_levels
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world_facts import Facts, Node, generate_facts
 from kbqa.datasets.world_members import members
@@ -19,31 +21,18 @@ from kbqa.datasets.world_operations import OPERATIONS, Draft, Drawer
 from kbqa.datasets.world_quantities import QUANTITIES
 from kbqa.datasets.world_vocabulary import KINDS, LINKS, NAMESPACE, WORLD_TERMS
 from kbqa.errors import DatasetError
-from kbqa.logical_forms.algebra import (
-    And,
-    Class,
-    Comparison,
-    Count,
-    Entity,
-    Expression,
-    Join,
-    Literal,
-    Superlative,
-    Timed,
-    canonical,
-    entities,
-    relations,
-)
+from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities, relations
 from kbqa.logical_forms.compiler import to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
 
-IID, COMPOSITIONAL, ZERO_SHOT = "i.i.d.", "compositional", "zero-shot"
+# The entities, values and times of a form as it is written.
+_NAMED = re.compile(r"world:m\.\w+|[^\s()]+\^\^[^\s()]+|(?:NOW|\d{4}(?:-\d\d){0,2})(?=\))")
 
 _TRIES = 4_000  # for a question, before the world counts as too small
 _PATIENCE = 200  # tries for a level, before any other will do
 # Of test questions; the rest is i.i.d.
-_LEVELS = (IID, COMPOSITIONAL, IID, ZERO_SHOT)
+_LEVELS = (Level.IID, Level.COMPOSITIONAL, Level.IID, Level.ZERO_SHOT)
 _RESERVED_LINKS, _RESERVED_QUANTITIES = 3, 2
 _RESERVED_SHAPES = 0.15
 
@@ -70,10 +59,11 @@ def generate_world_all(
     """
     facts = generate_facts(seed, size)
     asking = _Asking(facts, seed, kg)
-    # Test questions last: their levels depend on what the other splits use.
     order = ("cold_start", "train", "validation", "test")
-    splits = {split: asking.split(split, sizes[split]) for split in order}
-    return facts, Splits(**splits)
+    splits = Splits(*(asking.split(split, sizes[split]) for split in order))
+    training = (*splits.cold_start, *splits.train)
+    held_out = {split: with_levels(training, getattr(splits, split)) for split in ("validation", "test")}
+    return facts, replace(splits, **held_out)
 
 
 class _Asking:
@@ -85,32 +75,24 @@ class _Asking:
         links = self._rng.sample(LINKS, _RESERVED_LINKS)
         quantities = self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)
         self._reserved = {NAMESPACE + relation.name for relation in (*links, *quantities)}
-        self._known_items: set[str] = set()
-        self._known_shapes: set[str] = set()
 
     def split(self, split: str, size: int) -> tuple[Question, ...]:
         questions = []
         for number in range(size):
             operation = list(OPERATIONS)[number % len(OPERATIONS)]
-            level = _LEVELS[number // len(OPERATIONS) % len(_LEVELS)] if split == "test" else IID
+            level = _LEVELS[number // len(OPERATIONS) % len(_LEVELS)] if split == "test" else Level.IID
             draft = self._draw(operation, level)
-            question = self._question(f"{split}-{number:05}", operation, draft)
-            if split in ("cold_start", "train"):
-                self._known_items |= _items(draft.form)
-                self._known_shapes.add(_shape(draft.form))
-            if split == "test":
-                question = replace(question, level=self._level(draft.form))
-            questions.append(question)
+            questions.append(self._question(f"{split}-{number:05}", operation, draft))
         return tuple(questions)
 
-    def _draw(self, operation: str, level: str) -> Draft:
+    def _draw(self, operation: str, level: Level) -> Draft:
         """A draft of that level, or of any if such are rare; only i.i.d. ones are for other splits."""
         for tries in range(_TRIES):
             draft = self._drawer.draw(operation)
             if draft is None:
                 continue
             form = canonical(draft.form)
-            wanted = self._set_aside(draft.form) == level or (level != IID and tries > _PATIENCE)
+            wanted = self._set_aside(draft.form) == level or (level != Level.IID and tries > _PATIENCE)
             if wanted and form not in self._asked:
                 self._asked.add(form)
                 return draft
@@ -119,18 +101,13 @@ class _Asking:
             "ask for fewer, or make it larger"
         )
 
-    def _set_aside(self, form: Expression) -> str:
+    def _set_aside(self, form: Expression) -> Level:
         """What level a form is kept for."""
         if not self._reserved.isdisjoint(relations(form)):
-            return ZERO_SHOT
-        draw = random.Random(f"{self._seed}/{_shape(form)}").random()
-        return COMPOSITIONAL if draw < _RESERVED_SHAPES else IID
-
-    def _level(self, form: Expression) -> str:
-        """GrailQA's, against what cold start and training ask."""
-        if not _items(form) <= self._known_items:
-            return ZERO_SHOT
-        return IID if _shape(form) in self._known_shapes else COMPOSITIONAL
+            return Level.ZERO_SHOT
+        shape = _NAMED.sub("*", print_s_expression(canonical(form)))
+        draw = random.Random(f"{self._seed}/{shape}").random()
+        return Level.COMPOSITIONAL if draw < _RESERVED_SHAPES else Level.IID
 
     def _question(self, id_: str, operation: str, draft: Draft) -> Question:
         found = members(self._facts, draft.form)
@@ -165,40 +142,3 @@ def _text(draft: Draft, rng: random.Random) -> str:
 
 def _answer(node: Node) -> str:
     return node.lexical if isinstance(node, Literal) else node
-
-
-def _items(form: Expression) -> set[str]:
-    """The schema items of a form: its relations and classes."""
-    return {*relations(form), *(part.name for part in _parts(form) if isinstance(part, Class))}
-
-
-def _shape(form: Expression) -> str:
-    """A form without the entities and values that it names."""
-    match form:
-        case Class(name):
-            return name
-        case And(left, right):
-            return f"(AND {' '.join(sorted((_shape(left), _shape(right))))})"
-        case Join(relation, source):
-            known = "?" if isinstance(source, Entity | Literal) else _shape(source)
-            return f"(JOIN {relation} {known})"
-        case Superlative(extreme, source, path):
-            return f"({extreme} {_shape(source)} {path})"
-        case Comparison(comparator, path, _):
-            return f"({comparator} {path})"
-        case Timed(source, relation, _):
-            return f"(TC {_shape(source)} {relation})"
-        case Count(source):
-            return f"(COUNT {_shape(source)})"
-
-
-def _parts(form: Expression) -> list[Expression]:
-    match form:
-        case And(left, right):
-            return [form, *_parts(left), *_parts(right)]
-        case Join(_, source) if not isinstance(source, Entity | Literal):
-            return [form, *_parts(source)]
-        case Superlative() | Timed() | Count():
-            return [form, *_parts(form.source)]
-        case _:
-            return [form]

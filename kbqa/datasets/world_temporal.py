@@ -1,4 +1,8 @@
-"""Questions in MultiTQ's shape about dated facts, with the query of each, repeatable by seed."""
+"""Questions in MultiTQ's shape about dated facts, repeatable by seed.
+
+Each has the query that answers it. Its path is the look-up that shows the facts which it is about, with
+their times; of them it wants some.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from kbqa.datasets.splits import Splits
 from kbqa.datasets.world_events import VERBS, Event
 from kbqa.datasets.world_times import Chronicle, Exactness, Inquiry, query
 from kbqa.errors import DatasetError
-from kbqa.trajectory import Question
+from kbqa.trajectory import Hop, Question
 
 MAX_ANSWERS = 5
 MAX_EVENTS = 20  # of a relation with one entity: as many as an agent reads
@@ -87,6 +91,7 @@ class _Asking:
                 answers=self._chronicle.answers(inquiry),
                 topic_entities=inquiry.named(),
                 kg=self._kg,
+                path=(Hop(inquiry.relation, inverse=inquiry.subject is None),),
                 sparql=query(inquiry),
                 operation=inquiry.type,
             )
@@ -98,7 +103,9 @@ class _Asking:
         known, answers = self._chronicle.known(inquiry), self._chronicle.answers(inquiry)
         if not 1 <= len(answers) <= MAX_ANSWERS or len(known) > MAX_EVENTS:
             return False
-        looser = [replace(inquiry, **{name: ""}) for name in ("pick", "within") if getattr(inquiry, name)]
+        looser = [replace(inquiry, pick="")] if inquiry.pick else []
+        if inquiry.within:
+            looser.append(replace(inquiry, within=""))
         if inquiry.side:
             looser.append(replace(inquiry, side="", than=""))
         return all(self._chronicle.answers(other) != answers for other in looser)

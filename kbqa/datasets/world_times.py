@@ -132,7 +132,7 @@ def _asked(inquiry: Inquiry, event: Event) -> str:
 
 
 def query(inquiry: Inquiry) -> str:
-    """SPARQL over the statements that dated facts become when loaded (`kbqa.kg.loading.facts`); answers in `?x`."""
+    """SPARQL over statements, which dated facts are loaded as (`kbqa.kg.loading.facts`); answers in `?x`."""
     answer = "?x"
     if inquiry.asks_for_time:
         answer = f"(SUBSTR(STR(?t), 1, {len(inquiry.exactness.of('2014-05-13'))}) AS ?x)"
