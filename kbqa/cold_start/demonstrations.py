@@ -1,20 +1,31 @@
-"""Demonstrations: gold programs played in the real environment.
+"""Demonstrations: lessons played in the real environment.
 
-The teacher is the gold path itself. Played against the graph it yields whole
-episodes, observations included, in the protocol's own words.
+A lesson says the turns: those of the gold path, or what a model once said. Played against the
+graph it yields whole episodes, observations included, in the protocol's own words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from kbqa.cold_start.teachers import TEACHERS, Lesson
-from kbqa.kg.actions import Action, ActionResult, GraphTools, Success, named
-from kbqa.protocols import AgentProtocol, Dialogue
+from kbqa.kg.actions import (
+    GET_HEAD_RELATIONS,
+    GET_TAIL_RELATIONS,
+    SEARCH_TYPES,
+    Action,
+    ActionResult,
+    GraphTools,
+    Success,
+    named,
+)
+from kbqa.protocols import AgentProtocol, Answer, Dialogue
 from kbqa.trajectory import Question, Segment
+
+_SCHEMA_ACTIONS = frozenset({GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, SEARCH_TYPES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,55 +65,152 @@ class Demonstration:
         return Demonstration(self.question, passages, tuple(names.get(name, name) for name in self.names))
 
 
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """A turn of an episode that was played.
+
+    Attributes:
+        understood: whether it acted or answered.
+        results: of its actions, in order.
+        observation: text that the environment appended, "" after an answer.
+    """
+
+    text: str
+    thought: str
+    well_formed: bool
+    understood: bool
+    actions: tuple[Action, ...] = ()
+    results: tuple[ActionResult, ...] = ()
+    observation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode that was played, whole or not.
+
+    Attributes:
+        answers: None if it ended without any.
+    """
+
+    demonstration: Demonstration
+    turns: tuple[PlayedTurn, ...]
+    answers: tuple[Answer, ...] | None
+
+    @property
+    def question(self) -> Question:
+        return self.demonstration.question
+
+    @property
+    def prompt(self) -> str:
+        return "".join(segment.text for segment in self.demonstration.passages[0].segments)
+
+
+def play(
+    question: Question, protocol: AgentProtocol, tools: GraphTools, lesson: Lesson, max_turns: int
+) -> Played:
+    """Let a lesson say its turns, in the real environment.
+
+    Raises:
+        GraphNotFoundError, GraphUnavailableError: from the tools.
+    """
+    dialogue = protocol.begin(question, max_turns)
+    passages = [Passage(tuple(dialogue.prompt()), by_policy=False)]
+    names = dict.fromkeys(question.topic_entities)
+    turns: list[PlayedTurn] = []
+    text = next(lesson, None)
+    while text is not None and len(turns) < max_turns:
+        reply, left = dialogue.reply(text), max_turns - len(turns) - 1
+        passages.append(Passage((Segment(text),), by_policy=True))
+        executed = _execute(reply.actions, dialogue, question, tools)
+        results = tuple(result for _, result in executed)
+        observation: list[Segment] = []
+        if reply.problem is None and reply.answers is None:
+            observation = dialogue.observation(left)
+        elif reply.problem is not None and not reply.fatal:
+            observation = dialogue.complaint(reply.problem, left)
+        said = "".join(segment.text for segment in observation)
+        actions = tuple(action for action, _ in executed)
+        understood = reply.problem is None
+        turns.append(PlayedTurn(text, reply.thought, reply.well_formed, understood, actions, results, said))
+        if not observation:
+            demonstration = Demonstration(question, tuple(passages), tuple(names))
+            return Played(demonstration, tuple(turns), reply.answers)
+        names.update(dict.fromkeys(_entities(executed)))
+        passages.append(Passage(tuple(observation), by_policy=False))
+        text = _go_on(lesson, results)
+    return Played(Demonstration(question, tuple(passages), tuple(names)), tuple(turns), None)
+
+
+def recite(turns: Iterable[str]) -> Lesson:
+    """Turns as they once were said, whatever comes of them."""
+    for text in turns:  # noqa: UP028  a list takes no results
+        yield text
+
+
 def demonstrate(
     question: Question, protocol: AgentProtocol, tools: GraphTools, max_turns: int, max_items: int = 20
 ) -> Demonstration | None:
-    """Play the gold path of a question, as the teacher of the protocol does it.
+    """Play the gold program of a question, as the teacher of the protocol does it.
 
     Returns:
-        The episode, or None if the path does not lead to exactly the gold answers within
-        the budget (a graph that merges namesakes, a hop with too many results).
+        The episode, or None if the program does not lead to exactly the gold answers, by name
+        or by id, within the budget (a graph that merges namesakes, a hop with too many
+        results), or the dialect cannot say it.
 
     Raises:
-        ValueError: the question has no gold path or not exactly one topic entity, or the
+        ValueError: the question has no gold path from one topic entity, form or query, or the
             protocol has no teacher.
         GraphNotFoundError, GraphUnavailableError: from the tools.
     """
-    if not question.path or len(question.topic_entities) != 1:
-        raise ValueError(f"question {question.id} has no gold path from one topic entity")
+    if not has_program(question):
+        raise ValueError(f"question {question.id} has no gold path from one topic entity, form or query")
     if protocol.name not in TEACHERS:
         raise ValueError(f"protocol {protocol.name} has no teacher")
-    dialogue = protocol.begin(question, max_turns)
-    passages = [Passage(tuple(dialogue.prompt()), by_policy=False)]
-    names: dict[str, None] = {question.topic_entities[0]: None}
-    lesson = TEACHERS[protocol.name](question, max_items)
-    text = next(lesson, None)
-    for turn in range(1, max_turns + 1):
-        if text is None:
-            return None
-        passages.append(Passage((Segment(text),), by_policy=True))
-        reply = dialogue.reply(text)
-        if reply.answers is not None:
-            right = {answer.text for answer in reply.answers} == set(question.answers)
-            return Demonstration(question, tuple(passages), tuple(names)) if right else None
-        results = _execute(reply.actions, dialogue, question, tools)
-        shown = (result.items for result in results if isinstance(result, Success))
-        names.update((item.label, None) for items in shown for item in named(items))
-        passages.append(Passage(tuple(dialogue.observation(max_turns - turn)), by_policy=False))
-        text = _go_on(lesson, results)
-    return None
+    played = play_program(question, protocol, tools, max_turns, max_items)
+    return None if played is None else played.demonstration
+
+
+def play_program(
+    question: Question, protocol: AgentProtocol, tools: GraphTools, max_turns: int, max_items: int = 20
+) -> Played | None:
+    """As `demonstrate`, with all that was seen; None, too, where there is no program or teacher."""
+    if not has_program(question) or protocol.name not in TEACHERS:
+        return None
+    played = play(question, protocol, tools, TEACHERS[protocol.name](question, max_items), max_turns)
+    return played if is_right(played) else None
+
+
+def has_program(question: Question) -> bool:
+    """Whether a question states a gold path from one topic entity, a form or a query."""
+    is_path = bool(question.path) and len(question.topic_entities) == 1
+    return is_path or bool(question.form or question.sparql)
+
+
+def is_right(played: Played) -> bool:
+    """Whether an episode came to exactly the gold answers, by name or by id."""
+    if played.answers is None:
+        return False
+    named_so = ({a.text for a in played.answers}, {id_ for a in played.answers for id_ in a.ids})
+    return set(played.question.answers) in named_so
 
 
 def _execute(
     actions: Sequence[Action], dialogue: Dialogue, question: Question, tools: GraphTools
-) -> list[ActionResult]:
-    """The results of all actions of a turn."""
-    results: list[ActionResult] = []
+) -> list[tuple[Action, ActionResult]]:
+    """All actions of a turn, with their results."""
+    executed: list[tuple[Action, ActionResult]] = []
     while actions:
         found = tools.execute(question.kg, actions, graph=question.graph)
-        results += found
+        executed += zip(actions, found, strict=True)
         actions = dialogue.take(found)
-    return results
+    return executed
+
+
+def _entities(executed: Sequence[tuple[Action, ActionResult]]) -> Iterator[str]:
+    """Labels of what was retrieved, less those of relations and types."""
+    for action, result in executed:
+        if isinstance(result, Success) and action.name not in _SCHEMA_ACTIONS:
+            yield from (item.label for item in named(result.items))
 
 
 def _go_on(lesson: Lesson, results: Sequence[ActionResult]) -> str | None:

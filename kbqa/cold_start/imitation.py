@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.policies.base import Codec
@@ -36,12 +36,21 @@ def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
     return _PART.sub(replace, name)
 
 
-def example(demonstration: Demonstration, codec: Codec) -> Example:
-    """Token ids and mask, encoded passage by passage as an episode is."""
+def example(demonstration: Demonstration, codec: Codec, max_observation_tokens: int | None = None) -> Example:
+    """Token ids and mask, encoded passage by passage as an episode is.
+
+    Args:
+        max_observation_tokens: longer observations are cut and closed again; None leaves them whole.
+    """
     ids: list[int] = []
     mask: list[bool] = []
-    for passage in demonstration.passages:
-        tokens = codec.encode(passage.segments)
+    for number, passage in enumerate(demonstration.passages):
+        if passage.by_policy or number == 0 or max_observation_tokens is None:
+            tokens = codec.encode(passage.segments)
+        else:
+            opening, *body, closing = passage.segments
+            inner = codec.encode(body)[:max_observation_tokens]
+            tokens = [*codec.encode([opening]), *inner, *codec.encode([closing])]
         ids.extend(tokens)
         mask.extend([passage.by_policy] * len(tokens))
     return Example(tuple(ids), tuple(mask))
@@ -55,8 +64,20 @@ def draw_examples(
     rng: random.Random,
 ) -> list[Example]:
     """`count` random demonstrations, each under fresh names."""
-    drawn = []
-    for demonstration in rng.choices(demonstrations, k=count):
-        names = {name: fresh_name(name, words, rng) for name in demonstration.names}
-        drawn.append(example(demonstration.renamed(names), codec))
-    return drawn
+    drawn = rng.choices(demonstrations, k=count)
+    return [example(under_fresh_names(one, words, rng), codec) for one in drawn]
+
+
+def under_fresh_names(
+    demonstration: Demonstration, words: Sequence[str], rng: random.Random
+) -> Demonstration:
+    """The same episode about entities that nobody has heard of; see `fresh_name`."""
+    return demonstration.renamed({name: fresh_name(name, words, rng) for name in demonstration.names})
+
+
+def epochs(
+    demonstrations: Sequence[Demonstration], times: int, rng: random.Random
+) -> Iterator[Demonstration]:
+    """All of them so many times, each time in another order."""
+    for _ in range(times):
+        yield from rng.sample(demonstrations, len(demonstrations))

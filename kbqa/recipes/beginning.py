@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import math
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from kbqa.recipes.section import Positive, Rate, Section
+from kbqa.recipes.learning import LoraSection
+from kbqa.recipes.section import Fraction, Positive, Rate, Section
 from kbqa.trajectory import Question
 
 if TYPE_CHECKING:
@@ -62,17 +64,30 @@ class QuestionsSection(Section):
 
 
 class ColdStartSection(Section):
-    """SFT on demonstrations of gold programs.
+    """SFT on demonstrations: of gold programs, or those of a file.
 
     Attributes:
         demonstrations: at most that many.
+        file: of demonstrations, in KBQA_HOME/cold_start; `kbqa cold-start` makes one. None plays the
+            gold programs of the data set's cold-start questions.
+        fresh_names: whether entities get new names each time that a demonstration is drawn, which a
+            small policy needs (`kbqa.cold_start.imitation`) and a pretrained one does not.
+        steps: with demonstrations drawn at random.
+        epochs: in place of steps: passes over all of them, each in an order of its own.
+        max_length: tokens of a demonstration; longer ones are left out.
+        lora: an adapter to be trained, and merged into the weights afterwards; None trains them all.
         validate_every: steps between two looks at the validation F1; the best one wins.
         patience: looks without a new best after which the cold start ends.
-        learned_loss, cool_down_steps: see `kbqa.training.sft.SftConfig`.
+        warm_up_steps, decay, floor, learned_loss, cool_down_steps, precision: see
+            `kbqa.training.sft.SftConfig`.
     """
 
     demonstrations: Positive
-    steps: Positive
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*\.jsonl$")] | None = None
+    fresh_names: bool = True
+    steps: Positive | None = None
+    epochs: Positive | None = None
+    max_length: Positive | None = None
     batch: Positive
     learning_rate: Rate
     token_budget: Positive
@@ -81,15 +96,36 @@ class ColdStartSection(Section):
     max_seconds: float | None = None
     learned_loss: Annotated[float, Field(gt=0)] | None = None
     cool_down_steps: Positive = 150
+    warm_up_steps: Annotated[int, Field(ge=0)] = 20
+    decay: Literal["constant", "cosine"] = "cosine"
+    floor: Fraction = 0.1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    lora: LoraSection | None = None
 
-    def build(self) -> SftConfig:
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("steps: either steps or epochs say how long it lasts: set the other one to null")
+        if self.epochs is not None and self.learned_loss is not None:
+            raise ValueError("learned_loss: goes with steps; with epochs set it to null")
+        if self.lora is not None and self.lora.quantised:
+            raise ValueError("lora.quantised: its adapter is merged into whole weights: set it to false")
+        return self
+
+    def build(self, demonstrations: int) -> SftConfig:
+        """Numbers of an imitation of so many demonstrations."""
         from kbqa.training.sft import SftConfig
 
+        passes = math.ceil((self.epochs or 0) * demonstrations / self.batch)
         return SftConfig(
-            steps=self.steps,
+            steps=self.steps or passes,
             batch=self.batch,
             learning_rate=self.learning_rate,
             token_budget=self.token_budget,
             learned_loss=self.learned_loss,
             cool_down_steps=self.cool_down_steps,
+            warm_up_steps=self.warm_up_steps,
+            decay=self.decay,
+            floor=self.floor,
+            precision=self.precision,
         )

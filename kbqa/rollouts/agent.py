@@ -79,10 +79,14 @@ class Agent:
         """As `Player.begin`."""
         return Episode(question, self.protocol, self.codec, self.budget)
 
+    def read(self, episode: Episode) -> Sequence[int]:
+        """The tokens that the policy continues."""
+        return episode.token_ids
+
     def speak(self, episodes: Sequence[Episode], sampling: Sampling) -> None:
         """As `Player.speak`; one call of the policy for all. An episode that is not finished in time ends."""
         completions = self.policy.generate(
-            [episode.token_ids for episode in episodes],
+            [self.read(episode) for episode in episodes],
             SamplingParams(
                 max_tokens=self.budget.max_turn_tokens,
                 max_total_tokens=self.budget.max_tokens,

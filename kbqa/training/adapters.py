@@ -5,6 +5,7 @@ The model without its adapter is the reference of the KL penalty, so no second c
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +58,20 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
 def has_adapter(model: Any) -> bool:
     """Whether a model holds an adapter, which is then all of it that is trained and saved."""
     return any(isinstance(module, BaseTunerLayer) for module in model.modules())
+
+
+def merged(model: Any) -> Any:
+    """A copy of a model in which its adapter has become part of the weights, all of them to be trained."""
+    twin = copy.deepcopy(model)
+    for name, module in list(twin.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            parent, _, own = name.rpartition(".")
+            setattr(twin.get_submodule(parent), own, module.get_base_layer())
+    # What transformers' own `add_adapter` leaves: such a model would save its adapter alone.
+    twin._hf_peft_config_loaded = False
+    del twin.peft_config
+    return twin.requires_grad_(True)
 
 
 @contextmanager

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 
 from kbqa.training.batching import micro_batches, pad
-from kbqa.training.learning_rate import LearningRate
-from kbqa.training.likelihood import token_logprobs
-
-_FLOOR = 0.1  # of the learning rate's peak
+from kbqa.training.learning_rate import Decay, LearningRate
+from kbqa.training.likelihood import Precision, token_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +26,34 @@ class SftConfig:
     """Attributes:
     steps: optimiser steps, at most.
     batch: episodes a step.
-    warm_up_steps: steps in which the learning rate rises linearly; a cosine follows.
+    warm_up_steps: steps in which the learning rate rises linearly; its decay follows.
+    decay, floor: down to that share of its peak; see `kbqa.training.learning_rate`.
     token_budget: most padded tokens of a micro-batch.
     learned_loss: where it is set the learning rate stays up until the smoothed loss is below it, and
         then cools down (warm-up, stable, decay; MiniCPM, Hu et al. 2024). For policies that learn what
         matters all at once, at a step that nobody knows.
     cool_down_steps: steps of that; none come after it.
+    precision: of matrix products; with bf16 weights and all results stay fp32.
     """
 
     steps: int = 600
     batch: int = 16
     learning_rate: float = 2e-3
     warm_up_steps: int = 20
+    decay: Decay = "cosine"
+    floor: float = 0.1
     weight_decay: float = 0.01
     token_budget: int = 8192
     learned_loss: float | None = None
     cool_down_steps: int = 150
+    precision: Precision = "fp32"
 
 
-def cosine(step: int, config: SftConfig) -> float:
-    """Learning rate of a step: linear warm-up, then a half cosine to a tenth."""
-    rate = LearningRate(config.learning_rate, "cosine", warm_up_steps=config.warm_up_steps, floor=_FLOOR)
+def learning_rate(step: int, config: SftConfig) -> float:
+    """Of a step, counted from 0: a linear warm-up, then the decay to its floor."""
+    rate = LearningRate(
+        config.learning_rate, config.decay, warm_up_steps=config.warm_up_steps, floor=config.floor
+    )
     return rate.at(step, config.steps)
 
 
@@ -64,7 +69,7 @@ class _StableThenCool:
         config = self._config
         risen = min(1.0, (step + 1) / max(1, config.warm_up_steps))
         cooled = min(1.0, max(0, step - self._cooling_from) / config.cool_down_steps)
-        return config.learning_rate * risen * (1 - (1 - _FLOOR) * cooled)
+        return config.learning_rate * risen * (1 - (1 - config.floor) * cooled)
 
     def ends_with(self, step: int, loss: float) -> bool:
         """Take the loss of a step; whether that step was the last."""
@@ -81,15 +86,18 @@ def fine_tune(
     config: SftConfig,
     on_step: Callable[[int, float], bool],
 ) -> None:
-    """Maximise the likelihood of policy tokens, in place.
+    """Maximise the likelihood of policy tokens, in place, on the device that the model is on.
 
     Args:
+        model: where it has an adapter (`kbqa.training.adapters`), that alone is trained.
         draw: gives the episodes of a step.
         on_step: called with the number of finished steps and the loss; True ends the tuning.
     """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
+        trained, lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
     )
+    device = trained[0].device
     course = None if config.learned_loss is None else _StableThenCool(config, config.learned_loss)
     for step in range(config.steps):
         model.train()
@@ -98,15 +106,16 @@ def fine_tune(
         loss_sum = 0.0
         optimiser.zero_grad()
         for batch in micro_batches([len(e.token_ids) for e in examples], config.token_budget):
-            ids = pad([examples[i].token_ids for i in batch], torch.long)
-            mask = pad([examples[i].mask for i in batch], torch.bool)
-            logprobs, _ = token_logprobs(model, ids, mask)
+            ids = pad([examples[i].token_ids for i in batch], torch.long).to(device)
+            mask = pad([examples[i].mask for i in batch], torch.bool).to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+                logprobs, _ = token_logprobs(model, ids, mask)
             loss = -logprobs.sum() / total
             loss.backward()  # type: ignore[no-untyped-call]
             loss_sum += loss.item()
         for group in optimiser.param_groups:
-            group["lr"] = cosine(step, config) if course is None else course.rate(step)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            group["lr"] = learning_rate(step, config) if course is None else course.rate(step)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
         model.eval()
         if on_step(step + 1, loss_sum) or (course is not None and course.ends_with(step, loss_sum)):

@@ -7,21 +7,16 @@ that is resumed goes on behind the last phase that it finished.
 from __future__ import annotations
 
 import logging
-import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kbqa.cold_start.demonstrations import Demonstration, demonstrate
-from kbqa.cold_start.imitation import draw_examples
 from kbqa.datasets import Splits, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
-from kbqa.recipes.beginning import ColdStartSection, SmallPolicySection
+from kbqa.recipes.beginning import SmallPolicySection
 from kbqa.training.copying import warm_up
-from kbqa.training.sft import Example, fine_tune
-from kbqa.trajectory import Question
+from services.trainer.cold_start import ColdStart, demonstrations
 from services.trainer.context import Context
 from services.trainer.evaluation import Evaluation
 from services.trainer.student import Student
@@ -30,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _TOKENIZER_QUESTIONS = 2000  # texts of training questions that a new tokenizer learns from
 _TOKENIZER_TRIPLES = 20_000  # likewise, of the graph: a policy has to spell its names
-_SHOW_EVERY = 10  # steps of warm-up and cold start between two metrics records
+_SHOW_EVERY = 10  # steps between two metrics records
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +90,9 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     section = context.recipe.cold_start
     if section is None:
         return base
-    context.journal.enter("cold_start", of=section.steps)
-    demonstrations = _demonstrations(context, material, section.demonstrations)
-    course = _ColdStart(context, section, material.questions.validation, Student.load(base.path))
-    best = course.run(demonstrations)
+    context.journal.enter("cold_start")
+    found = demonstrations(context, material.questions, material.kg)
+    best = ColdStart(context, section, material.questions.validation, Student.load(base.path)).run(found)
     # Workers take the newest version, so the best one has to become that again.
     return _conclude(context, "cold_start", Student.load(best.path), material)
 
@@ -126,28 +120,10 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
 def _texts(context: Context, material: Material) -> Iterator[str]:
     """What a new tokenizer learns from: the graph, demonstrations, and questions without their answers."""
     yield from material.triples
-    section = context.recipe.cold_start
-    count = section.demonstrations if section is not None else 0
-    for demonstration in _demonstrations(context, material, count):
+    for demonstration in demonstrations(context, material.questions, material.kg):
         for passage in demonstration.passages:
             yield from (segment.text for segment in passage.segments)
     yield from (question.text for question in material.questions.train[:_TOKENIZER_QUESTIONS])
-
-
-def _demonstrations(context: Context, material: Material, most: int) -> list[Demonstration]:
-    """Gold programs that can be played; those that cannot are left out."""
-    protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
-    context.kg_version(material.kg)
-    found = []
-    for question in material.questions.cold_start[:most]:
-        context.check()
-        demonstration = demonstrate(question, protocol, context.tools, turns)
-        if demonstration is not None:
-            found.append(demonstration)
-    if most and not found:
-        raise RunError(f"no gold program of data set {context.record.dataset} can be played on its graph")
-    logger.info("demonstrations played", extra={"found": len(found)})
-    return found
 
 
 def _conclude(context: Context, name: str, student: Student, material: Material) -> PolicyVersion:
@@ -166,56 +142,3 @@ def keep_result(context: Context, name: str, evaluation: Evaluation) -> None:
         f1={**results.get("f1", {}), name: evaluation.f1},
         f1_by_hops={**results.get("f1_by_hops", {}), name: evaluation.f1_by_hops},
     )
-
-
-class _ColdStart:
-    """Imitation of demonstrations, with a look at the validation questions now and then."""
-
-    def __init__(
-        self, context: Context, section: ColdStartSection, validation: Sequence[Question], student: Student
-    ) -> None:
-        self._context, self._section, self._student = context, section, student
-        self._validation = tuple(validation)
-        self._best: Evaluation | None = None
-        self._looks_since_best = 0
-        self._step = self._looked_at = 0
-        self._began = time.monotonic()
-
-    def run(self, demonstrations: Sequence[Demonstration]) -> PolicyVersion:
-        """The best version by validation F1."""
-        context = self._context
-        rng = random.Random(f"cold_start/{context.record.seed}")
-        codec, words = self._student.codec, self._student.words()
-
-        def draw(count: int) -> Sequence[Example]:
-            return draw_examples(demonstrations, count, codec, words, rng)
-
-        fine_tune(self._student.model, draw, self._section.build(), self._on_step)
-        if self._looked_at != self._step:
-            self._look()
-        assert self._best is not None
-        return context.version(self._best.version)
-
-    def _on_step(self, step: int, loss: float) -> bool:
-        context, section = self._context, self._section
-        self._step = step
-        context.check()
-        context.journal.advance(step)
-        if step % _SHOW_EVERY == 0:
-            context.journal.record("step", {"loss": loss}, step)
-        late = section.max_seconds is not None and time.monotonic() - self._began > section.max_seconds
-        if step % section.validate_every == 0:
-            self._look()
-        return late or self._looks_since_best >= section.patience
-
-    def _look(self) -> None:
-        context = self._context
-        self._looked_at = self._step
-        version = context.publish(self._student, step=0, metrics={})
-        evaluation = context.evaluate(version, self._validation, "validation")
-        if self._best is None or evaluation.f1 > self._best.f1:
-            self._best, self._looks_since_best = evaluation, 0
-        else:
-            self._looks_since_best += 1
-        protected = {self._best.version, *context.journal.results.get("versions", {}).values()}
-        context.store.retain(context.run, keep=1, protect=protected)

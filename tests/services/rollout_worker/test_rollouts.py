@@ -74,6 +74,23 @@ def test_a_group_is_whole_scored_and_repeatable(make_rollouts, publish, make_req
     ]
 
 
+def test_a_request_is_rewarded_by_its_stage_of_the_curriculum(request, tiny_recipe, make_rollouts) -> None:
+    tiny_recipe["reward"] = {"name": "learning_to_refine", "invalid": -1.0}
+    strict = {"name": "strict", "reward": {"invalid": -5.0}}
+    tiny_recipe["curriculum"] = {"stages": [{"name": "mild", "until": {"steps": 1}}, strict]}
+    publish, make_request = (request.getfixturevalue(name) for name in ("publish", "make_request"))
+    publish("staged", 1)
+    rollouts = make_rollouts()
+    earned = {}
+    for stage in (None, 0, 1):
+        reply = rollouts.answer(make_request("staged", "t1", stage=stage))
+        assert reply.group is not None, reply.failure
+        earned[stage] = {member.outcome for member in reply.group.members}
+    assert earned == {None: {-1.0}, 0: {-1.0}, 1: {-5.0}}  # random weights answer nothing
+    beyond = rollouts.answer(make_request("staged", "t2", stage=2))
+    assert "has 2 stages" in beyond.failure.detail
+
+
 def test_a_newer_version_is_swapped_in_and_another_architecture_built(
     make_rollouts, publish, make_request, metrics
 ) -> None:

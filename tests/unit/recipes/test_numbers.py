@@ -89,6 +89,11 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "optimisation.clip_high": 0.28,
     "optimisation.kl_coefficient": 0.001,
     "optimisation.dual_clip": None,
+    "cold_start.demonstrations": 29_384,  # table VII
+    "cold_start.learning_rate": 5e-6,
+    "cold_start.decay": "cosine",
+    "cold_start.fresh_names": False,
+    "cold_start.lora": None,
     "optimisation.aggregation": "token_mean",
     "schedule.steps": 44_337 // 256,
     "schedule.questions_per_step": 256,
@@ -131,6 +136,17 @@ KNOWCODER_A1 = {  # A, 4.3
     "schedule.questions_per_step": 64,
     "schedule.max_staleness": 0,
 }
+KNOWCODER_A1_COLD_START = {  # A, table 8
+    "cold_start.demonstrations": 563,
+    "cold_start.epochs": 8,
+    "cold_start.steps": None,
+    "cold_start.batch": 8,
+    "cold_start.learning_rate": 2e-5,
+    "cold_start.decay": "cosine",
+    "cold_start.max_length": 4096,
+    "cold_start.lora.rank": 8,
+    "cold_start.fresh_names": False,
+}
 ISP_KGR = {  # 5.1, C, F, G
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "protocol.top_k": 10,
@@ -158,6 +174,11 @@ ISP_KGR = {  # 5.1, C, F, G
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.0,
     "optimisation.aggregation": "sample_mean",
+    "cold_start.demonstrations": 800,
+    "cold_start.epochs": 1,
+    "cold_start.learning_rate": 5e-5,
+    "cold_start.warm_up_steps": 10,
+    "curriculum.representatives": 1,
     "schedule.steps": 168,
     "schedule.questions_per_step": 64,
     "schedule.max_staleness": 0,
@@ -174,6 +195,7 @@ ISP_KGR_AS_RELEASED = ISP_KGR | {
     "optimisation.token_budget": 9216,
     "optimisation.mini_batch_samples": 32,
     "optimisation.clip_high": 0.24,
+    "curriculum.representatives": "absent",
     "schedule.steps": 100,
 }
 LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
@@ -202,14 +224,31 @@ STATED = {
     "kg-r1-as-released": KG_R1_AS_RELEASED,
     "kbqa-r1": KBQA_R1,
     "kbqa-r1-as-released": KBQA_R1_AS_RELEASED,
-    "knowcoder-a1": KNOWCODER_A1,
-    "knowcoder-a1-phase-2": KNOWCODER_A1 | {"reward.beta": 1.0},
+    "knowcoder-a1": KNOWCODER_A1 | KNOWCODER_A1_COLD_START,
+    "knowcoder-a1-phase-2": KNOWCODER_A1 | {"reward.beta": 1.0, "cold_start": None},
+    "knowcoder-a1-curriculum": KNOWCODER_A1
+    | KNOWCODER_A1_COLD_START
+    | {"curriculum.balance": "operation", "schedule.steps": 5465 // 64 + 3509 // 64},
     "knowcoder-a1-as-released": KNOWCODER_A1
+    | KNOWCODER_A1_COLD_START
     | {"rollout.max_turns": 12, "evaluation.temperature": 1.0, "evaluation.top_p": 0.9},
     "isp-kgr": ISP_KGR,
     "isp-kgr-as-released": ISP_KGR_AS_RELEASED,
     "learning-to-refine": LEARNING_TO_REFINE,
 }
+
+
+def test_the_stages_of_the_papers():
+    isp = load_recipe("isp-kgr").curriculum
+    assert isp is not None
+    assert [stage.tiers for stage in isp.stages] == [("easy",), ("medium",), ("hard",)]
+    knowcoder = load_recipe("knowcoder-a1-curriculum")
+    assert knowcoder.curriculum is not None
+    betas = [stage.reward.get("beta", 0.5) for stage in knowcoder.curriculum.stages]
+    assert betas == [0.5, 1.0]
+    [until, last] = [stage.until for stage in knowcoder.curriculum.stages]
+    assert until is not None
+    assert (until.metric, until.steps, last) == ("rhits1", 5465 // 64, None)
 
 
 def values(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,10 +8,12 @@ import torch
 from safetensors.torch import load_file
 
 from kbqa.errors import ConfigurationError
-from kbqa.training.adapters import Adapter, add_adapter, has_adapter
+from kbqa.policies.transformers import load_model
+from kbqa.training.adapters import Adapter, add_adapter, has_adapter, merged
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.learner import Learner
 from kbqa.training.likelihood import token_logprobs
+from kbqa.training.sft import Example, SftConfig, fine_tune
 from tests.unit.training.training_cases import build, config, flat, questions, reference
 
 _ROOT = Path(__file__).parents[3]
@@ -100,6 +102,33 @@ def test_the_gradient_of_an_adapter_is_that_of_the_product_of_its_matrices():
     assert torch.allclose(b.grad, scale * weight.grad @ a.T, atol=1e-6)
     assert torch.allclose(a.grad, scale * b.T @ weight.grad, atol=1e-6)
     assert b.grad.abs().max() > 1e-4
+
+
+def test_a_merged_adapter_computes_the_same_and_is_saved_as_a_whole_model(tmp_path):
+    model = build({})
+    add_adapter(model, Adapter(rank=4, alpha=8), seed=1)
+    config = SftConfig(steps=3, batch=2, learning_rate=1e-2, warm_up_steps=0, decay="constant")
+    example = Example(tuple(range(20, 40)), tuple(at >= 10 for at in range(20)))
+    frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
+    fine_tune(model, lambda count: [example] * count, config, lambda step, loss: False)
+    assert all(torch.equal(frozen[name], p) for name, p in model.named_parameters() if name in frozen)
+
+    ids, mask = torch.tensor([example.token_ids]), torch.tensor([example.mask])
+    beside = token_logprobs(model, ids, mask)[0]
+    whole = merged(model)
+    assert torch.allclose(token_logprobs(whole, ids, mask)[0], beside, atol=1e-5)
+    assert torch.equal(token_logprobs(model, ids, mask)[0], beside)  # the model itself is as it was
+    assert has_adapter(model)
+    assert not has_adapter(whole)
+    assert not torch.allclose(token_logprobs(build({}), ids, mask)[0], beside, atol=1e-3)
+    assert all(parameter.requires_grad for parameter in whole.parameters())
+    assert {name for name, _ in whole.named_parameters()} == {n for n, _ in build({}).named_parameters()}
+    whole.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
+    assert not (tmp_path / "adapter_config.json").exists()
+    assert torch.equal(
+        token_logprobs(load_model(tmp_path), ids, mask)[0], token_logprobs(whole, ids, mask)[0]
+    )
 
 
 def test_without_its_adapter_a_model_is_its_own_reference():

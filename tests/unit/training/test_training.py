@@ -8,7 +8,7 @@ from kbqa.training.batching import micro_batches, pad
 from kbqa.training.copying import WarmUpConfig, periodic, scattered, warm_up
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.likelihood import token_logprobs
-from kbqa.training.sft import Example, SftConfig, cosine, fine_tune
+from kbqa.training.sft import Example, SftConfig, fine_tune, learning_rate
 from kbqa.training.small_policy import PAD
 from kbqa.trajectory import Segment
 from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
@@ -121,9 +121,9 @@ def test_the_warm_up_lowers_the_loss():
 
 def test_the_learning_rate_rises_then_falls_to_a_tenth():
     config = SftConfig(steps=100, learning_rate=1.0, warm_up_steps=10)
-    assert cosine(0, config) == pytest.approx(0.1)
-    assert cosine(9, config) == 1.0
-    assert cosine(100, config) == pytest.approx(0.1)
+    assert learning_rate(0, config) == pytest.approx(0.1)
+    assert learning_rate(9, config) == 1.0
+    assert learning_rate(100, config) == pytest.approx(0.1)
 
 
 def test_imitation_that_learns_all_at_once_cools_down_from_then_on_and_ends():

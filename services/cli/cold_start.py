@@ -1,0 +1,264 @@
+"""`kbqa cold-start`: a file of demonstrations that the cold start of a run imitates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbqa.curricula import Stratum, balanced, stratum
+from kbqa.errors import ConfigurationError, DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.policy_store.durable import write_file
+from kbqa.recipes import Recipe, load_recipe
+from kbqa.trajectory import Question
+from services.cli.options import (
+    DEFAULT_HOME,
+    DEFAULT_RECIPE,
+    AsJson,
+    Home,
+    Overrides,
+    RecipeName,
+    Seed,
+    StoreLocation,
+    read_pairs,
+)
+from services.cli.train import load_graph
+
+if TYPE_CHECKING:
+    from kbqa.cold_start.collecting import Attempt, Setting, Teacher
+
+
+_CHAT_ROOM = {"max_tokens": 65_536, "max_turn_tokens": 2048}
+
+
+class Method(StrEnum):
+    """How demonstrations come about."""
+
+    GOLD = "gold"
+    OUTCOME = "outcome"
+    REFERENCED = "referenced"
+    NARRATED = "narrated"
+
+
+class Split(StrEnum):
+    """Whose questions are demonstrated."""
+
+    COLD_START = "cold_start"
+    TRAIN = "train"
+
+
+class Kind(StrEnum):
+    """What questions are told apart by: a `kbqa.curricula.Stratum`."""
+
+    HOPS = "hops"
+    STEPS = "steps"
+    OPERATION = "operation"
+    LEVEL = "level"
+    TOPICS = "topics"
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What attempts hang on: where one of these differs, they are others."""
+
+    dataset: str
+    method: Method
+    teacher: str
+    recipe_name: str
+    recipe: Recipe
+    candidates: int
+    kind: Stratum
+    seed: int
+
+    def digest(self) -> str:
+        values = (self.dataset, self.method, self.teacher, self.recipe.digest(), self.candidates, self.kind)
+        return hashlib.sha256(json.dumps([*values, self.seed]).encode()).hexdigest()[:8]
+
+
+def cold_start(
+    dataset: Annotated[str, typer.Argument(help="Whose questions are demonstrated: world, metaqa-2hop, …")],
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="gold plays gold programs; outcome keeps what a teacher answers rightly, from what it saw; "
+            "referenced shows it each next gold step; narrated lets it think for gold steps."
+        ),
+    ] = Method.GOLD,
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Who plays or thinks: openai:MODEL, NAME[@VERSION] of a policy, or a directory."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the file, HOME/cold_start/NAME.jsonl; unless given, the recipe's.")
+    ] = None,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    split: Annotated[Split, typer.Option(help="Questions; cold_start has those kept for it.")] = (
+        Split.COLD_START
+    ),
+    limit: Annotated[int | None, typer.Option(min=1, help="Try so many questions, all kinds alike.")] = None,
+    candidates: Annotated[int, typer.Option(min=1, help="What a teacher tries of a question.")] = 4,
+    per_question: Annotated[int, typer.Option(min=1, help="Demonstrations of a question, at most.")] = 3,
+    kind: Annotated[Kind, typer.Option(help="What questions are told apart by.")] = Kind.OPERATION,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="Keep as many demonstrations of every kind.")
+    ] = False,
+    count: Annotated[int | None, typer.Option(min=1, help="Demonstrations in all, at most.")] = None,
+    parallel: Annotated[int, typer.Option(min=1, help="Questions that a teacher has at a time.")] = 4,
+    seed: Seed = 1,
+    home: Home = DEFAULT_HOME,
+    location: StoreLocation = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a file of demonstrations for a cold start, and say how many candidates were accepted.
+
+    A run imitates it with `--set cold_start.file=NAME.jsonl`. What a teacher has tried is kept beside the
+    file, so that the same command goes on where it was interrupted. Models behind an endpoint are reached
+    as by `kbqa eval`.
+    """
+    if method is Method.GOLD and teacher is not None:
+        raise ConfigurationError("--teacher: gold programs need none; say how it teaches with --method")
+    if method is not Method.GOLD and teacher is None:
+        raise ConfigurationError(
+            f"--method {method}: name a --teacher: openai:MODEL, NAME[@VERSION] of a policy, or a directory"
+        )
+    chosen = load_recipe(recipe, read_pairs("--set", overrides))
+    order = _Order(dataset, method, teacher or "", recipe, chosen, candidates, kind.value, seed)
+    questions = _questions(order, split, limit)
+    file = home / "cold_start" / f"{name or chosen.name}.jsonl"
+    load_graph(home, dataset, seed)
+    with ExitStack() as opened:
+        tried = _tried(order, questions, file, parallel, home, location, opened)
+    from kbqa.cold_start.collecting import acceptance, choose
+    from kbqa.cold_start.files import Entry, write_entries
+
+    rng = random.Random(f"cold-start/{seed}")
+    kept = choose(tried, rng, per_question=per_question, balance=balance, count=count)
+    report = {**acceptance(tried), "demonstrations": len(kept)}
+    if kept:
+        told = teacher or "gold program"
+        write_entries(file, (Entry(one, chosen.protocol.name, method.value, told) for one in kept))
+        write_file(file.with_suffix(".acceptance.json"), json.dumps(report, indent=1).encode())
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        _print(report)
+    if not kept:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in report["rejected"].items())
+        raise DatasetError(f"no candidate was accepted ({reasons}), so {file} was not written")
+    if not as_json:
+        typer.echo(f"{len(kept)} demonstrations in {file}; train with --set cold_start.file={file.name}")
+
+
+def _questions(order: _Order, split: Split, limit: int | None) -> list[Question]:
+    """Those to be tried, all kinds alike where not all are.
+
+    Raises:
+        DatasetError: there are none.
+    """
+    from kbqa.datasets import load_dataset
+
+    data = os.environ.get("KBQA_DATA")
+    splits = load_dataset(order.dataset, order.seed, Path(data) if data else None).splits
+    drawn: tuple[Question, ...] = getattr(splits.only(order.recipe.questions.suit), split.value)
+    if not drawn:
+        raise DatasetError(
+            f"{order.dataset} has no questions in its split {split.value}: try --split {Split.TRAIN.value}"
+        )
+    if limit is None:
+        return list(drawn)
+    rng = random.Random(f"cold-start/questions/{order.seed}")
+    return balanced(drawn, lambda question: stratum(question, order.kind), limit, rng)
+
+
+def _tried(
+    order: _Order,
+    questions: list[Question],
+    file: Path,
+    parallel: int,
+    home: Path,
+    location: str | None,
+    opened: ExitStack,
+) -> list[Attempt]:
+    """An attempt at every question: those of earlier commands as they were, the others made now."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from kbqa.cold_start.collecting import Setting, attempt, attempts
+    from kbqa.cold_start.ledger import AttemptLedger
+
+    ledger = AttemptLedger(file.with_name(f".{file.stem}-{order.digest()}.attempts.jsonl"))
+    waiting = [question for question in questions if question.id not in ledger.done]
+    if waiting:
+        catalog = GraphCatalog(home)
+        opened.callback(catalog.close)
+        protocol, turns = order.recipe.protocol.build(), order.recipe.rollout.max_turns
+        setting = Setting(protocol, LocalGraphTools(catalog), turns)
+        teacher = _teacher(order, setting, home, location, opened)
+        work = partial(attempt, teacher=teacher, setting=setting, by=order.kind)
+        made = attempts(waiting, work, parallel)
+        console = Console(stderr=True)
+        hidden = not sys.stderr.isatty()
+        for one in track(made, "questions", len(waiting), console=console, disable=hidden):
+            ledger.add(one)
+    return [ledger.done[question.id] for question in questions]
+
+
+def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, opened: ExitStack) -> Teacher:
+    """Whoever the command names.
+
+    Raises:
+        NoPolicyError, PolicyIntegrityError, ConfigurationError: see `services.cli.candidates`.
+    """
+    from kbqa.cold_start.collecting import GoldTeacher, NarratedTeacher, ReferencedTeacher, SamplingTeacher
+    from kbqa.rollouts import Agent, ChatAgent
+
+    if order.method is Method.GOLD:
+        return GoldTeacher(setting)
+    from services.cli.candidates import open_candidate
+
+    candidate = open_candidate(order.teacher, home, location, recipe=order.recipe_name, baseline=None)
+    opened.callback(candidate.close)
+    agent, temperature = candidate.play(setting.tools, 1)
+    assert isinstance(agent, Agent | ChatAgent)
+    budget = agent.budget
+    if isinstance(agent, ChatAgent):
+        # What a dialect's explanation and a large model's thoughts need, a small policy's budget lacks.
+        room = {name: max(getattr(budget, name), most) for name, most in _CHAT_ROOM.items()}
+        budget = replace(budget, **room)
+    agent = replace(agent, protocol=setting.protocol, budget=budget)
+    if order.method is Method.NARRATED:
+        if not isinstance(agent, ChatAgent):
+            raise ConfigurationError(
+                "--method narrated: thoughts are asked of a model that chats: openai:MODEL"
+            )
+        return NarratedTeacher(setting, agent.policy, order.candidates, temperature, order.seed)
+    sampling = SamplingTeacher(agent, order.candidates, temperature, order.seed)
+    return sampling if order.method is Method.OUTCOME else ReferencedTeacher(setting, sampling)
+
+
+def _print(report: Mapping[str, Any]) -> None:
+    """The acceptance table, a line for each kind of question."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("kind", "questions", "taught", "accepted", "of", "share", "F1", box=None)
+    for kind, row in (*report["by_kind"].items(), ("all", report)):
+        numbers = (row["questions"], row["taught"], row["accepted"], row["total"])
+        table.add_row(kind, *map(str, numbers), f"{row['share']:.1%}", f"{row['f1']:.3f}")
+    Console().print(table)
+    for reason, number in report["rejected"].items():
+        typer.echo(f"{number:>7} {reason.replace('_', ' ')}")

@@ -1,0 +1,184 @@
+"""The cold start of a run: demonstrations, and their imitation with a look at the validation questions."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+from kbqa.cold_start.demonstrations import Demonstration, Passage, demonstrate
+from kbqa.cold_start.files import read_entries
+from kbqa.cold_start.imitation import epochs, example, under_fresh_names
+from kbqa.datasets import Splits
+from kbqa.errors import RunError
+from kbqa.policy_store import PolicyVersion
+from kbqa.recipes.beginning import ColdStartSection
+from kbqa.training.adapters import add_adapter, has_adapter, merged
+from kbqa.training.sft import Example, fine_tune
+from kbqa.trajectory import Question
+from services.trainer.context import Context
+from services.trainer.evaluation import Evaluation
+from services.trainer.student import Student
+
+logger = logging.getLogger(__name__)
+
+_SHOW_EVERY = 10  # steps between two metrics records
+
+
+def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonstration]:
+    """What the recipe's cold start imitates; nothing if it has none.
+
+    Raises:
+        RunError: no gold program can be played, or the file does not fit the recipe.
+        DatasetError: the file cannot be read.
+    """
+    section = context.recipe.cold_start
+    if section is None:
+        return []
+    found = (
+        _played(context, questions.cold_start[: section.demonstrations], kg)
+        if section.file is None
+        else _read(context, section.file, questions)[: section.demonstrations]
+    )
+    logger.info("demonstrations", extra={"found": len(found)})
+    return found
+
+
+def _played(context: Context, questions: Sequence[Question], kg: str) -> list[Demonstration]:
+    """Gold programs that can be played; those that cannot are left out."""
+    protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
+    context.kg_version(kg)
+    found = []
+    for question in questions:
+        context.check()
+        demonstration = demonstrate(question, protocol, context.tools, turns)
+        if demonstration is not None:
+            found.append(demonstration)
+    if not found:
+        raise RunError(f"no gold program of data set {context.record.dataset} can be played on its graph")
+    return found
+
+
+def _read(context: Context, name: str, questions: Splits) -> list[Demonstration]:
+    """The demonstrations of a file, under the prompt of this recipe; none about a question held out."""
+    path = context.settings.home / "cold_start" / name
+    protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
+    if not path.is_file():
+        raise RunError(
+            f"{path} is not there: make it with kbqa cold-start {context.record.dataset} --name "
+            f"{name.removesuffix('.jsonl')} --recipe {context.recipe.name}, or do without a cold start "
+            "(cold_start=null)"
+        )
+    held_out = {question.text for question in (*questions.validation, *questions.test)}
+    found, passed_over = [], 0
+    for entry in read_entries(path):
+        if entry.protocol != protocol.name:
+            raise RunError(
+                f"{path}: its demonstrations are in the dialect {entry.protocol}, and recipe "
+                f"{context.recipe.name} speaks {protocol.name}: make one with --recipe {context.recipe.name}"
+            )
+        demonstration = entry.demonstration
+        if demonstration.question.text in held_out:
+            passed_over += 1
+            continue
+        prompt = Passage(tuple(protocol.begin(demonstration.question, turns).prompt()), by_policy=False)
+        found.append(replace(demonstration, passages=(prompt, *demonstration.passages[1:])))
+    if passed_over:
+        logger.warning("demonstrations of held-out questions are left out", extra={"count": passed_over})
+    if not found:
+        raise RunError(f"{path}: all its questions are validation or test questions of this run")
+    return found
+
+
+class ColdStart:
+    """Imitation of demonstrations, with a look at the validation questions now and then.
+
+    Args:
+        student: what imitates them; it is trained in place.
+    """
+
+    def __init__(
+        self, context: Context, section: ColdStartSection, validation: Sequence[Question], student: Student
+    ) -> None:
+        self._context, self._section, self._student = context, section, student
+        self._student.model.to(context.ranks.device)
+        if section.lora is not None:
+            add_adapter(self._student.model, section.lora.build(), context.record.seed)
+        self._validation = tuple(validation)
+        self._best: Evaluation | None = None
+        self._looks_since_best = 0
+        self._step = self._looked_at = 0
+        self._began = time.monotonic()
+
+    def run(self, demonstrations: Sequence[Demonstration]) -> PolicyVersion:
+        """The best version by validation F1.
+
+        Raises:
+            RunError: every demonstration is too long.
+        """
+        context, section = self._context, self._section
+        rng = random.Random(f"cold_start/{context.record.seed}")
+        words = self._student.words()
+        short = self._short_enough(demonstrations)
+        in_turn = None if section.epochs is None else epochs(short, section.epochs, rng)
+
+        def draw(count: int) -> Sequence[Example]:
+            drawn = rng.choices(short, k=count) if in_turn is None else list(islice(in_turn, count))
+            if section.fresh_names:
+                drawn = [under_fresh_names(one, words, rng) for one in drawn]
+            return [self._example(one) for one in drawn]
+
+        config = section.build(len(short))
+        context.journal.enter("cold_start", of=config.steps)
+        fine_tune(self._student.model, draw, config, self._on_step)
+        if self._looked_at != self._step:
+            self._look()
+        assert self._best is not None
+        return context.version(self._best.version)
+
+    def _short_enough(self, demonstrations: Sequence[Demonstration]) -> Sequence[Demonstration]:
+        most = self._section.max_length
+        if most is None:
+            return demonstrations
+        short = [one for one in demonstrations if len(self._example(one).token_ids) <= most]
+        if len(short) < len(demonstrations):
+            count = len(demonstrations) - len(short)
+            logger.warning("demonstrations are too long and left out", extra={"count": count, "most": most})
+        if not short:
+            raise RunError(f"cold_start.max_length: every demonstration has more than {most} tokens")
+        return short
+
+    def _example(self, demonstration: Demonstration) -> Example:
+        # What a file holds was never cut; gold programs are played so that there is little to cut.
+        most = None if self._section.file is None else self._context.recipe.rollout.max_observation_tokens
+        return example(demonstration, self._student.codec, most)
+
+    def _on_step(self, step: int, loss: float) -> bool:
+        context, section = self._context, self._section
+        self._step = step
+        context.check()
+        context.journal.advance(step)
+        if step % _SHOW_EVERY == 0:
+            context.journal.record("step", {"loss": loss}, step)
+        late = section.max_seconds is not None and time.monotonic() - self._began > section.max_seconds
+        if step % section.validate_every == 0:
+            self._look()
+        return late or self._looks_since_best >= section.patience
+
+    def _look(self) -> None:
+        context = self._context
+        self._looked_at = self._step
+        student = self._student
+        if has_adapter(student.model):
+            student = replace(student, model=merged(student.model))
+        version = context.publish(student, step=0, metrics={})
+        evaluation = context.evaluate(version, self._validation, "validation")
+        if self._best is None or evaluation.f1 > self._best.f1:
+            self._best, self._looks_since_best = evaluation, 0
+        else:
+            self._looks_since_best += 1
+        protected = {self._best.version, *context.journal.results.get("versions", {}).values()}
+        context.store.retain(context.run, keep=1, protect=protected)

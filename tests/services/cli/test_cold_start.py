@@ -1,0 +1,76 @@
+"""`kbqa cold-start` in this process, over the generated world and a chat model that a test plays."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from kbqa.cold_start.files import read_entries
+from tests.chat_server import serve
+
+ARGUMENTS = ("cold-start", "world", "--recipe", "kbqa-r1-small", "--name", "a", "--kind", "hops", "--json")
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "home" / "cold_start" / "a.jsonl"
+
+
+def test_gold_programs_become_a_file_with_its_acceptance(in_process, file):
+    code, out, errors = in_process(*ARGUMENTS, "--limit", "9", "--balance", "--count", "6")
+    assert code == 0, errors
+    report = json.loads(out)
+    assert report["questions"] == 9
+    assert {kind: row["questions"] for kind, row in report["by_kind"].items()} == {"1": 3, "2": 3, "3": 3}
+    entries = read_entries(file)
+    assert len(entries) == report["demonstrations"] <= 6
+    assert {(entry.protocol, entry.method) for entry in entries} == {("kbqa_r1", "gold")}
+    assert json.loads(file.with_suffix(".acceptance.json").read_text()) == report
+
+
+def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, file, monkeypatch):
+    def obey(body):
+        _, _, last = body["messages"][-1]["content"].partition("[Reference:")
+        shown = re.search(r"<action>.*?</action>", last, re.DOTALL)
+        steps = sum(message["role"] == "assistant" for message in body["messages"])
+        command = shown[0] if shown else f"<answer>expression{steps}</answer>"
+        return f"<think>This comes next.</think>{command}"
+
+    order = (
+        *ARGUMENTS,
+        "--method",
+        "referenced",
+        "--teacher",
+        "openai:m",
+        "--candidates",
+        "1",
+        "--limit",
+        "3",
+    )
+    with serve() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        server.script = obey
+        code, out, errors = in_process(*order)
+        assert code == 0, errors
+        asked = len(server.asked)
+        again = in_process(*order)
+        assert (again[0], json.loads(again[1])) == (0, json.loads(out))
+        assert len(server.asked) == asked > 0
+    assert json.loads(out)["share"] > 0.5
+    for entry in read_entries(file):
+        assert "Reference" not in str(entry.demonstration)
+        assert entry.teacher == "openai:m"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "outcome"), "--method outcome: name a --teacher"),
+        (("--teacher", "openai:m"), "gold programs need none"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_do(in_process, arguments, message):
+    code, _, errors = in_process(*ARGUMENTS, *arguments)
+    assert (code, message in errors) == (2, True)

@@ -1,0 +1,51 @@
+"""How long an imitation lasts, and by which rate it learns."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.errors import RecipeError
+from kbqa.recipes import load_recipe
+from kbqa.training.adapters import Adapter
+
+
+def test_epochs_become_steps_once_it_is_known_how_many_demonstrations_there_are():
+    section = load_recipe("knowcoder-a1").cold_start
+    assert section is not None
+    config = section.build(440)  # WebQSP's, table 8
+    assert (config.steps, config.batch, config.learning_rate) == (440, 8, 2e-5)  # 8 epochs of 55 steps
+    assert section.build(563).steps == 563
+    assert section.build(3).steps == 3
+    assert (config.decay, config.floor, config.warm_up_steps, config.precision) == ("cosine", 0.0, 0, "bf16")
+    assert section.lora is not None
+    assert section.lora.build() == Adapter(rank=8, alpha=16)
+
+
+def test_small_recipes_imitate_as_they_always_did():
+    for name in ("kg-r1-small", "kbqa-r1-small", "knowcoder-a1-small", "isp-kgr-small"):
+        section = load_recipe(name).cold_start
+        assert section is not None
+        config = section.build(150)
+        assert (config.steps, config.warm_up_steps, config.decay, config.floor) == (1000, 20, "cosine", 0.1)
+        assert (section.fresh_names, section.file, section.lora, section.max_length) == (
+            True,
+            None,
+            None,
+            None,
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 2}, "either steps or epochs"),
+        ({"steps": None}, "either steps or epochs"),
+        ({"steps": None, "epochs": 2}, "learned_loss: goes with steps"),
+        ({"file": "../../etc/passwd.jsonl"}, "file"),
+        ({"file": "no-lines.txt"}, "file"),
+        ({"lora": {"quantised": True}}, "lora.quantised"),
+    ],
+)
+def test_a_cold_start_that_could_not_be_is_refused(changes, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("kg-r1-small", {f"cold_start.{key}": value for key, value in changes.items()})
