@@ -13,6 +13,7 @@ import typer
 from kbqa.errors import KbqaError
 from services.cli import (
     ask,
+    cold_start,
     data,
     demo,
     eval,
@@ -51,6 +52,7 @@ def create_cli() -> typer.Typer:
     cli.command()(train.train)
     cli.command()(train.resume)
     cli.command()(export.export)
+    cli.command("cold-start")(cold_start.cold_start)
     cli.command("eval")(eval.evaluate)
     cli.command()(policies.promote)
     cli.command()(mcp.mcp)
