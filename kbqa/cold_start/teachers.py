@@ -1,7 +1,8 @@
 """Teachers: gold programs, played turn by turn in each dialect.
 
 Where a data set states a logical form or a query beside or instead of a path, that is played by
-the dialects that can say it; KG-R1's can follow paths and intersect what several lead to.
+the dialects that can say it; KG-R1's can follow paths, intersect what several lead to, and read
+off dated facts what a question about times wants of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kbqa.kg.actions import (
     GET_TAIL_ENTITIES,
     Action,
     ActionResult,
+    DatedItem,
     Item,
     Success,
     named,
@@ -54,6 +56,7 @@ def kg_r1(question: Question, max_items: int) -> Lesson:
     """Node by node along each path, thinking of the hops that remain; of several paths what all lead to."""
     branches = _branches(question)
     reached: list[list[str]] = []
+    times: set[str] = set()
     for number, (topic, path) in enumerate(branches):
         frontier = [topic]
         for position, hop in enumerate(path):
@@ -68,11 +71,14 @@ def kg_r1(question: Question, max_items: int) -> Lesson:
                     if not _is_short(result, max_items):
                         return
                     found.update(dict.fromkeys(item.label for item in result.items))
+                    dated = (item for item in result.items if isinstance(item, DatedItem))
+                    times.update(time for item in dated for time in item.times)
             # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
             frontier = [name for name in found if name != topic]
         reached.append(frontier)
     if reached:
-        yield one_hop.write_answer("", [name for name in reached[0] if all(name in r for r in reached[1:])])
+        common = [name for name in reached[0] if all(name in names for names in reached[1:])]
+        yield one_hop.write_answer("", _read_off(question, common, times) if times else common)
 
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
@@ -136,12 +142,20 @@ TEACHERS: Mapping[str, Teacher] = {
 
 def _branches(question: Question) -> list[_Branch]:
     """The paths whose ends have the answers in common; none if the program is more than that."""
-    if _is_path(question):
+    if _is_path(question) or (question.path and not question.form):
         return [(question.topic_entities[0], question.path)]
     form = _form(question)
     conjuncts = [] if form is None else list(_conjuncts(form))
     branches = [branch for branch in map(_branch, conjuncts) if branch is not None]
     return branches if len(branches) == len(conjuncts) else []
+
+
+def _read_off(question: Question, names: Sequence[str], times: Iterable[str]) -> Sequence[str]:
+    """The gold answers, if dated facts show them: as names, or as times or the months or years of those."""
+    shown = all(
+        answer in names or any(time.startswith(answer) for time in times) for answer in question.answers
+    )
+    return question.answers if shown else ()
 
 
 def _conjuncts(form: Expression) -> Iterable[Expression]:

@@ -72,9 +72,9 @@ class _Asking:
         self._rng = random.Random(f"world-all/questions/{seed}")
         self._drawer = Drawer(facts, self._rng)
         self._asked: set[Expression] = set()
-        links = self._rng.sample(LINKS, _RESERVED_LINKS)
-        quantities = self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)
-        self._reserved = {NAMESPACE + relation.name for relation in (*links, *quantities)}
+        links = [link.name for link in self._rng.sample(LINKS, _RESERVED_LINKS)]
+        valued = [quantity.name for quantity in self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)]
+        self._reserved = {NAMESPACE + name for name in (*links, *valued)}
 
     def split(self, split: str, size: int) -> tuple[Question, ...]:
         questions = []

@@ -11,9 +11,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+import pyoxigraph as ox
+
 from kbqa.datasets.world import draw_names
 from kbqa.errors import DatasetError
-from kbqa.kg.loading.facts import Calendar, TimeUnit
+from kbqa.kg.loading.facts import Calendar, Fact, TimeUnit
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.naming import name_of
 
@@ -109,11 +111,15 @@ def read_icews14(directory: Path) -> tuple[Event, ...]:
         calendar=Calendar(TimeUnit.HOUR, "2014-01-01"),
     )
     with source.open() as reader:
-        read = ((fact.quad, fact.time) for fact in reader.facts())
-        terms = (((quad.subject, quad.predicate, quad.object), day) for quad, day in read)
-        return tuple(
-            dict.fromkeys(Event(*(name_of(term.value) for term in names), day) for names, day in terms)
-        )
+        return tuple(dict.fromkeys(map(_event, reader.facts())))
+
+
+def _event(fact: Fact) -> Event:
+    """The names that the IRIs of a delimited file's facts stand for."""
+    subject, relation, object_, _ = fact.quad
+    assert isinstance(subject, ox.NamedNode)
+    assert isinstance(object_, ox.NamedNode)
+    return Event(name_of(subject.value), name_of(relation.value), name_of(object_.value), fact.time)
 
 
 def dated_lines(events: Iterable[Event]) -> str:

@@ -50,11 +50,9 @@ def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> se
             return set(facts.members[_KIND_OF[name]])
         case And(left, right):
             return members(facts, left, now) & members(facts, right, now)
-        case Join(relation, Named(id_)):
-            return _related(facts, relation, [id_])
-        case Join(relation, Literal() as value):
-            return _related(facts, relation, [value])
         case Join(relation, source):
+            if isinstance(source, Named | Literal):
+                return _related(facts, relation, [source.id if isinstance(source, Named) else source])
             return _related(facts, relation, members(facts, source, now))
         case Superlative(extreme, source, path):
             valued = [(m, v) for m in members(facts, source, now) for v in _values(facts, m, path)]

@@ -230,24 +230,27 @@ class Drawer:
             forward = [link for link in LINKS if link.head == kind and link.forward]
             back = [link for link in LINKS if link.tails == (kind,) and link.heads]
             valued = [quantity for quantity in QUANTITIES if quantity.head == kind]
-            step = self._rng.choice([*forward, *back, *valued])
-            goes_back = isinstance(step, Link) and (step.head != kind or (step in back and self._coin()))
-            reached = self._step_back(reached, step) if goes_back else self._step(reached, step)
+            steps: list[Link | Quantity] = [*forward, *back, *valued]
+            step = self._rng.choice(steps)
+            if isinstance(step, Link) and (step.head != kind or (step in back and self._coin())):
+                reached = self._step_back(reached, step)
+            else:
+                reached = self._step(reached, step)
         if reached is None or isinstance(reached.form, Entity):
             return None
         return Draft(reached.form, reached.phrase, reached.path)
 
     def _step(self, reached: _Reached, step: Link | Quantity) -> _Reached | None:
         """To the tails of a link, or the values of a quantity."""
-        nodes = dict.fromkeys(tail for node in reached.nodes for tail in self._tails(node, step.name))
+        found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
+        nodes: dict[Node, None] = dict.fromkeys(found)
         return self._reach(reached, Relation(NAMESPACE + step.name, inverse=True), nodes, step.forward)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
         """To the heads of a link."""
         name = NAMESPACE + link.name
-        nodes = dict.fromkeys(
-            head for node in reached.nodes for head in self._facts.heads.get((node, name), ())
-        )
+        found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
+        nodes: dict[Node, None] = dict.fromkeys(found)
         phrases = [f"the {KINDS[link.head].plural} {clause}" for clause in link.heads]
         return self._reach(reached, Relation(name), nodes, phrases)
 

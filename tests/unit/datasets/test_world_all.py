@@ -38,7 +38,7 @@ def everything(splits):
 
 
 def solutions(store, query):
-    bindings = json.loads(store.query(query).body)["results"]["bindings"]
+    bindings = json.loads(store.query(query, deadline_s=60.0).body)["results"]["bindings"]
     return {row["x"]["value"] for row in bindings if "x" in row}
 
 
