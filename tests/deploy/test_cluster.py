@@ -40,14 +40,19 @@ RUN = {
     "schedule.max_run_seconds": 3000,
     "schedule.validate_every": STEPS,
 }
-# Beside what is asked of the run: images that are on the node, and nothing that Kubernetes 1.20 lacks.
+SMALL = {"resources": {"requests": {"cpu": "50m"}}}
+# Beside what is asked of the run: images that are on the node, room on two cores for pods that replace
+# others, and nothing that Kubernetes 1.20 lacks.
 VALUES = {
     "image": {"tag": TAG, "pullPolicy": "Never"},
     "redis": {"image": {"tag": "7-bookworm", "pullPolicy": "Never"}},
     "disruptionBudgets": False,
     "priorityClasses": {"create": True},
     "monitoring": {"dashboards": {"enabled": True}},
+    "graph": SMALL,
+    "rolloutWorker": SMALL,
     "trainer": {
+        **SMALL,
         "autoStart": {"overrides": RUN, "limits": {"validation": 4, "test": 8}},
         "persistence": {"keep": True},
     },
@@ -95,13 +100,17 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
         death(namespace, component)
         namespace.wait_ready(300)
 
-    with asking(namespace.address("kbqa-gateway")) as failures:
+    gateway = namespace.address("kbqa-gateway")
+    say(gateway, "Paris")
+    with asking(gateway) as failures:
         helm.upgrade(chart, RELEASE, merged(values, CHANGES), namespace=namespace.name, timeout=300)
         namespace.wait_ready(600)
         assert len(namespace.get("pods", "rollout-worker")) == 2
         helm.rollback(RELEASE, timeout=300)
         namespace.wait_ready(600)
     assert failures == []
+    export = ("kbqa", "feedback", "export", "/tmp/said.jsonl")
+    assert "wrote 1 questions" in namespace.kubectl("exec", "deployment/kbqa-gateway", "--", *export)
 
     run = finished(namespace, trainer)
     assert (run["state"], run["phase"]) == ("done", "done"), run["error"]
@@ -126,6 +135,12 @@ def ask(gateway):
     response = httpx.post(f"{gateway}/v1/answer", json=QUESTION, timeout=120)
     assert response.status_code == 200, response.text
     return response.json()
+
+
+def say(gateway, right):
+    """That another answer would have been right."""
+    said = {"answer_id": ask(gateway)["id"], "verdict": "wrong", "answers": [right]}
+    assert httpx.post(f"{gateway}/v1/feedback", json=said, timeout=30).status_code == 201
 
 
 @contextmanager
