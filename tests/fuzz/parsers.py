@@ -307,7 +307,11 @@ _BY_PROTOCOL = {
         *("semantic", "null", "1", ",", "'", '"'),
     ),
     "interactive_parsing": ("Ada", "?x", "?y", "SELECT ?x { ?x ?p ?y }", "\\boxed{", "}", ", ", '"', "\n\n"),
-    "sparql_refinement": ("SELECT ?x { ?x ?p ?y }", "Byron", "1788", " "),
+    "sparql_refinement": (
+        # Everything else ends the episode: chance does not put these four tags in order.
+        *("<think>so</think><query>", "<think>so</think><answer>", "</query>" + TURN_END),
+        *("SELECT ?x { ?x ?p ?y }", "Byron", "1788", " "),
+    ),
 }
 
 
