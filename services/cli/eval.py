@@ -128,6 +128,7 @@ def evaluate(
         "kg_version": version,
         "seed": seed,
         "left_out": left_out,
+        "leaking": asked.leaking,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "questions_per_second": round(len(questions) / seconds, 2),

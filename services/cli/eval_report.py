@@ -21,7 +21,7 @@ _PRINTED = ("hits@1", "f1", "em_set")  # of each part of a breakdown
 
 def print_summary(result: Mapping[str, Any]) -> None:
     """The figures, as tables on standard output."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     how = f"baseline {result['baseline']}" if result["baseline"] else f"recipe {result['recipe']}"
     asked = f"{result['questions']:,} questions of {result['dataset']} ({result['split']})"
     speed = f"{result['seconds']:.0f} s, {result['questions_per_second']:.1f} questions/s"
@@ -41,6 +41,8 @@ def print_summary(result: Mapping[str, Any]) -> None:
             console.print(table)
     for kind, counts in result["classes"].items():
         console.print(f"{kind}: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in counts.items()))
+    if result["leaking"]:
+        console.print("the split was drawn at random, and leaks paraphrases and paths of training questions")
     if result["left_out"]:
         console.print(f"left out, since the recipe does not suit them: {result['left_out']} questions")
     if result["unjudged"]:

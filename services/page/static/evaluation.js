@@ -29,6 +29,7 @@ function lead() {
   return h("header", {}, h("h1", {}, `${data.policy} on ${data.dataset}`),
     h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over the graph `, h("code", {}, data.kg), `, played as `, h("code", {}, how),
       data.runs.length ? `, the answers of ${data.runs.length} runs united` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} a second. Intervals are 95 %, by bootstrap over the questions.`,
+      data.leaking ? " The split was drawn at random: what it asks stands in other words among the training questions." : "",
       data.left_out ? ` ${data.left_out} questions were left out, since they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict of the judge.` : ""));
 }
 

@@ -26,6 +26,7 @@ ABOUT = {
     "kg_version": "abc",
     "seed": 1,
     "left_out": 0,
+    "leaking": False,
     "created_at": "2026-01-01T00:00:00+00:00",
     "seconds": 75.0,
     "questions_per_second": 1.5,
@@ -115,20 +116,20 @@ def test_trajectories_are_filtered_and_read(show):
 
     shown = show(report())
     expect(shown.locator("#count")).to_have_text("30 of 30 shown here")
-    shown.get_by_label("Failure").select_option("refused")
+    shown.get_by_role("combobox", name="Failure").select_option("refused")
     expect(shown.locator("#count")).to_have_text("6 of 30 shown here")
-    shown.get_by_label("Hops").select_option("2")
+    shown.get_by_role("combobox", name="Hops").select_option("2")
     expect(shown.locator("#count")).to_have_text("2 of 30 shown here")
     shown.get_by_role("button", name="Clear").click()
     shown.get_by_role("button", name=re.compile("^recovered")).click()
     expect(shown.locator("#count")).to_have_text("6 of 30 shown here")
     shown.get_by_role("button", name="Clear").click()
-    shown.get_by_label("Text").fill("question 17 ?")
+    shown.get_by_role("searchbox", name="Text").fill("question 17 ?")
     expect(shown.locator("#count")).to_have_text("1 of 30 shown here")
     shown.locator("a.group").click()
     expect(shown.locator(".detail h2")).to_have_text("question 17 ?")
     expect(shown.locator(".detail .action.error")).to_have_count(1)
-    shown.get_by_label("Text").fill("nothing is like that")
+    shown.get_by_role("searchbox", name="Text").fill("nothing is like that")
     expect(shown.locator("#count")).to_have_text("0 of 30 shown here")
     expect(shown.locator(".detail")).to_contain_text("Choose a question")
 
@@ -136,7 +137,7 @@ def test_trajectories_are_filtered_and_read(show):
 @pytest.mark.integration
 def test_scripts_of_a_model_stay_text(show):
     shown = show(report())
-    shown.get_by_label("Text").fill("<script>")
+    shown.get_by_role("searchbox", name="Text").fill("<script>")
     shown.locator("a.group").first.click()
     assert "<script>" in shown.locator(".detail h2").inner_text()
     assert "<script>" in shown.locator(".detail .thought").first.inner_text()
