@@ -156,7 +156,7 @@ def split(
     questions = [replace(question, level="") for question in questions]  # that of another split
     sizes = {"validation": round(validation * len(questions)), "test": round(test * len(questions))}
     splits = _SPLITTERS[by](questions, seed, sizes)
-    if not splits.train:
+    if not splits.train or (test and not splits.test):
         raise DatasetError(f"{dataset}: {len(questions)} questions are too few to be split by {by}")
     parts = {part: getattr(splits, part) for part in files}
     _make(directory)
