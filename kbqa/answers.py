@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 _SPACE = re.compile(r"\s+")
 _WRAPPING = " \t\r\n\"'`.,;:"
@@ -27,6 +28,23 @@ def normalise(answer: str) -> str:
 def answer_set(answers: Iterable[str]) -> frozenset[str]:
     """Normalised answers without the empty one."""
     return frozenset(filter(None, map(normalise, answers)))
+
+
+def resolve(answers: Sequence[str], ids: Sequence[Sequence[str]], gold: Iterable[str]) -> list[str]:
+    """Answers named as the gold answers are.
+
+    A label that several entities share means all of them. Where the text is no gold answer, and one of its
+    entities is by id, the answer counts as all its entities; else as its text.
+
+    Args:
+        ids: of the entities that each answer stands for; those that are missing stand for none.
+    """
+    wanted = answer_set(gold)
+    named: list[str] = []
+    for text, entities in zip_longest(answers, ids, fillvalue=()):
+        by_id = normalise(str(text)) not in wanted and not wanted.isdisjoint(answer_set(entities))
+        named += entities if by_id else (str(text),)
+    return named
 
 
 def precision_recall(predicted: Iterable[str], gold: Iterable[str]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, normalise, rhits1
+from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, resolve, rhits1
 from kbqa.judges import Verdict
 from kbqa.kg.actions import ErrorCode
 from kbqa.rewards.kg_r1 import retrieval
@@ -68,21 +68,11 @@ METRICS: Mapping[str, Metric] = {
 
 
 def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
-    """The answers of a run, or the union of several (KG-R1, 4.1), named as the gold answers are.
-
-    An answer is a text and the entities that it stands for. Where the text is no gold answer but one of
-    its entities is, by id, it counts as all of them.
-    """
+    """The answers of a run, or the union of several (KG-R1, 4.1), named as the gold answers are."""
     if len(runs) == 1:
-        given = list(zip(runs[0].answers, runs[0].answer_ids, strict=True))
-    else:
-        given = [(answer.text, answer.ids) for answer in unite(runs)]
-    gold = answer_set(question.answers)
-    named: list[str] = []
-    for text, ids in given:
-        by_id = normalise(text) not in gold and not gold.isdisjoint(answer_set(ids))
-        named += ids if by_id else (text,)
-    return named
+        return resolve(runs[0].answers, runs[0].answer_ids, question.answers)
+    united = unite(runs)
+    return resolve([answer.text for answer in united], [answer.ids for answer in united], question.answers)
 
 
 def measure(question: Question, runs: Sequence[Trajectory], verdict: Verdict | None) -> dict[str, Measure]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from kbqa.answers import em_set, f1, hit_any
+from kbqa.answers import em_set, f1, hit_any, resolve
 from kbqa.kg.actions import GraphTools
 from kbqa.parts import Parts
-from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajectory, Tree
+from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Step, Trajectory, Tree
 
 
 class Verdict(Protocol):
@@ -64,9 +64,14 @@ class TreeReward(Reward, Protocol):
 REWARDS: Parts[Reward] = Parts("rewards")
 
 
+def answers_to(question: Question, end: Trajectory | Step) -> list[str]:
+    """The answers of an episode, or of a tree's step, named as the gold answers are."""
+    return resolve(end.answers, end.answer_ids, question.answers)
+
+
 def measures(question: Question, trajectory: Trajectory) -> dict[str, float]:
     """Components that every reward reports: f1, em (set equality) and hit (any)."""
-    predicted, gold = trajectory.answers, question.answers
+    predicted, gold = answers_to(question, trajectory), question.answers
     return {
         "f1": f1(predicted, gold),
         "em": float(em_set(predicted, gold)),

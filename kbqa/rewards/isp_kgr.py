@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from kbqa.answers import f1
-from kbqa.rewards.base import REWARDS, Instruments, measures
+from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
 from kbqa.rewards.progress import Command, MeasuredStep, measure
 from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajectory, Tree
 
@@ -64,7 +64,7 @@ class IspKgrReward:
         measured = measure(question, [step.turn for step in tree.steps], instruments, self.max_distance)
         outcomes = [0.0] * len(tree.steps)
         for end in tree.ends:
-            reached = f1(tree.steps[end].answers, question.answers)
+            reached = f1(answers_to(question, tree.steps[end]), question.answers)
             for index in tree.path(end):
                 outcomes[index] = max(outcomes[index], reached)
         rewards: dict[int, StepReward] = {}

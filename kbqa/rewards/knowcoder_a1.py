@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kbqa.answers import f_beta, rhits1
 from kbqa.kg.actions import ErrorKind
-from kbqa.rewards.base import REWARDS, Instruments, measures
+from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
 
 _BOX = re.compile(r"\\boxed\{")
@@ -40,12 +40,12 @@ class KnowCoderA1Reward:
         self, question: Question, trajectory: Trajectory, instruments: Instruments
     ) -> RewardedTrajectory:
         boxed = bool(trajectory.turns) and _BOX.search(trajectory.turns[-1].text) is not None
-        reward = min(
-            self.format * boxed + f_beta(trajectory.answers, question.answers, self.beta), 1.0
-        ) - self._penalties(trajectory)
+        answers, gold = answers_to(question, trajectory), question.answers
+        reward = min(self.format * boxed + f_beta(answers, gold, self.beta), 1.0)
+        reward -= self._penalties(trajectory)
         components = {
             **measures(question, trajectory),
-            "rhits1": rhits1(trajectory.answers, question.answers),
+            "rhits1": rhits1(answers, gold),
             "boxed": float(boxed),
         }
         return RewardedTrajectory(trajectory, (0.0,) * len(trajectory.turns), reward, components)

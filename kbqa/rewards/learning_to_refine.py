@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbqa.rewards.base import REWARDS, Instruments, measures
+from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory
 
 
@@ -39,7 +39,8 @@ class LearningToRefineReward:
         correct = False
         reward = self.invalid
         if valid:
-            verdict = instruments.judge.verdict(question.text, question.answers, trajectory.answers)
+            answers = answers_to(question, trajectory)
+            verdict = instruments.judge.verdict(question.text, question.answers, answers)
             correct = verdict.correct
             reward = 1 + (self.correct if correct else self.incorrect)
             reward -= self.error_cost * errors + self.turn_cost * len(trajectory.turns)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.answers import answer_set, em_set, f1, f_beta, hit_any, hits1_first, normalise, rhits1
+from kbqa.answers import answer_set, em_set, f1, f_beta, hit_any, hits1_first, normalise, resolve, rhits1
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,12 @@ def test_normalise_is_idempotent(text):
 def test_f1_is_one_exactly_when_the_sets_agree(predicted, gold):
     agree = answer_set(predicted) == answer_set(gold) != frozenset()
     assert (f1(predicted, gold) == 1.0) == agree
+
+
+def test_an_answer_is_named_as_the_gold_answers_are() -> None:
+    # A label of two entities means both; one that is gold as text stays it; one of no entity stays as it is.
+    assert resolve(["Ada", "Bob"], [("m.1", "m.2"), ("m.3",)], ["m.2"]) == ["m.1", "m.2", "Bob"]
+    assert resolve(["Ada"], [("m.1",)], ["ada"]) == ["Ada"]
+    assert resolve(["m.1"], [()], ["m.1"]) == ["m.1"]
+    assert resolve(["Ada"], [], ["m.1"]) == ["Ada"]
+    assert f1(resolve(["Ada"], [("m.1", "m.2")], ["m.2"]), ["m.2"]) == pytest.approx(2 / 3)
