@@ -45,6 +45,8 @@ _FOR_EVER: dict[str, object] = {
     "schedule.steps": 1_000_000,
     "schedule.max_run_seconds": None,
     "schedule.validate_every": 200,
+    "schedule.questions_per_step": 2,  # small steps: what may leak does so at each new version
+    "schedule.max_in_flight": 8,
 }
 _ADAPTER: dict[str, object] = {
     "small_policy": None,

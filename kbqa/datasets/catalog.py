@@ -96,9 +96,8 @@ def load_dataset(
         DatasetError: unknown name, or its files are not there or malformed.
     """
     base, design = _design(name)
-    if base == "world" or base in GENERATED:
-        if data is not None or design is not None:
-            raise DatasetError(f"{base} is generated: it has no files and no designs")
+    if (base == "world" or base in GENERATED) and (data is not None or design is not None):
+        raise DatasetError(f"{base} is generated: it has no files and no designs")
     if base in GENERATED:
         splits, graph = GENERATED[base](seed, data_directory)
         return Dataset(name, base, splits, graph=graph)
