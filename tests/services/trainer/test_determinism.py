@@ -21,6 +21,9 @@ PATIENCE_S = 400.0  # nothing here may hang on how busy the machine is
 def recipe(tiny_recipe):
     recipe = copy.deepcopy(tiny_recipe)
     recipe["deterministic"] = True
+    # The run is killed in either stage.
+    stages = [{"name": "first", "until": {"steps": 9}}, {"name": "second", "reward": {"w_format": 0.25}}]
+    recipe["curriculum"] = {"balance": "hops", "strength": 0.5, "stages": stages}
     recipe["rollout"].update(n=3, max_turns=4, max_turn_tokens=32)
     recipe["schedule"].update(
         steps=STEPS,
@@ -36,7 +39,18 @@ def recipe(tiny_recipe):
 
 def numbers(directory: Path) -> list[dict[str, float]]:
     records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    names = ("phase", "step", "loss", "gradient_norm", "entropy", "logprob_gap", "reward", "f1", "turns")
+    names = (
+        "phase",
+        "step",
+        "loss",
+        "gradient_norm",
+        "entropy",
+        "logprob_gap",
+        "reward",
+        "f1",
+        "turns",
+        "stage",
+    )
     return [{n: r[n] for n in names if n in r} for r in records if r["kind"] == "step"]
 
 
