@@ -42,7 +42,10 @@ def test_help_lists_the_commands_and_needs_no_torch(run):
     assert code == 0
     for name in (
         "ask",
+        "cold-start",
+        "data",
         "demo",
+        "eval",
         "kg",
         "promote",
         "recipe",
