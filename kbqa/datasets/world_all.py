@@ -72,7 +72,9 @@ class _Asking:
         self._rng = random.Random(f"world-all/questions/{seed}")
         self._drawer = Drawer(facts, self._rng)
         self._asked: set[Expression] = set()
-        links = [link.name for link in self._rng.sample(LINKS, _RESERVED_LINKS)]
+        # Those that lead to several kinds of things are few, and all that questions of a type can ask about.
+        single = [link for link in LINKS if len(link.tails) == 1]
+        links = [link.name for link in self._rng.sample(single, _RESERVED_LINKS)]
         valued = [quantity.name for quantity in self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)]
         self._reserved = {NAMESPACE + name for name in (*links, *valued)}
 

@@ -143,6 +143,14 @@ def test_a_seed_gives_the_same_questions_and_another_seed_others():
     assert generate_world_all(5, sizes, "w")[1] != generate_world_all(6, sizes, "w")[1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_a_seed_sets_aside_every_operation_can_be_trained_on(seed):
+    _, splits = generate_world_all(
+        seed, {"cold_start": 9, "train": 9, "validation": 9, "test": 9}, "world-all"
+    )
+    assert Counter(question.operation for question in splits.train) == dict.fromkeys(OPERATIONS, 1)
+
+
 def test_members_of_forms_by_hand(world):
     facts = world[0]
     film = facts.members["film"][0]
