@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from kbqa.errors import ConfigurationError
@@ -97,9 +98,11 @@ class RedisShelf:
         self._prefix, self._most = prefix, most
         self._index = f"{prefix}:newest"
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
+        # A connection that is kept may lead to a Redis that has been replaced since: once more, at once.
+        retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
         try:
             self._redis = Redis.from_url(
-                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
+                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=retry
             )
         except ValueError as error:
             raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error

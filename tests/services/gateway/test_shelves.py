@@ -85,6 +85,19 @@ def test_what_is_huge_is_not_kept(on_a_shelf):
     assert on_a_shelf(play) is None
 
 
+def test_connections_of_a_redis_that_was_replaced_do_not_matter(redis_url):
+    async def play():
+        shelf = in_redis(redis_url)
+        await asyncio.gather(*(shelf.put(f"{number}", b"a", 60) for number in range(3)))
+        with redis.Redis.from_url(redis_url) as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        kept = [await shelf.get("0"), await shelf.put("1", b"b", 60), await shelf.get("1")]
+        await shelf.close()
+        return kept
+
+    assert asyncio.run(play()) == [b"a", None, b"b"]
+
+
 def test_a_redis_that_is_gone_is_said_to_be():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         url = f"redis://127.0.0.1:{probe.getsockname()[1]}/0"
