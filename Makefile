@@ -11,7 +11,8 @@ MINUTES ?= 30
 RECIPE ?= kg-r1-small
 SECONDS ?= 3600
 
-.PHONY: help setup demo up down images fmt check test test-integration test-gpu chart fuzz bench bench-large soak clean
+.PHONY: help setup demo up down images fmt check test test-integration test-gpu chart fuzz bench bench-large bench-metaqa bench-pathquestion \
+	bench-learning soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -76,6 +77,15 @@ bench: setup ## measure; figures belong in docs/benchmarks.md
 
 bench-large: setup ## measure a graph of 20 million triples (a quarter of an hour, 5 GB of disk)
 	@$(BIN)/python -m benchmarks large-graph
+
+bench-metaqa: setup ## train the policy metaqa from nothing and test it whole (2.5 hours, KBQA_DATA; call it again to go on)
+	@$(BIN)/python -m benchmarks.multihop metaqa
+
+bench-pathquestion: setup ## likewise policies for PathQuestion, split by path and at random (KBQA_DATA)
+	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
+
+bench-learning: setup ## the papers' ablations on the generated world: runs what the record lacks, then the table (4 min a run)
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning
 
 soak: setup ## train for a long time and watch for what grows (MINUTES=30)
 	@$(BIN)/python -m benchmarks.soak $(MINUTES)

@@ -1,6 +1,6 @@
 """Demonstrations as examples to imitate, under names that never come again.
 
-A small model that sees 150 episodes learns their names by heart. Under a fresh
+A small model that sees 150 episodes learns their names by heart. Under another
 random name each time it can only learn to copy.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.policies.base import Codec
@@ -18,12 +19,34 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PART = re.compile(r"[^\W\d_]+|\d")
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Where other names of entities come from.
+
+    Attributes:
+        words: pieces of words to make new ones from, such as the letters-only tokens of a
+            vocabulary; single letters are used where there are none.
+        known: names of other entities, spelled as those of the graph are: with accents, with
+            digits, with tokens that no made-up name has.
+        share: of the names that are drawn from those.
+    """
+
+    words: Sequence[str]
+    known: Sequence[str] = ()
+    share: float = 0.0
+
+    def draw(self, name: str, rng: random.Random) -> str:
+        """Another name for `name`."""
+        if self.known and self.share and rng.random() < self.share:
+            return rng.choice(self.known)
+        return fresh_name(name, self.words, rng)
+
+
 def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
     """A random name of the same shape: other words, other digits, the same punctuation.
 
     Args:
-        words: pieces of words to make new ones from, such as the letters-only tokens of a
-            vocabulary; single letters are used where there are none.
+        words: as those of `Names`.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -60,19 +83,18 @@ def draw_examples(
     demonstrations: Sequence[Demonstration],
     count: int,
     codec: Codec,
-    words: Sequence[str],
+    names: Names,
     rng: random.Random,
+    max_observation_tokens: int | None = None,
 ) -> list[Example]:
-    """`count` random demonstrations, each under fresh names."""
+    """`count` random demonstrations, each under other names; see `example`."""
     drawn = rng.choices(demonstrations, k=count)
-    return [example(under_fresh_names(one, words, rng), codec) for one in drawn]
+    return [example(under_other_names(one, names, rng), codec, max_observation_tokens) for one in drawn]
 
 
-def under_fresh_names(
-    demonstration: Demonstration, words: Sequence[str], rng: random.Random
-) -> Demonstration:
-    """The same episode about entities that nobody has heard of; see `fresh_name`."""
-    return demonstration.renamed({name: fresh_name(name, words, rng) for name in demonstration.names})
+def under_other_names(demonstration: Demonstration, names: Names, rng: random.Random) -> Demonstration:
+    """The same episode about other entities."""
+    return demonstration.renamed({name: names.draw(name, rng) for name in demonstration.names})
 
 
 def epochs(

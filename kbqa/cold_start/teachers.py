@@ -34,7 +34,7 @@ from kbqa.protocols import kbqa_r1 as forms
 from kbqa.protocols import kg_r1 as one_hop
 from kbqa.protocols import knowcoder_a1 as tool_calls
 from kbqa.protocols import sparql_refinement as sparql
-from kbqa.protocols.sparql_terms import entity_term
+from kbqa.protocols.sparql_terms import VARIABLE, entity_term
 from kbqa.trajectory import Hop, Question
 
 Lesson = Generator[str, Sequence[ActionResult], None]
@@ -102,8 +102,11 @@ def knowcoder_a1(question: Question, max_items: int) -> Lesson:
     if query is None:
         return
     (result,) = yield tool_calls.write_call(_gist(question), "ExecuteSPARQL", {"sparql": query})
-    if isinstance(result, Success) and result.items and _is_short(result, max_items):
-        yield tool_calls.write_answer("", _variable_or_names(result, question))
+    if isinstance(result, Success) and result.items:
+        answers = _variable_or_names(result, question)
+        # Names are copied from what is shown; a variable stands for all, shown or not.
+        if answers and (_is_short(result, max_items) or VARIABLE.fullmatch(answers[0])):
+            yield tool_calls.write_answer("", answers)
 
 
 def sparql_refinement(question: Question, max_items: int) -> Lesson:

@@ -20,7 +20,8 @@ from kbqa.datasets.world_sets import GENERATED
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 
-DATASETS = ("world", *GENERATED, *FAMILIES)
+GENERATED_NAMES = ("world", *GENERATED)
+DATASETS = (*GENERATED_NAMES, *FAMILIES)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
@@ -96,7 +97,7 @@ def load_dataset(
         DatasetError: unknown name, or its files are not there or malformed.
     """
     base, design = _design(name)
-    if (base == "world" or base in GENERATED) and (data is not None or design is not None):
+    if base in GENERATED_NAMES and (data is not None or design is not None):
         raise DatasetError(f"{base} is generated: it has no files and no designs")
     if base in GENERATED:
         splits, graph = GENERATED[base](seed, data_directory)

@@ -9,11 +9,12 @@ A file of question types may lie beside it, `1hop_test_qtype.txt`, or above, as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbqa.datasets.formats import Format, Source, lines, unique
 from kbqa.errors import DatasetError
+from kbqa.kg.naming import entity_iri, relation_iri
 from kbqa.trajectory import Hop, Question
 
 _TOPIC = re.compile(r"\[(.+?)\]")
@@ -32,6 +33,8 @@ _RELATIONS = {
     "imdbvotes": "has_imdb_votes",
 }
 
+_PEOPLE = {"directed_by", "written_by", "starred_actors"}
+
 
 def gold_path(question_type: str) -> tuple[Hop, ...]:
     """The relation path of a type such as `director_to_movie_to_language`.
@@ -47,6 +50,34 @@ def gold_path(question_type: str) -> tuple[Hop, ...]:
         Hop(_RELATIONS[after]) if before == "movie" else Hop(_RELATIONS[before], inverse=True)
         for before, after in zip(kinds, kinds[1:], strict=False)
     )
+
+
+def gold_query(topic: str, path: Sequence[Hop]) -> str:
+    """What the gold answers were made by, as SPARQL over the names of `kb.txt`.
+
+    The topic is no answer. Nor does a path of three hops go on from the topic where it comes back by
+    the relation that it left by; by another relation it does (the films that share actors with a film,
+    against the directors of the films that someone wrote).
+    """
+    pattern, apart, node = [], [], "?topic"
+    for position, hop in enumerate(path):
+        is_last = position + 1 == len(path)
+        following = "?x" if is_last else f"?e{position}"
+        subject, object_ = (following, node) if hop.inverse else (node, following)
+        pattern.append(f"{subject} <{relation_iri(hop.relation)}> {object_}")
+        if position and _comes_back(path[position - 1], hop, is_last):
+            apart.append(f" FILTER ({following} != ?topic)")
+        node = following
+    # Named once, however often it is excluded: a policy that imitates this copies the name once.
+    begin = f"VALUES ?topic {{ <{entity_iri(topic)}> }}"
+    return f"SELECT DISTINCT ?x WHERE {{ {begin} {' . '.join(pattern)}{''.join(apart)} }}"
+
+
+def _comes_back(before: Hop, hop: Hop, is_last: bool) -> bool:
+    """Whether two hops may lead back to where they began, and the answers are made without that."""
+    if before.inverse == hop.inverse:
+        return False
+    return before.relation == hop.relation or (is_last and {before.relation, hop.relation} <= _PEOPLE)
 
 
 def _records(file: Path) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -70,13 +101,15 @@ def _question(record: tuple[str, str], source: Source) -> Question:
     topic = _TOPIC.search(text)
     if topic is None or not answers.strip():
         raise ValueError("expected a question with one [topic], a tab and answers")
+    path = gold_path(kind) if kind else ()
     return Question(
         id=source.id,
         text=_TOPIC.sub(r"\1", text),
         answers=unique(answers.split("|")),
         topic_entities=(topic.group(1),),
         kg=source.kg,
-        path=gold_path(kind) if kind else (),
+        path=path,
+        sparql=gold_query(topic.group(1), path) if path else "",
     )
 
 

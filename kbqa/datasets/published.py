@@ -40,6 +40,7 @@ class Family:
     Attributes:
         kg: name of its graph; empty if the questions say it.
         files: of each part, patterns of names in the set's directory; the first that fits is it.
+        united: whether a part is all files that its pattern fits, not the first alone.
         graph: its graph's file there, if one belongs to it.
         folder: the set's directory where all data sets lie.
         sampled: whether a small policy trains on it, to which a sample of the splits is enough.
@@ -51,14 +52,15 @@ class Family:
     folder: str
     graph: str | None = None
     sampled: bool = False
+    united: bool = False
 
 
-def _metaqa(hops: int) -> Family:
+def _metaqa(hops: str) -> Family:
     files = {
         part: (f"{hops}hop_{part}.txt", f"{hops}-hop/vanilla/qa_{part}.txt")
         for part in (Part.TRAIN, Part.DEV, Part.TEST)
     }
-    return Family("metaqa", METAQA, files, "metaqa", graph="kb.txt", sampled=True)
+    return Family("metaqa", METAQA, files, "metaqa", graph="kb.txt", sampled=True, united=True)
 
 
 def _pathquestion(kind: str) -> Family:
@@ -80,7 +82,8 @@ def _split(
 FAMILIES: Mapping[str, Family] = {
     "pathquestion-2h": _pathquestion("2H"),
     "pathquestion-3h": _pathquestion("3H"),
-    **{f"metaqa-{hops}hop": _metaqa(hops) for hops in (1, 2, 3)},
+    **{f"metaqa-{hops}hop": _metaqa(hops) for hops in "123"},
+    "metaqa": _metaqa("[123]"),
     "webqsp": _split("freebase", WEBQSP, "webqsp", "WebQSP.train.json", "", "WebQSP.test.json"),
     "cwq": _split(
         *("freebase", CWQ, "cwq", "ComplexWebQuestions_train.json|*train*.json"),
@@ -117,7 +120,7 @@ class Published:
     """The files of one data set, found; `malformed` grows as they are read."""
 
     family: Family
-    files: Mapping[Part, Path]
+    files: Mapping[Part, tuple[Path, ...]]
     answers: Answers
     on_error: OnError
     graph_file: Path | None = None
@@ -132,7 +135,7 @@ class Published:
         """
         family = FAMILIES.get(name) or _own(name)
         if (root / name).is_file():
-            return cls(family, {Part.ALL: root / name}, answers, on_error)
+            return cls(family, {Part.ALL: (root / name,)}, answers, on_error)
         return cls._in(family, name, root / family.folder, " (looked under KBQA_DATA)", answers, on_error)
 
     @classmethod
@@ -146,14 +149,15 @@ class Published:
         if place.is_dir():
             inner = place / family.folder
             return cls._in(family, name, inner if inner.is_dir() else place, "", answers, on_error)
-        return cls(family, {Part.TEST: place}, answers, on_error, _graph(family, place.parent))
+        return cls(family, {Part.TEST: (place,)}, answers, on_error, _graph(family, place.parent))
 
     @classmethod
     def _in(
         cls, family: Family, name: str, directory: Path, hint: str, answers: Answers, on_error: OnError
     ) -> Published:
         for known in (family.files, _OWN_FILES):
-            files = {part: path for part, names in known.items() if (path := _first(directory, names))}
+            found = {part: _found(directory, names) for part, names in known.items()}
+            files = {part: paths if family.united else paths[:1] for part, paths in found.items() if paths}
             if files:
                 return cls(family, files, answers, on_error, _graph(family, directory))
         wanted = [names[0] for names in family.files.values()]
@@ -169,11 +173,13 @@ class Published:
         Raises:
             DatasetError: it is malformed; names file, line or record, and reason.
         """
-        file = self.files[part]
-        form = RECORDS if _is_own(file) else self.family.form
-        found = read(file, form, self.family.kg, on_error=self.on_error, answers=self.answers)
-        self.malformed += found.malformed
-        return found.questions
+        questions: list[Question] = []
+        for file in self.files[part]:
+            form = RECORDS if _is_own(file) else self.family.form
+            found = read(file, form, self.family.kg, on_error=self.on_error, answers=self.answers)
+            self.malformed += found.malformed
+            questions += found.questions
+        return tuple(questions)
 
 
 def _own(name: str) -> Family:
@@ -181,8 +187,10 @@ def _own(name: str) -> Family:
     return Family("", RECORDS, _OWN_FILES, name, sampled=True)
 
 
-def _first(directory: Path, names: tuple[str, ...]) -> Path | None:
-    return next((path for name in names for path in sorted(directory.glob(name)) if path.is_file()), None)
+def _found(directory: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    """The files that the first pattern with any fits."""
+    fitting = (tuple(filter(Path.is_file, sorted(directory.glob(name)))) for name in names)
+    return next(filter(None, fitting), ())
 
 
 def _graph(family: Family, directory: Path) -> Path | None:

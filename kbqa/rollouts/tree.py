@@ -16,7 +16,7 @@ from kbqa.rollouts.agent import Agent, Sampling, take_turn
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
-Pruning = Literal["parent", "tree"]
+Pruning = Literal["parent", "tree", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Branching:
         max_active: states of a level that go on; where there are more, each parent keeps some.
         max_nodes: most steps of a tree.
         pruning: branches are compared with their siblings (F.5), or with the whole tree
-            (Algorithm 1's state cache). Answers are compared with siblings only.
+            (Algorithm 1's state cache). Answers are compared with siblings only. `none` keeps all
+            (table 2, without the success filter).
     """
 
     k: int
@@ -86,7 +87,7 @@ def tree_rollout(
 
 
 class _Redundancy:
-    """Keeps one branch of those that saw the same, and all that failed."""
+    """Keeps one branch of those that saw the same, and all that failed; or all."""
 
     def __init__(self, within: Pruning) -> None:
         self._within = within
@@ -108,8 +109,10 @@ class _Redundancy:
         return [children[position] for position in sorted([*kept, *chosen.values()])]
 
     def _key(self, child: _Branch) -> tuple[int | None, str] | None:
-        """What a branch saw, and where that counts as the same; None if it failed."""
+        """What a branch saw, and where that counts as the same; None if it is kept in any case."""
         episode = child.episode
+        if self._within == "none":
+            return None
         if episode.status is Status.ANSWERED:
             answers = sorted(answer_set(answer.text for answer in episode.answers))
             return child.step, f"answers {json.dumps(answers)}"

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from kbqa.datasets.catalog import Dataset, load_dataset, open_published
+from kbqa.datasets.catalog import GENERATED_NAMES, Dataset, load_dataset, open_published
 from kbqa.datasets.published import Part
 from kbqa.datasets.splits import Splits
 from kbqa.errors import ConfigurationError, DatasetError
@@ -147,7 +147,7 @@ def _load(name: str, data: Path | None, seed: int) -> Dataset:
     """
     directory = os.environ.get("KBQA_DATA")
     root = Path(directory) if directory else None
-    is_drawn = name == "world" or "@" in name
+    is_drawn = name in GENERATED_NAMES or "@" in name
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"
     return load_dataset(name, seed, root, data=data)

@@ -46,6 +46,9 @@ def train(
     overrides: Overrides = None,
     seed: Seed = 1,
     limits: Limits = None,
+    name: Annotated[
+        str | None, typer.Option(help="What run and policy are called; unless given, by data set and time.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or has failed.")
     ] = None,
@@ -71,6 +74,7 @@ def train(
         "overrides": read_pairs("--set", overrides),
         "limits": read_pairs("--limit", limits),
         "seed": seed,
+        "name": name,
     }
 
     def check() -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 
 from kbqa.cold_start.demonstrations import Demonstration, Passage, demonstrate
 from kbqa.cold_start.files import read_entries
-from kbqa.cold_start.imitation import epochs, example, under_fresh_names
+from kbqa.cold_start.imitation import Names, epochs, example, under_other_names
 from kbqa.datasets import Splits
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
@@ -97,17 +97,18 @@ class ColdStart:
     """Imitation of demonstrations, with a look at the validation questions now and then.
 
     Args:
+        questions: those of training lend their topics' names; those of validation are looked at.
         student: what imitates them; it is trained in place.
     """
 
     def __init__(
-        self, context: Context, section: ColdStartSection, validation: Sequence[Question], student: Student
+        self, context: Context, section: ColdStartSection, questions: Splits, student: Student
     ) -> None:
         self._context, self._section, self._student = context, section, student
         self._student.model.to(context.ranks.device)
         if section.lora is not None:
             add_adapter(self._student.model, section.lora.build(), context.record.seed)
-        self._validation = tuple(validation)
+        self._train, self._validation = questions.train, questions.validation
         self._best: Evaluation | None = None
         self._looks_since_best = 0
         self._step = self._looked_at = 0
@@ -121,14 +122,14 @@ class ColdStart:
         """
         context, section = self._context, self._section
         rng = random.Random(f"cold_start/{context.record.seed}")
-        words = self._student.words()
+        names = self._names(demonstrations)
         short = self._short_enough(demonstrations)
         in_turn = None if section.epochs is None else epochs(short, section.epochs, rng)
 
         def draw(count: int) -> Sequence[Example]:
             drawn = rng.choices(short, k=count) if in_turn is None else list(islice(in_turn, count))
             if section.fresh_names:
-                drawn = [under_fresh_names(one, words, rng) for one in drawn]
+                drawn = [under_other_names(one, names, rng) for one in drawn]
             return [self._example(one) for one in drawn]
 
         config = section.build(len(short))
@@ -152,9 +153,14 @@ class ColdStart:
         return short
 
     def _example(self, demonstration: Demonstration) -> Example:
-        # What a file holds was never cut; gold programs are played so that there is little to cut.
-        most = None if self._section.file is None else self._context.recipe.rollout.max_observation_tokens
+        # Cut where an episode's observation would be, or it would read what it never saw in a lesson.
+        most = self._context.recipe.rollout.max_observation_tokens
         return example(demonstration, self._student.codec, most)
+
+    def _names(self, demonstrations: Sequence[Demonstration]) -> Names:
+        known = {name for demonstration in demonstrations for name in demonstration.names}
+        known |= {topic for question in self._train for topic in question.topic_entities}
+        return Names(self._student.words(), sorted(known), self._section.known_names)
 
     def _on_step(self, step: int, loss: float) -> bool:
         context, section = self._context, self._section

@@ -92,7 +92,7 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
         return base
     context.journal.enter("cold_start")
     found = demonstrations(context, material.questions, material.kg)
-    best = ColdStart(context, section, material.questions.validation, Student.load(base.path)).run(found)
+    best = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
     # Workers take the newest version, so the best one has to become that again.
     return _conclude(context, "cold_start", Student.load(best.path), material)
 

@@ -41,7 +41,9 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
         load_dataset(body.dataset, body.seed, data)  # what is wrong with it is better said now
-        return view(supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed)))
+        return view(
+            supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
+        )
 
     @router.get("", summary="All runs, oldest first")
     def index() -> RunList:

@@ -159,12 +159,26 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def create(self, recipe: Recipe, dataset: str, limits: Limits, seed: int) -> RunDirectory:
-        """A new run, in state running."""
+    def create(
+        self, recipe: Recipe, dataset: str, limits: Limits, seed: int, name: str | None = None
+    ) -> RunDirectory:
+        """A new run, in state running.
+
+        Args:
+            name: its id, and so the name of its policy; unless given, of data set and time.
+
+        Raises:
+            RunConflictError: there is a run of that name.
+        """
         now = datetime.now(UTC)
         stem = re.sub(r"[^a-z0-9]+", "-", dataset.lower()).strip("-")[:32] or "run"
-        directory = RunDirectory(self._root / f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
-        directory.path.mkdir(parents=True)
+        directory = RunDirectory(self._root / (name or f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"))
+        try:
+            directory.path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise RunConflictError(
+                f"there is a run {name} already: resume it (kbqa resume {name}), or choose another name"
+            ) from error
         record = RunRecord(
             id=directory.id,
             recipe=recipe.model_dump(mode="json"),

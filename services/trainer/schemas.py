@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbqa.wire import RUN_PATTERN
 from services.trainer.runs import Limits, State
 
 RecipeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -19,6 +20,7 @@ class StartRun(BaseModel):
         dataset: name of a data set, whose graph kg_server has loaded.
         overrides: values by dotted key, laid over a named recipe's.
         limits: at most that many questions of a split.
+        name: of the run and its policy; unless given, of data set and time.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -28,6 +30,7 @@ class StartRun(BaseModel):
     overrides: dict[str, Any] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0)] = 1
     limits: Limits = Limits()
+    name: Annotated[str, Field(pattern=RUN_PATTERN)] | None = None
 
 
 class RunView(BaseModel):

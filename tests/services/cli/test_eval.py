@@ -217,3 +217,9 @@ def test_a_chat_model_plays_a_dialect_or_a_baseline(in_process, data, tmp_path):
         code, out, _ = in_process("eval", *asked, "--recipe", "kg-r1", "--limit", "1", **endpoint)
         assert (code, "recipe kg-r1" in out) == (0, True)
         assert json.loads((tmp_path / "x.json").read_text())["metrics"]["hits@1"] == 1.0
+
+
+def test_every_generated_world_may_be_asked(in_process, store):
+    code, out, err = in_process("eval", "tiny", "world-all", "--limit", "1")
+    assert (code, err) == (0, "")
+    assert "on 1 questions of world-all (test)" in out

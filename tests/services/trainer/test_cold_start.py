@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
     before = {name: p.clone() for name, p in student.model.named_parameters()}
     section = context.recipe.cold_start
     assert section is not None
-    best = ColdStart(context, section, splits.validation[:2], student).run(found)
+    best = ColdStart(context, section, replace(splits, validation=splits.validation[:2]), student).run(found)
     assert best.manifest.kind == "full"
     assert context.journal._of == -(-2 * len(found) // 4)  # two epochs, four a step
     learned = dict(Student.load(best.path).model.named_parameters())
@@ -137,10 +138,12 @@ def test_demonstrations_that_are_too_long_are_left_out(make_context, write, spli
     )
     section = context.recipe.cold_start
     assert section is not None
-    lengths = sorted(len(ColdStart(context, section, (), student)._example(one).token_ids) for one in found)
+    lengths = sorted(
+        len(ColdStart(context, section, splits, student)._example(one).token_ids) for one in found
+    )
     assert lengths[0] < lengths[-1]
     tight = section.model_copy(update={"max_length": lengths[0]})
-    short = ColdStart(context, tight, (), student)._short_enough(found)
+    short = ColdStart(context, tight, splits, student)._short_enough(found)
     assert 0 < len(short) < len(found)
     with pytest.raises(RunError, match="every demonstration has more than 1 tokens"):
-        ColdStart(context, section.model_copy(update={"max_length": 1}), (), student)._short_enough(found)
+        ColdStart(context, section.model_copy(update={"max_length": 1}), splits, student)._short_enough(found)

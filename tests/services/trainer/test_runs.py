@@ -64,7 +64,8 @@ def training_process(trainer) -> psutil.Process:
 
 
 def test_a_run_from_nothing_to_its_summary(runs, trainer, tiny_recipe, home):
-    run = runs.start(tiny_recipe, seed=1)
+    run = runs.start(tiny_recipe, seed=1, name="first")
+    assert run == "first"
     second = runs.http.post("/v1/runs", json={"dataset": "world"})
     assert second.status_code == 409
     assert run in second.json()["detail"]
@@ -122,6 +123,7 @@ def test_metrics_can_be_followed(runs, home):
         ({"dataset": "world", "overrides": {"schedule.stepz": 5}}, 422, "stepz"),
         ({"dataset": "world", "recipe": "../../etc/passwd"}, 422, "recipe"),
         ({"dataset": "world", "surplus": 1}, 422, "surplus"),
+        ({"dataset": "world", "name": "../elsewhere"}, 422, "name"),
         ({"dataset": "moon"}, 422, "moon"),
         ({"dataset": "metaqa-2hop"}, 422, "KBQA_DATA"),
         ({}, 422, "dataset"),
@@ -144,6 +146,9 @@ def test_what_is_not_there_is_404_and_what_does_not_go_is_409(runs):
         assert runs.http.post(f"/v1/runs/{run}/{action}").status_code == 409
     absent = runs.http.post(f"/v1/runs/{run}/promote", json={"version": "v000099-00000000"})
     assert absent.status_code == 409
+    taken = runs.http.post("/v1/runs", json={"dataset": "world", "name": run})
+    assert taken.status_code == 409
+    assert f"kbqa resume {run}" in taken.json()["detail"]
 
 
 def test_a_killed_rollout_worker_loses_nothing(runs, worker, long_recipe, home):

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
-from kbqa.cold_start.imitation import draw_examples, example, fresh_name
+from kbqa.cold_start.imitation import Names, draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -140,8 +140,24 @@ def test_a_fresh_name_has_the_same_shape():
 
 def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
-    drawn = draw_examples([demonstration], 8, make_codec(), ["ka", "lo", "mi"], random.Random(1))
+    drawn = draw_examples([demonstration], 8, make_codec(), Names(["ka", "lo", "mi"]), random.Random(1))
     assert len({e.token_ids for e in drawn}) == 8
+
+
+def test_names_may_be_those_of_other_entities():
+    names = Names(["ka"], known=["Kapò", "Σωκράτης"], share=0.5)
+    drawn = [names.draw("Ada", random.Random(seed)) for seed in range(40)]
+    assert {"Kapò", "Σωκράτης", "ka"} == set(drawn)
+    assert Names(["ka"], known=["Kapò"]).draw("Ada", random.Random(1)) == "ka"
+
+
+def test_observations_of_examples_are_cut_as_those_of_episodes(tools):
+    demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
+    codec, names = make_codec(), Names([])
+    (whole,) = draw_examples([demonstration], 1, codec, names, random.Random(1))
+    (cut,) = draw_examples([demonstration], 1, codec, names, random.Random(1), max_observation_tokens=1)
+    assert len(cut.token_ids) < len(whole.token_ids)
+    assert sum(cut.mask) == sum(whole.mask)
 
 
 PARSING = InteractiveParsing("brief")

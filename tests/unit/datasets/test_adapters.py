@@ -10,6 +10,7 @@ import pytest
 
 from kbqa.datasets import load_dataset
 from kbqa.datasets.formats import Answers, OnError, read
+from kbqa.datasets.metaqa import gold_query
 from kbqa.datasets.published import FAMILIES
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
@@ -344,6 +345,44 @@ def test_without_a_train_file_dev_is_what_a_policy_trains_on(tmp_path):
     splits = load_dataset("metaqa-1hop@whole", 1, data=tmp_path).splits
     assert [question.text for question in splits.test] == ["who taught Ada B"]
     assert [question.text for question in splits.train] == ["who taught Bob ?"]  # the other is the test's
+
+
+def test_all_of_metaqa_is_one_data_set(tmp_path):
+    for hops, kind in ((1, "movie_to_year"), (2, "actor_to_movie_to_director")):
+        for part in ("dev", "test"):
+            lines = [f"{part} question of [{part}{n}]\tx{n}\n" for n in range(10)]
+            (tmp_path / f"{hops}hop_{part}.txt").write_text("".join(lines))
+            (tmp_path / f"{hops}hop_{part}_qtype.txt").write_text(f"{kind}\n" * 10)
+    splits = load_dataset("metaqa@whole", 1, data=tmp_path).splits
+    assert [question.hops for question in splits.test] == [1] * 10 + [2] * 10
+    assert len({question.id for question in splits.test}) == 20
+    assert {question.hops for question in (*splits.train, *splits.cold_start, *splits.validation)} == {1, 2}
+
+
+FORWARD, BACK = Hop("starred_actors"), Hop("starred_actors", inverse=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ((Hop("release_year"),), "?topic <urn:kbqa:r:release_year> ?x"),
+        # "the films that share actors with [X] were directed by whom": not by way of X itself. That X is
+        # no answer either goes without saying, and is said of every path that turns round at its end.
+        (
+            (FORWARD, BACK, Hop("directed_by")),
+            "?topic <urn:kbqa:r:starred_actors> ?e0 . ?e1 <urn:kbqa:r:starred_actors> ?e0 . "
+            "?e1 <urn:kbqa:r:directed_by> ?x FILTER (?e1 != ?topic) FILTER (?x != ?topic)",
+        ),
+        # "who directed films that [X] wrote": X is no answer, whichever relations lead back.
+        (
+            (Hop("written_by", inverse=True), Hop("directed_by")),
+            "?e0 <urn:kbqa:r:written_by> ?topic . ?e0 <urn:kbqa:r:directed_by> ?x FILTER (?x != ?topic)",
+        ),
+    ],
+)
+def test_metaqas_gold_queries_leave_the_topic_out(path, query):
+    expected = f"SELECT DISTINCT ?x WHERE {{ VALUES ?topic {{ <urn:kbqa:e:Ada%20B> }} {query} }}"
+    assert gold_query("Ada B", path) == expected
 
 
 def test_one_file_is_a_test_split(tmp_path):

@@ -132,7 +132,7 @@ def test_options_that_are_left_out_are_resolved():
             {"rollout.n": 4},
             r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning\)",
         ),
-        ("isp-kgr", {"rollout.pruning": "none"}, r"rollout\.pruning: .*'parent' or 'tree'"),
+        ("isp-kgr", {"rollout.pruning": "child"}, r"rollout\.pruning: .*'parent', 'tree' or 'none'"),
         ("isp-kgr", {"rollout.kind": "bush"}, r"rollout: .*'bush' .*'kind' .*'linear', 'tree'"),
         (
             "isp-kgr",

@@ -41,6 +41,12 @@ def test_worked_values(answers, beta, expected):
     assert score(play(*answers), beta=beta) == pytest.approx(expected)
 
 
+def test_any_right_answer_is_enough_where_hits_are_measured():
+    """Table 3's EM reward, which a list of everything satisfies."""
+    assert score(play("A1", *(f"B{n}" for n in range(50))), measure="hit") == 1.0
+    assert score(play("B1"), measure="hit") == pytest.approx(0.1)
+
+
 def test_without_a_box_there_is_no_format_reward():
     assert score(play(boxed=False)) == 0.0
 
@@ -60,6 +66,9 @@ PENALTIES = {"unseen_penalty": 0.2, "timeout_penalty": 0.2}
         ([call("?x ns:people.person.spouse ns:m.0abc")], 0.2),  # a relation that nothing showed
         ([call("ns:m.0abc", "(?x, people.person.spouse, ..)"), call("ns:people.person.spouse ?x")], 0.0),
         ([call("?x ns:type.object.type ?t")], 0.0),
+        # Of a delimited file, whose entities are IRIs too.
+        ([call("<urn:kbqa:e:Ada> <urn:kbqa:r:child%20of> ?x")], 0.2),
+        ([call("", "child of Byron"), call("<urn:kbqa:e:Ada> <urn:kbqa:r:child%20of> ?x")], 0.0),
         ([call("SELECT", kind="query_timeout")], 0.2),
         ([call("?x ns:a.b.c ?y", kind="query_timeout")], 0.4),
         ([call("?x ns:a.b.c ?y", kind="query_timeout")] * 3, 0.5),  # capped

@@ -131,6 +131,11 @@ def test_pruning_may_be_the_whole_trees():
     ]
 
 
+def test_without_pruning_every_branch_stays():
+    tree, _ = grow(pruning="none")
+    assert len(tree.steps) == tree.sampled
+
+
 def test_all_failures_are_kept_and_none_goes_on():
     tree, _ = grow(lambda _: EMPTY)
     assert shown(tree) == [(None, EMPTY, Status.ACTION_ERROR)] * 4

@@ -1,0 +1,1 @@
+"""Does what the papers found hold for a small policy on the generated world? See `design.yaml`."""

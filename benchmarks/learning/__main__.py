@@ -1,0 +1,74 @@
+"""python -m benchmarks.learning [--jobs N] [--table]: run what the record lacks, then print the table."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.learning.design import Design, load_design
+from benchmarks.learning.record import Entry, append, read
+from benchmarks.learning.table import current, findings_table, variants_table
+from benchmarks.learning.trial import Trial
+
+_SHELF = Path("var/learning")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="benchmarks.learning", description="The papers' ablations.")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
+    parser.add_argument("--table", action="store_true", help="run nothing, only print")
+    parser.add_argument("--shelf", type=Path, default=_SHELF, help="where bases and cold starts are kept")
+    parser.add_argument("--run", nargs=2, metavar=("VARIANT", "SEED"), help="one run, here")
+    parser.add_argument("--only", metavar="TEXT", default="", help="variants whose name holds this")
+    options = parser.parse_args(arguments)
+    design = load_design()
+    if options.run:
+        variant, seed = options.run[0], int(options.run[1])
+        outcome = Trial(design, design.variants[variant], seed, options.shelf).run()
+        append(Entry(variant, seed, design.digest(variant), outcome))
+        return 0
+    failed = [] if options.table else _run_all(design, options)
+    runs = current(design, read())
+    for line in (*findings_table(design, runs), "", *variants_table(design, runs)):
+        sys.stdout.write(line + "\n")
+    for what in failed:
+        sys.stderr.write(f"failed: {what}\n")
+    return 1 if failed else 0
+
+
+def _run_all(design: Design, options: argparse.Namespace) -> list[str]:
+    """Run what is missing, each run in a process of its own; returns those that failed."""
+    runs = current(design, read())
+    # Seed by seed, so that every finding has a pair early.
+    missing = [
+        (variant, seed)
+        for seed in design.seeds
+        for variant in design.variants
+        if (variant, seed) not in runs and options.only in variant
+    ]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(lambda pair: _run(*pair, options.shelf), missing))
+    return [f"{variant} {seed}" for (variant, seed), code in zip(missing, codes, strict=True) if code]
+
+
+def _run(variant: str, seed: int, shelf: Path) -> int:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.learning",
+        "--shelf",
+        str(shelf),
+        "--run",
+        variant,
+        str(seed),
+    ]
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
