@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.table import current, findings_table, variants_table
-from benchmarks.learning.trial import Trial
+from benchmarks.learning.trial import run
 
 _SHELF = Path("var/learning")
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     design = load_design()
     if options.run:
         variant, seed = options.run[0], int(options.run[1])
-        outcome = Trial(design, design.variants[variant], seed, options.shelf).run()
+        outcome = run(design, design.variants[variant], seed, options.shelf)
         append(Entry(variant, seed, design.digest(variant), outcome))
         return 0
     failed = [] if options.table else _run_all(design, options)

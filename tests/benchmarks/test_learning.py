@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from benchmarks.learning.beginning import halving, merged_turns
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.table import current, effect, findings_table, variants_table, verdict
-from benchmarks.learning.trial import Outcome, halving, merged_turns
+from benchmarks.learning.trial import Outcome, run
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.trajectory import Question
 
@@ -49,7 +50,7 @@ def outcome(f1: float, start: float = 0.2) -> Outcome:
     )
 
 
-def runs(**f1: list[float]):
+def finished(**f1: list[float]):
     return {
         (name, seed): outcome(value) for name, values in f1.items() for seed, value in enumerate(values, 1)
     }
@@ -94,7 +95,7 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
 
 def test_an_effect_has_students_interval_over_the_seeds():
     found = effect(
-        design(), design().findings["turn-rewards"], runs(a=[0.50, 0.52, 0.54], b=[0.40, 0.40, 0.40])
+        design(), design().findings["turn-rewards"], finished(a=[0.50, 0.52, 0.54], b=[0.40, 0.40, 0.40])
     )
     assert found is not None
     assert found.mean == pytest.approx(0.12)
@@ -115,18 +116,18 @@ def test_an_effect_has_students_interval_over_the_seeds():
 )
 def test_the_verdict_waits_for_the_interval(a, b, sign, says):
     chosen = design(findings={"x": {**FINDING, "sign": sign}})
-    assert verdict(sign, effect(chosen, chosen.findings["x"], runs(a=a, b=b))) == says
+    assert verdict(sign, effect(chosen, chosen.findings["x"], finished(a=a, b=b))) == says
 
 
 def test_the_gain_of_reinforcement_is_measured_against_the_start():
     chosen = design(findings={"x": {**FINDING, "measure": "gain"}})
-    found = effect(chosen, chosen.findings["x"], runs(a=[0.5, 0.6, 0.7], b=[0.9, 0.9, 0.9]))
+    found = effect(chosen, chosen.findings["x"], finished(a=[0.5, 0.6, 0.7], b=[0.9, 0.9, 0.9]))
     assert found is not None
     assert found.mean == pytest.approx(0.4)
 
 
 def test_the_tables_show_every_finding_and_every_variant_that_ran():
-    chosen, made = design(), runs(a=[0.50, 0.52, 0.54], b=[0.40, 0.40, 0.40])
+    chosen, made = design(), finished(a=[0.50, 0.52, 0.54], b=[0.40, 0.40, 0.40])
     (*_, row) = findings_table(chosen, made)
     assert row == ("| Turn rewards | KG-R1: F1 10.1 | 0.520, 0.400; +0.120 ± 0.050 | same sign |")
     assert [line.split(" |")[0] for line in variants_table(chosen, made)][2:] == ["| `a`", "| `b`"]
@@ -148,3 +149,41 @@ def test_rare_kinds_are_rare_or_as_frequent_as_the_others():
     shown = halving(pool, 16, upsampled=True)
     assert [[one.question.operation for one in shown].count(kind) for kind in "abc"] == [8, 8, 8]
     assert len({one.question.id for one in shown}) == 14
+
+
+TINY = {
+    "rollout.max_turns": 2,
+    "rollout.max_turn_tokens": 6,
+    "small_policy.layers": 1,
+    "small_policy.width": 16,
+    "small_policy.heads": 2,
+    "small_policy.feed_forward": 16,
+    "small_policy.vocabulary": 400,
+    "small_policy.warm_up.steps": 2,
+    "cold_start.steps": 2,
+    "cold_start.batch": 2,
+    "cold_start.cool_down_steps": 1,
+    "schedule.questions_per_step": 2,
+    "schedule.max_in_flight": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [
+        ("kg-r1-small", {"rollout.n": 2}),
+        ("isp-kgr-small", {"rollout.k": 2, "rollout.max_nodes": 4, "rollout.max_turns": 3}),
+    ],
+)
+def test_a_run_trains_evaluates_and_shares_its_beginning(tmp_path, recipe, changes):
+    variant = {"recipe": recipe, "set": {**TINY, **changes}, "cold_start": {"demonstrations": 4}}
+    chosen = design(steps=2, variants={"a": variant, "b": variant})
+    made = run(chosen, chosen.variants["a"], 1, tmp_path)
+    assert (made.steps, len(made.f1), set(made.hops)) == (2, 240, {1, 2, 3})
+    assert made.sampled_tokens > 0
+    assert len(made.reward) == 2
+    shelf = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    assert {name.split("-")[0] for name in shelf} == {"base", "cold"}
+    again = run(chosen, chosen.variants["b"], 1, tmp_path)
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == shelf
+    assert again.start == made.start

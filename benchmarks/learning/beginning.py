@@ -1,0 +1,206 @@
+"""What a run begins with: a policy after its cold start, made once for all runs that have it in common."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import random
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle, islice
+from pathlib import Path
+
+from benchmarks.learning.design import ColdStart
+from benchmarks.learning.scene import Scene
+from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, choose
+from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
+from kbqa.cold_start.imitation import Names, draw_examples
+from kbqa.errors import DatasetError, RunError
+from kbqa.training.copying import warm_up
+from kbqa.training.sft import fine_tune
+from services.trainer.student import Student
+
+_TRIPLES, _TEXTS = 20_000, 2000  # of graph and questions, that a tokenizer learns from, as a trainer's does
+_TURNS = 12  # of a gold program before its actions are merged
+_CANDIDATES = 8  # that a teacher tries of a question
+_COUNT = "demonstrations.json"
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+
+
+class Beginning:
+    """Makes what is not on the shelf yet.
+
+    Args:
+        shelf: a directory that all runs share.
+    """
+
+    def __init__(self, scene: Scene, shelf: Path) -> None:
+        self._scene, self._shelf = scene, shelf
+
+    def cold_started(self, cold: ColdStart) -> tuple[Path, int]:
+        """A policy after its cold start, and the number of its demonstrations; made unless it is there."""
+        base = self._base()
+        section = self._scene.recipe.cold_start
+        if not cold.demonstrations or section is None:
+            return base, 0
+        path = self._shelf / f"cold-start-{self._key(cold.model_dump(), section.model_dump(mode='json'))}"
+        with _alone(path):
+            if not path.is_dir():
+                demonstrations = self._demonstrations(cold)
+                student = Student.load(base)
+                rng, names = random.Random(f"cold_start/{self._scene.seed}"), Names(student.words())
+                most = self._scene.recipe.rollout.max_observation_tokens
+                fine_tune(
+                    student.model,
+                    lambda size: draw_examples(demonstrations, size, student.codec, names, rng, most),
+                    section.build(len(demonstrations)),
+                    lambda step, loss: False,
+                )
+                _keep(student, path, len(demonstrations))
+        return path, int(json.loads((path / _COUNT).read_text(encoding="utf-8")))
+
+    def _base(self) -> Path:
+        """A policy that has learned to copy and nothing else; made unless it is there."""
+        small = self._scene.recipe.small_policy
+        if small is None:
+            raise RunError(f"recipe {self._scene.recipe.name} has no small policy")
+        path = self._shelf / f"base-{self._key(small.model_dump(mode='json'))}"
+        with _alone(path):
+            if not path.is_dir():
+                student = Student.fresh(
+                    small.build(), self._texts(), self._scene.protocol.tags, self._scene.seed
+                )
+                specials = student.tokenizer.get_added_tokens_decoder()
+                vocabulary = range(max(specials) + 1, student.tokenizer.get_vocab_size())
+                warm_up(student.model, vocabulary, small.warm_up.build(), self._scene.seed)
+                _keep(student, path, 0)
+        return path
+
+    def _texts(self) -> Iterator[str]:
+        yield from islice(self._scene.dataset.graph_lines(), _TRIPLES)
+        for demonstration in self._gold():
+            for passage in demonstration.passages:
+                yield from (segment.text for segment in passage.segments)
+        yield from (question.text for question in self._scene.questions.train[:_TEXTS])
+
+    def _gold(self, count: int | None = None, turns: int | None = None) -> list[Demonstration]:
+        """The gold programs of so many questions of the cold start that can be played in so many turns."""
+        turns = turns or self._scene.recipe.rollout.max_turns
+        played = (
+            demonstrate(question, self._scene.protocol, self._scene.tools, turns)
+            for question in self._scene.questions.cold_start[:count]
+        )
+        return [demonstration for demonstration in played if demonstration is not None]
+
+    def _demonstrations(self, cold: ColdStart) -> list[Demonstration]:
+        if cold.taught:
+            return self._sampled(cold)
+        found = self._gold(
+            cold.demonstrations if cold.kinds is None else None, turns=_TURNS if cold.merged else None
+        )
+        if cold.kinds is not None:
+            found = halving(found, cold.demonstrations, upsampled=cold.kinds == "upsampled")
+        if not cold.thoughts:
+            found = self._replayed(found, _without_thoughts)
+        if cold.merged:
+            found = self._replayed(found, merged_turns)
+        if not found:
+            raise DatasetError("no gold program of the data set can be played")
+        return found
+
+    def _replayed(
+        self, demonstrations: Sequence[Demonstration], changed: Callable[[Sequence[str]], list[str]]
+    ) -> list[Demonstration]:
+        """The episodes that other turns make of the same questions, as long as they are right."""
+        scene, turns = self._scene, self._scene.recipe.rollout.max_turns
+        played = [
+            play(one.question, scene.protocol, scene.tools, recite(changed(_turns(one))), turns)
+            for one in demonstrations
+        ]
+        return [one.demonstration for one in played if is_right(one)]
+
+    def _sampled(self, cold: ColdStart) -> list[Demonstration]:
+        """What a weaker policy answers rightly by itself (outcome rejection sampling)."""
+        weaker = cold.model_copy(update={"demonstrations": cold.taught, "taught": 0})
+        teacher, _ = self.cold_started(weaker)
+        setting = Setting(self._scene.protocol, self._scene.tools, self._scene.recipe.rollout.max_turns)
+        with self._scene.agent(Student.load(teacher)) as (agent, _):
+            sampling = SamplingTeacher(agent, _CANDIDATES, seed=self._scene.seed)
+            tried = [
+                attempt(question, sampling, setting)
+                for question in self._scene.questions.cold_start[: cold.demonstrations]
+            ]
+        kept = choose(tried, random.Random(f"cold-start/{self._scene.seed}"))
+        if not kept:
+            raise RunError("the teacher answers no question rightly")
+        return kept
+
+    def _key(self, *parts: object) -> str:
+        """Of a policy that runs with the same parts may share."""
+        recipe = self._scene.recipe
+        shared = {
+            "dataset": self._scene.dataset.name,
+            "seed": self._scene.seed,
+            "protocol": recipe.protocol.model_dump(mode="json"),
+            "questions": recipe.questions.model_dump(mode="json"),
+            "turns": recipe.rollout.max_turns,
+            "parts": parts,
+        }
+        small = recipe.small_policy
+        shared["small"] = None if small is None else small.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def merged_turns(texts: Sequence[str]) -> list[str]:
+    """All actions of an episode in its first turn, and then its answer (KBQA-R1's dialect)."""
+    thought = _THOUGHT.match(texts[0])
+    actions = [action for text in texts for action in _ACTION.findall(text)]
+    first = "\n".join(actions)
+    return [f"{thought[0] if thought else ''}<action>{first}</action>", texts[-1]]
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Nobody else makes what is to be at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(student: Student, path: Path, demonstrations: int) -> None:
+    """Whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as aside:
+        student.save(Path(aside) / "policy")
+        (Path(aside) / "policy" / _COUNT).write_text(json.dumps(demonstrations), "utf-8")
+        (Path(aside) / "policy").rename(path)
+
+
+def _turns(demonstration: Demonstration) -> list[str]:
+    return [
+        "".join(segment.text for segment in passage.segments)
+        for passage in demonstration.passages
+        if passage.by_policy
+    ]
+
+
+def halving(demonstrations: Sequence[Demonstration], count: int, *, upsampled: bool) -> list[Demonstration]:
+    """Some `count` of which every kind has half as many as the one before, at least one."""
+    kinds: defaultdict[str, list[Demonstration]] = defaultdict(list)
+    for demonstration in demonstrations:
+        kinds[demonstration.question.operation].append(demonstration)
+    chosen: list[list[Demonstration]] = []
+    for members in kinds.values():
+        count = max(1, count // 2)
+        chosen.append(members[:count])
+    most = max(map(len, chosen))
+    return [one for members in chosen for one in (islice(cycle(members), most) if upsampled else members)]
+
+
+def _without_thoughts(texts: Sequence[str]) -> list[str]:
+    return [_THOUGHT.sub("<think></think>", text) for text in texts]
