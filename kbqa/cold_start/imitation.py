@@ -16,6 +16,7 @@ from kbqa.policies.base import Codec
 from kbqa.training.sft import Example
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_RIVALS = 3  # names of which the longest is drawn
 _PART = re.compile(r"[^\W\d_]+|\d")
 
 
@@ -28,7 +29,8 @@ class Names:
             vocabulary; single letters are used where there are none.
         known: names of other entities, spelled as those of the graph are: with accents, with
             digits, with tokens that no made-up name has.
-        share: of the names that are drawn from those.
+        share: of the names that are drawn from those. Where it is not 0 the others are made up in
+            the shape of one of those, not of the name that they replace.
     """
 
     words: Sequence[str]
@@ -37,9 +39,11 @@ class Names:
 
     def draw(self, name: str, rng: random.Random) -> str:
         """Another name for `name`."""
-        if self.known and self.share and rng.random() < self.share:
-            return rng.choice(self.known)
-        return fresh_name(name, self.words, rng)
+        if not self.known or not self.share:
+            return fresh_name(name, self.words, rng)
+        # Long names are rare, and hard to copy.
+        model = max(rng.choices(self.known, k=_RIVALS), key=len)
+        return model if rng.random() < self.share else fresh_name(model, self.words, rng)
 
 
 def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:

@@ -147,7 +147,9 @@ def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
 def test_names_may_be_those_of_other_entities():
     names = Names(["ka"], known=["Kapò", "Σωκράτης"], share=0.5)
     drawn = [names.draw("Ada", random.Random(seed)) for seed in range(40)]
-    assert {"Kapò", "Σωκράτης", "ka"} == set(drawn)
+    assert {"Kapò", "Σωκράτης"} < set(drawn)
+    assert all(set(name) <= set("ka") for name in drawn if name not in names.known)
+    assert drawn.count("Kapò") < drawn.count("Σωκράτης")  # what is long is harder to copy
     assert Names(["ka"], known=["Kapò"]).draw("Ada", random.Random(1)) == "ka"
 
 

@@ -33,6 +33,13 @@ def test_what_stands_around_arguments_and_items_is_a_token_of_its_own_kind(token
     assert len(pieces(tokenizer, mark)) == 1
 
 
+def test_a_percent_encoded_blank_is_one_token_between_the_words_of_a_name():
+    tokenizer = train_tokenizer(["<urn:kbqa:e:Ann%20Lee>", "Ann Lee"] * 9, ["<answer>"], 400)
+    name = pieces(tokenizer, "Ann Lee")
+    assert len(pieces(tokenizer, "%20")) == 1
+    assert len(pieces(tokenizer, "Ann%20Lee")) == len(name)
+
+
 @pytest.mark.parametrize("text", ["a:b, c", "Æon (Flux),  :\n\t42", '"x" : y'])
 def test_any_text_round_trips(tokenizer, text):
     assert tokenizer.decode(pieces(tokenizer, text)) == text
