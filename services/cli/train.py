@@ -74,8 +74,9 @@ def train(
         "overrides": read_pairs("--set", overrides),
         "limits": read_pairs("--limit", limits),
         "seed": seed,
-        "name": name,
     }
+    if name is not None:
+        order["name"] = name
 
     def check() -> None:
         from kbqa.recipes import load_recipe

@@ -138,6 +138,13 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
     assert [graph.name for graph in GraphCatalog(tmp_path / "home").list()] == ["world"]
 
 
+def test_a_run_may_be_given_its_name(trainer, in_process):
+    served = trainer(DONE)
+    assert in_process("train", "--dataset", "world", "--name", "films")[0] == 0
+    ((_, order),) = served.received
+    assert order["name"] == "films"
+
+
 def test_a_run_that_fails_says_why(trainer, in_process):
     trainer({"state": "failed", "error": "no questions"})
     code, _, err = in_process("runs", "follow", "r-1")
