@@ -56,8 +56,7 @@ def gold_query(topic: str, path: Sequence[Hop]) -> str:
     """What the gold answers were made by, as SPARQL over the names of `kb.txt`.
 
     The topic is no answer. Nor does a path of three hops go on from the topic where it comes back by
-    the relation that it left by; by another relation it does (the films that share actors with a film,
-    against the directors of the films that someone wrote).
+    the relation that it left by, as from a film to its actors and on to their films.
     """
     pattern, apart, node = [], [], "?topic"
     for position, hop in enumerate(path):

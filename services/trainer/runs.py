@@ -177,7 +177,8 @@ class Runs:
             directory.path.mkdir(parents=True)
         except FileExistsError as error:
             raise RunConflictError(
-                f"there is a run {name} already: resume it (kbqa resume {name}), or choose another name"
+                f"there is a run {directory.id} already: resume it (kbqa resume {directory.id}), or choose "
+                "another name"
             ) from error
         record = RunRecord(
             id=directory.id,
