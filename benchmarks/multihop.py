@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-_RECIPE = "knowcoder-a1-multihop"
 _PHASES = ("base", "cold_start", "rl")
 _BASE_LIMIT = 1000  # questions; a base answers none, and takes its time
 _JOBS = 2  # evaluations at a time, one core each
@@ -36,6 +35,7 @@ class Task:
     Attributes:
         tests: data sets that it was made for.
         transfer: others, of whose graphs it has seen nothing.
+        recipe: name of the one that it is trained by.
         limits: of the run: a whole test set is asked afterwards, several questions at a time.
         published: figures of others, and where they are from.
     """
@@ -43,6 +43,7 @@ class Task:
     dataset: str
     tests: tuple[str, ...]
     transfer: tuple[str, ...] = ()
+    recipe: str = "knowcoder-a1-pathquestion"
     limits: tuple[str, ...] = ()
     published: str = ""
 
@@ -54,6 +55,7 @@ TASKS: Mapping[str, Task] = {
         "metaqa@whole",
         _METAQA,
         _BY_PATH,
+        "knowcoder-a1-multihop",
         ("validation=200", "test=300"),
         "Hits@1 of 1, 2 and 3 hops: MINERVA (RL) 0.963, 0.929, 0.552; SRN (RL) 0.970, 0.951, 0.752; "
         "EmbedKGQA 0.975, 0.988, 0.948; NSM 0.971, 0.999, 0.989; KG-GPT (LLM) 0.963, 0.944, 0.940",
@@ -95,7 +97,7 @@ def _train(name: str, task: Task, home: Path) -> None:
     run = home / "runs" / name
     if not (run / "run.json").is_file():
         limits = [f"--limit={limit}" for limit in task.limits]
-        _kbqa("train", "--dataset", task.dataset, "--recipe", _RECIPE, "--name", name, *limits, home=home)
+        _kbqa("train", "--dataset", task.dataset, "--recipe", task.recipe, "--name", name, *limits, home=home)
     elif not (run / "summary.json").is_file():
         _kbqa("resume", name, home=home)
 
