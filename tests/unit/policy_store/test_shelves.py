@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from kbqa.errors import ConfigurationError, PolicyIntegrityError, PolicyStoreUnavailableError
-from kbqa.policy_store import PolicyStore, RemoteShelf, open_store
+from kbqa.policy_store import PolicyStore, RemoteShelf, open_store, shelves
 from tests.unit.policy_store.conftest import publish
 
 
@@ -81,11 +80,16 @@ def test_a_store_that_is_away_is_asked_again_and_then_named(tmp_path, monkeypatc
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    store = PolicyStore(RemoteShelf("s3://nowhere/policies", tmp_path, patience_s=0.7))
-    began = time.monotonic()
+    monkeypatch.setattr(shelves, "_BACK_OFF_S", (0.05, 1.0))
+    shelf = RemoteShelf("s3://nowhere/policies", tmp_path, patience_s=2)
+    asked: list[str] = []
+    ls = shelf._files.ls
+    monkeypatch.setattr(
+        shelf._files, "ls", lambda path, **options: (asked.append(path), ls(path, **options))[1]
+    )
     with pytest.raises(PolicyStoreUnavailableError, match="s3://nowhere/policies"):
-        store.runs()
-    assert time.monotonic() - began > 0.5
+        PolicyStore(shelf).runs()
+    assert len(asked) > 1
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket, tmp_path) -> None:
