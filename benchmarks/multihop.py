@@ -24,7 +24,7 @@ import torch
 from safetensors.torch import load_file
 
 _PHASES = ("base", "cold_start", "rl")
-_BASE_LIMIT = 1000  # questions; a base answers none, and takes its time
+_STRANGE = 1000  # questions at most to one that has learned nothing of them: it uses up all its tokens
 _JOBS = 2  # evaluations at a time, one core each
 
 
@@ -108,8 +108,14 @@ def report(name: str, task: Task, home: Path) -> Iterator[str]:
     versions = json.loads((run / "progress.json").read_text(encoding="utf-8"))["results"]["versions"]
     asked = [(phase, dataset) for phase in _PHASES[::-1] for dataset in task.tests]
     asked += [("rl", dataset) for dataset in task.transfer]
+
+    def evaluate(pair: tuple[str, str]) -> dict[str, Any]:
+        phase, dataset = pair
+        few = phase == "base" or dataset in task.transfer
+        return _evaluate(name, versions[phase], phase, dataset, few=few, home=home)
+
     with ThreadPoolExecutor(_JOBS) as pool:
-        found = list(pool.map(lambda pair: _evaluate(name, versions[pair[0]], *pair, home=home), asked))
+        found = list(pool.map(evaluate, asked))
     results = dict(zip(asked, found, strict=True))
     yield f"### {name}"
     yield ""
@@ -164,11 +170,11 @@ def _parameters(policy: Path) -> int:
     return sum(tensor.numel() for tensor in load_file(policy / "model.safetensors").values())
 
 
-def _evaluate(name: str, version: str, phase: str, dataset: str, *, home: Path) -> dict[str, Any]:
+def _evaluate(name: str, version: str, phase: str, dataset: str, *, few: bool, home: Path) -> dict[str, Any]:
     """What `kbqa eval` says of a version; kept beside the run."""
     file = home / "runs" / name / f"eval-{phase}-{dataset.replace('@', '-')}.json"
     if not file.is_file():
-        limit = ["--limit", str(_BASE_LIMIT)] if phase == "base" else []
+        limit = ["--limit", str(_STRANGE)] if few else []
         aside = file.with_suffix(".part")
         _kbqa("eval", f"{name}@{version}", dataset, "--json", str(aside), *limit, home=home)
         aside.rename(file)

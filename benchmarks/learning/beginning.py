@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from benchmarks.learning.design import ColdStart
 from benchmarks.learning.scene import Scene
@@ -20,11 +23,9 @@ from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, choose
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
 from kbqa.cold_start.imitation import Names, draw_examples
 from kbqa.errors import DatasetError, RunError
-from kbqa.training.copying import warm_up
 from kbqa.training.sft import fine_tune
-from services.trainer.student import Student
+from services.trainer.student import Student, tokenizer_texts
 
-_TRIPLES, _TEXTS = 20_000, 2000  # of graph and questions, that a tokenizer learns from, as a trainer's does
 _TURNS = 12  # of a gold program before its actions are merged
 _CANDIDATES = 8  # that a teacher tries of a question
 _COUNT = "demonstrations.json"
@@ -48,7 +49,7 @@ class Beginning:
         section = self._scene.recipe.cold_start
         if not cold.demonstrations or section is None:
             return base, 0
-        path = self._shelf / f"cold-start-{self._key(cold.model_dump(), section.model_dump(mode='json'))}"
+        path = self._shelf / f"cold-start-{self._key(cold.model_dump(), _chosen(section))}"
         with _alone(path):
             if not path.is_dir():
                 demonstrations = self._demonstrations(cold)
@@ -69,24 +70,15 @@ class Beginning:
         small = self._scene.recipe.small_policy
         if small is None:
             raise RunError(f"recipe {self._scene.recipe.name} has no small policy")
-        path = self._shelf / f"base-{self._key(small.model_dump(mode='json'))}"
+        path = self._shelf / f"base-{self._key(_chosen(small))}"
         with _alone(path):
             if not path.is_dir():
-                student = Student.fresh(
-                    small.build(), self._texts(), self._scene.protocol.tags, self._scene.seed
-                )
-                specials = student.tokenizer.get_added_tokens_decoder()
-                vocabulary = range(max(specials) + 1, student.tokenizer.get_vocab_size())
-                warm_up(student.model, vocabulary, small.warm_up.build(), self._scene.seed)
+                scene = self._scene
+                texts = tokenizer_texts(scene.dataset.graph_lines(), self._gold(), scene.questions.train)
+                student = Student.fresh(small.build(), texts, scene.protocol.tags, scene.seed)
+                student.warm_up(small.warm_up.build(), scene.seed)
                 _keep(student, path, 0)
         return path
-
-    def _texts(self) -> Iterator[str]:
-        yield from islice(self._scene.dataset.graph_lines(), _TRIPLES)
-        for demonstration in self._gold():
-            for passage in demonstration.passages:
-                yield from (segment.text for segment in passage.segments)
-        yield from (question.text for question in self._scene.questions.train[:_TEXTS])
 
     def _gold(self, count: int | None = None, turns: int | None = None) -> list[Demonstration]:
         """The gold programs of so many questions of the cold start that can be played in so many turns."""
@@ -119,7 +111,7 @@ class Beginning:
         """The episodes that other turns make of the same questions, as long as they are right."""
         scene, turns = self._scene, self._scene.recipe.rollout.max_turns
         played = [
-            play(one.question, scene.protocol, scene.tools, recite(changed(_turns(one))), turns)
+            play(one.question, scene.protocol, scene.tools, recite(changed(one.turns)), turns)
             for one in demonstrations
         ]
         return [one.demonstration for one in played if is_right(one)]
@@ -146,13 +138,12 @@ class Beginning:
         shared = {
             "dataset": self._scene.dataset.name,
             "seed": self._scene.seed,
-            "protocol": recipe.protocol.model_dump(mode="json"),
-            "questions": recipe.questions.model_dump(mode="json"),
+            "protocol": _chosen(recipe.protocol),
+            "questions": _chosen(recipe.questions),
             "turns": recipe.rollout.max_turns,
+            "small": recipe.small_policy and _chosen(recipe.small_policy),
             "parts": parts,
         }
-        small = recipe.small_policy
-        shared["small"] = None if small is None else small.model_dump(mode="json")
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -162,6 +153,11 @@ def merged_turns(texts: Sequence[str]) -> list[str]:
     actions = [action for text in texts for action in _ACTION.findall(text)]
     first = "\n".join(actions)
     return [f"{thought[0] if thought else ''}<action>{first}</action>", texts[-1]]
+
+
+def _chosen(section: BaseModel) -> dict[str, Any]:
+    """Its values, less those that are a default: an option that it gets later changes no key."""
+    return section.model_dump(mode="json", exclude_defaults=True)
 
 
 @contextmanager
@@ -179,14 +175,6 @@ def _keep(student: Student, path: Path, demonstrations: int) -> None:
         student.save(Path(aside) / "policy")
         (Path(aside) / "policy" / _COUNT).write_text(json.dumps(demonstrations), "utf-8")
         (Path(aside) / "policy").rename(path)
-
-
-def _turns(demonstration: Demonstration) -> list[str]:
-    return [
-        "".join(segment.text for segment in passage.segments)
-        for passage in demonstration.passages
-        if passage.by_policy
-    ]
 
 
 def halving(demonstrations: Sequence[Demonstration], count: int, *, upsampled: bool) -> list[Demonstration]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from kbqa.cold_start.teachers import TEACHERS, Lesson
@@ -30,10 +30,15 @@ _SCHEMA_ACTIONS = frozenset({GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, SEARCH_TYPE
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a demonstration that either the policy or the environment writes."""
+    """A stretch of a demonstration that either the policy or the environment writes.
+
+    Attributes:
+        imitated: whether a policy's is one to imitate; one that is not only leads to what follows.
+    """
 
     segments: tuple[Segment, ...]
     by_policy: bool
+    imitated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,12 @@ class Demonstration:
     passages: tuple[Passage, ...]
     names: tuple[str, ...]
 
+    @property
+    def turns(self) -> list[str]:
+        """What the policy says, turn by turn."""
+        said = (passage.segments for passage in self.passages if passage.by_policy)
+        return ["".join(segment.text for segment in segments) for segments in said]
+
     def renamed(self, names: dict[str, str]) -> Demonstration:
         """The same episode about entities with other names; the whole of a name is replaced."""
         if not names:
@@ -61,7 +72,7 @@ class Demonstration:
         def rename(segment: Segment) -> Segment:
             return Segment(pattern.sub(lambda match: names[match.group(0)], segment.text), segment.trusted)
 
-        passages = tuple(Passage(tuple(map(rename, p.segments)), p.by_policy) for p in self.passages)
+        passages = tuple(replace(p, segments=tuple(map(rename, p.segments))) for p in self.passages)
         return Demonstration(self.question, passages, tuple(names.get(name, name) for name in self.names))
 
 

@@ -79,7 +79,7 @@ def example(demonstration: Demonstration, codec: Codec, max_observation_tokens: 
             inner = codec.encode(body)[:max_observation_tokens]
             tokens = [*codec.encode([opening]), *inner, *codec.encode([closing])]
         ids.extend(tokens)
-        mask.extend([passage.by_policy] * len(tokens))
+        mask.extend([passage.by_policy and passage.imitated] * len(tokens))
     return Example(tuple(ids), tuple(mask))
 
 

@@ -74,6 +74,8 @@ class ColdStartSection(Section):
             small policy needs (`kbqa.cold_start.imitation`) and a pretrained one does not.
         known_names: of those, the share that is drawn from among the names of other entities: those of
             the demonstrations, and topics of training questions. The rest is made up.
+        recoveries: share of the demonstrations that are shown a second time as a recovery: behind a
+            first turn that finds nothing and is not imitated (`kbqa.cold_start.recoveries`).
         steps: with demonstrations drawn at random.
         epochs: in place of steps: passes over all of them, each in an order of its own.
         max_length: tokens of a demonstration; longer ones are left out.
@@ -88,6 +90,7 @@ class ColdStartSection(Section):
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*\.jsonl$")] | None = None
     fresh_names: bool = True
     known_names: Fraction = 0.0
+    recoveries: Fraction = 0.0
     steps: Positive | None = None
     epochs: Positive | None = None
     max_length: Positive | None = None

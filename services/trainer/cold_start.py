@@ -12,6 +12,7 @@ from itertools import islice
 from kbqa.cold_start.demonstrations import Demonstration, Passage, demonstrate
 from kbqa.cold_start.files import read_entries
 from kbqa.cold_start.imitation import Names, epochs, example, under_other_names
+from kbqa.cold_start.recoveries import recovery
 from kbqa.datasets import Splits
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
@@ -43,8 +44,9 @@ def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonst
         if section.file is None
         else _read(context, section.file, questions)[: section.demonstrations]
     )
-    logger.info("demonstrations", extra={"found": len(found)})
-    return found
+    recovered = _recoveries(context, found, section.recoveries)
+    logger.info("demonstrations", extra={"found": len(found), "recoveries": len(recovered)})
+    return [*found, *recovered]
 
 
 def _played(context: Context, questions: Sequence[Question], kg: str) -> list[Demonstration]:
@@ -59,6 +61,21 @@ def _played(context: Context, questions: Sequence[Question], kg: str) -> list[De
             found.append(demonstration)
     if not found:
         raise RunError(f"no gold program of data set {context.record.dataset} can be played on its graph")
+    return found
+
+
+def _recoveries(
+    context: Context, demonstrations: Sequence[Demonstration], share: float
+) -> list[Demonstration]:
+    """Some of the demonstrations again, as recoveries; those that nothing can be made of are left out."""
+    protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
+    rng = random.Random(f"recoveries/{context.record.seed}")
+    found = []
+    for one in rng.sample(demonstrations, round(share * len(demonstrations))):
+        context.check()
+        recovered = recovery(one, demonstrations, protocol, context.tools, turns, rng)
+        if recovered is not None:
+            found.append(recovered)
     return found
 
 

@@ -7,24 +7,20 @@ that is resumed goes on behind the last phase that it finished.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from kbqa.datasets import Splits, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import SmallPolicySection
-from kbqa.training.copying import warm_up
 from services.trainer.cold_start import ColdStart, demonstrations
 from services.trainer.context import Context
 from services.trainer.evaluation import Evaluation
-from services.trainer.student import Student
+from services.trainer.student import Student, tokenizer_texts
 
 logger = logging.getLogger(__name__)
 
-_TOKENIZER_QUESTIONS = 2000  # texts of training questions that a new tokenizer learns from
-_TOKENIZER_TRIPLES = 20_000  # likewise, of the graph: a policy has to spell its names
 _SHOW_EVERY = 10  # steps between two metrics records
 
 
@@ -34,12 +30,12 @@ class Material:
 
     Attributes:
         kg: name of the graph.
-        triples: some of the graph's, as its file writes them.
+        triples: reads the graph's, as its file writes them.
         questions: in splits, cut to the run's limits.
     """
 
     kg: str
-    triples: tuple[str, ...]
+    triples: Callable[[], Iterable[str]]
     questions: Splits
 
 
@@ -64,7 +60,7 @@ def prepare(context: Context) -> Material:
     for split in ("train", "validation", "test"):
         if not getattr(questions, split):
             raise DatasetError(f"data set {record.dataset} has no {split} questions for this recipe")
-    return Material(dataset.kg, tuple(islice(dataset.graph_lines(), _TOKENIZER_TRIPLES)), questions)
+    return Material(dataset.kg, dataset.graph_lines, questions)
 
 
 def base_version(context: Context, material: Material) -> PolicyVersion:
@@ -100,10 +96,10 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
 def _warmed_up(context: Context, material: Material, small: SmallPolicySection) -> Student:
     """A small policy that has learned to copy, and nothing else."""
     context.journal.enter("warm_up", of=small.warm_up.steps)
-    tags = context.recipe.protocol.build().tags
     seed = context.record.seed
-    student = Student.fresh(small.build(), _texts(context, material), tags, seed)
-    specials = student.tokenizer.get_added_tokens_decoder()
+    found = demonstrations(context, material.questions, material.kg)
+    texts = tokenizer_texts(material.triples(), found, material.questions.train)
+    student = Student.fresh(small.build(), texts, context.recipe.protocol.build().tags, seed)
 
     def on_step(step: int, loss: float) -> None:
         context.check()
@@ -111,19 +107,9 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
         if step % _SHOW_EVERY == 0:
             context.journal.record("step", {"loss": loss}, step)
 
-    vocabulary = range(max(specials) + 1, student.tokenizer.get_vocab_size())
-    if not warm_up(student.model, vocabulary, small.warm_up.build(), seed, on_step):
+    if not student.warm_up(small.warm_up.build(), seed, on_step):
         logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
     return student
-
-
-def _texts(context: Context, material: Material) -> Iterator[str]:
-    """What a new tokenizer learns from: the graph, demonstrations, and questions without their answers."""
-    yield from material.triples
-    for demonstration in demonstrations(context, material.questions, material.kg):
-        for passage in demonstration.passages:
-            yield from (segment.text for segment in passage.segments)
-    yield from (question.text for question in material.questions.train[:_TOKENIZER_QUESTIONS])
 
 
 def _conclude(context: Context, name: str, student: Student, material: Material) -> PolicyVersion:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,13 +13,15 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 from tokenizers import Tokenizer
 
+from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.errors import RunError
 from kbqa.policies.probe import Probe
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import load_model
+from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
-from kbqa.trajectory import Segment
+from kbqa.trajectory import Question, Segment
 
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -30,7 +33,8 @@ _TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 
-
+_TOKENIZER_TRIPLES = 20_000  # of the graph, that a new tokenizer learns from: a policy has to spell its names
+_TOKENIZER_QUESTIONS = 2000  # likewise, texts of training questions
 _PROBED = "Who is it? It is"  # any words do
 
 
@@ -88,6 +92,18 @@ class Student:
                 "or name a directory that holds it"
             ) from error
 
+    def warm_up(
+        self, config: WarmUpConfig, seed: int, on_step: Callable[[int, float], None] = lambda step, loss: None
+    ) -> bool:
+        """Learn to copy, and nothing else, on tokens of its vocabulary that are no tags.
+
+        Returns:
+            Whether it has learned it.
+        """
+        specials = self.tokenizer.get_added_tokens_decoder()
+        vocabulary = range(max(specials) + 1, self.tokenizer.get_vocab_size())
+        return warm_up(self.model, vocabulary, config, seed, on_step)
+
     @property
     def codec(self) -> TokenizerCodec:
         return TokenizerCodec(self.tokenizer)
@@ -107,3 +123,14 @@ class Student:
     def words(self) -> list[str]:
         """Pieces of words to make names from, in order: that of a vocabulary differs between processes."""
         return sorted(t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha())
+
+
+def tokenizer_texts(
+    triples: Iterable[str], demonstrations: Iterable[Demonstration], questions: Sequence[Question]
+) -> Iterator[str]:
+    """What a new tokenizer learns from: the graph, demonstrations, and questions without their answers."""
+    yield from islice(triples, _TOKENIZER_TRIPLES)
+    for demonstration in demonstrations:
+        for passage in demonstration.passages:
+            yield from (segment.text for segment in passage.segments)
+    yield from (question.text for question in questions[:_TOKENIZER_QUESTIONS])
