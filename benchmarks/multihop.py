@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from kbqa.evaluation.significance import bootstrap, mcnemar
+
 _PHASES = ("base", "cold_start", "rl")
 _STRANGE = 1000  # questions at most to one that has learned nothing of them: it uses up all its tokens
 _JOBS = 2  # evaluations at a time, one core each
@@ -139,6 +141,8 @@ def report(name: str, task: Task, home: Path) -> Iterator[str]:
     for dataset in task.transfer:
         yield _row(dataset, "rl, zero-shot", results["rl", dataset])
     yield ""
+    for dataset in task.tests:
+        yield _added(dataset, results["cold_start", dataset], results["rl", dataset])
     yield from _cost(run, home / "policies" / name / versions["rl"])
     if task.published:
         yield f"Published: {task.published}."
@@ -154,6 +158,20 @@ def _row(dataset: str, phase: str, result: Mapping[str, Any]) -> str:
     return (
         f"| {dataset} | {result['questions']} | {phase} | {shown('hits@1')} | {shown('f1')} "
         f"| {metrics['generated_tokens']:.0f} |"
+    )
+
+
+def _added(dataset: str, cold_start: Mapping[str, Any], rl: Mapping[str, Any]) -> str:
+    """Whether reinforcement has added to the cold start, question by question."""
+    before = {record["id"]: record["measures"]["hits@1"] for record in cold_start["records"]}
+    gains = [record["measures"]["hits@1"] - before[record["id"]] for record in rl["records"]]
+    interval = bootstrap(gains)
+    assert interval is not None, "there are questions"
+    low, high = interval
+    test = mcnemar(sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains))
+    return (
+        f"{dataset}, rl less cold start: {sum(gains) / len(gains):+.4f} [{low:+.4f}, {high:+.4f}] in Hits@1; "
+        f"{test.ours} questions won, {test.theirs} lost, p = {test.p:.2g} (McNemar)."
     )
 
 
