@@ -78,6 +78,19 @@ def text(passage) -> str:
     return "".join(segment.text for segment in passage.segments)
 
 
+def test_a_share_of_the_demonstrations_comes_again_as_recoveries(make_context, splits) -> None:
+    gold = demonstrations(make_context(demonstrations=20), splits, "world")
+    found = demonstrations(make_context(demonstrations=20, recoveries=0.5), splits, "world")
+    recovered = found[len(gold) :]
+    assert found[: len(gold)] == gold
+    assert 0 < len(recovered) <= round(len(gold) / 2)
+    assert all(passage.imitated for one in gold for passage in one.passages)
+    assert [[p.imitated for p in one.passages[:4]] for one in recovered] == [[True, False, True, True]] * len(
+        recovered
+    )
+    assert {one.question.id for one in recovered} <= {one.question.id for one in gold}
+
+
 def test_a_file_is_taken_under_the_recipes_prompt_and_without_held_out_questions(
     make_context, write, splits
 ) -> None:
