@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from kbqa.evaluation.significance import bootstrap, mcnemar
 
 _PHASES = ("base", "cold_start", "rl")
-_STRANGE = 1000  # questions at most to one that has learned nothing of them: it uses up all its tokens
+_UNTAUGHT_LIMIT = 1000  # questions to a policy that has learned nothing of them: it uses up its tokens
 _JOBS = 2  # evaluations at a time, one core each
 
 
@@ -204,7 +204,7 @@ def _evaluate(name: str, version: str, phase: str, dataset: str, *, few: bool, h
     """What `kbqa eval` says of a version; kept beside the run."""
     file = home / "runs" / name / f"eval-{phase}-{dataset.replace('@', '-')}.json"
     if not file.is_file():
-        limit = ["--limit", str(_STRANGE)] if few else []
+        limit = ["--limit", str(_UNTAUGHT_LIMIT)] if few else []
         aside = file.with_suffix(".part")
         _kbqa("eval", f"{name}@{version}", dataset, "--json", str(aside), *limit, home=home)
         aside.rename(file)
