@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from benchmarks.learning.design import ColdStart
 from benchmarks.learning.scene import Scene
-from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, choose
+from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, attempts, choose
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
 from kbqa.cold_start.imitation import Names, draw_examples
 from kbqa.errors import DatasetError, RunError
@@ -28,6 +28,7 @@ from services.trainer.student import Student, tokenizer_texts
 
 _TURNS = 12  # of a gold program before its actions are merged
 _CANDIDATES = 8  # that a teacher tries of a question
+_TRIED = 8  # questions at a time
 _COUNT = "demonstrations.json"
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
@@ -123,10 +124,8 @@ class Beginning:
         setting = Setting(self._scene.protocol, self._scene.tools, self._scene.recipe.rollout.max_turns)
         with self._scene.agent(Student.load(teacher)) as (agent, _):
             sampling = SamplingTeacher(agent, _CANDIDATES, seed=self._scene.seed)
-            tried = [
-                attempt(question, sampling, setting)
-                for question in self._scene.questions.cold_start[: cold.demonstrations]
-            ]
+            questions = self._scene.questions.cold_start[: cold.demonstrations]
+            tried = list(attempts(questions, lambda question: attempt(question, sampling, setting), _TRIED))
         kept = choose(tried, random.Random(f"cold-start/{self._scene.seed}"))
         if not kept:
             raise RunError("the teacher answers no question rightly")

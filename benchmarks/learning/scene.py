@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -77,7 +78,7 @@ class Metered:
     """A policy that counts what it samples, pruned branches too."""
 
     def __init__(self, policy: TransformersPolicy) -> None:
-        self._policy, self.tokens = policy, 0
+        self._policy, self.tokens, self._counting = policy, 0, threading.Lock()
 
     @property
     def max_length(self) -> int:
@@ -87,7 +88,8 @@ class Metered:
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, **until: Any
     ) -> list[Completion]:
         completions = self._policy.generate(prompts, params, **until)
-        self.tokens += sum(len(completion.token_ids) for completion in completions)
+        with self._counting:
+            self.tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
 
     def forget(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,11 +21,11 @@ from kbqa.policies.transformers import load_model
 from kbqa.recipes.curriculum import plain_course
 from kbqa.recipes.play import TreeSection
 from kbqa.rewards import Instruments, TreeReward
-from kbqa.rollouts import Agent, tree_rollout
+from kbqa.rollouts import Agent, linear_rollout, tree_rollout
 from kbqa.rollouts.many import many_rollouts
 from kbqa.training.generators import seed_generators
 from kbqa.training.learner import Learner
-from kbqa.trajectory import Group, Question, RewardedTrajectory, RewardedTree, ScoredRollout
+from kbqa.trajectory import Group, Question, RewardedTree, ScoredRollout
 from services.trainer.student import Student
 
 
@@ -122,32 +123,25 @@ class Trial:
     def _roll_out(
         self, agent: Agent, asked: Sequence[tuple[Question, int]], step: int
     ) -> list[ScoredRollout]:
-        """Groups or trees of a step's questions, scored."""
-        recipe, seed = self._scene.recipe, self._scene.seed * 100_003 + step
-        section, instruments = recipe.rollout, Instruments(self._scene.tools, recipe.judge.build())
-        staged = recipe.curriculum is not None
-        if isinstance(section, TreeSection):
-            reward = recipe.reward.build()
-            assert isinstance(reward, TreeReward)
-            trees: list[ScoredRollout] = []
-            for number, (question, _) in enumerate(asked):
+        """Groups or trees of a step's questions, scored; all are under way at a time, as in a worker."""
+        recipe, seed = self._scene.recipe, (self._scene.seed * 100_003 + step) * 64
+        instruments = Instruments(self._scene.tools, recipe.judge.build())
+
+        def play(number: int) -> ScoredRollout:
+            section, (question, stage) = recipe.rollout, asked[number]
+            reward = recipe.reward.build() if recipe.curriculum is None else recipe.reward_in(stage)
+            if isinstance(section, TreeSection):
+                assert isinstance(reward, TreeReward)
                 tree = tree_rollout(
-                    agent, question, section.branching(), section.temperature, seed=seed * 64 + number
+                    agent, question, section.branching(), section.temperature, seed=seed + number
                 )
-                trees.append(reward.score_tree(str(number), question, tree, instruments))
-            return trees
-        questions = [question for question, _ in asked for _ in range(section.n)]
-        found: list[list[RewardedTrajectory]] = [[] for _ in asked]
-        for place, trajectory in many_rollouts(
-            agent, questions, section.temperature, width=ROWS, seed=seed * 64
-        ):
-            number = place // section.n
-            question, stage = asked[number]
-            reward = recipe.reward_in(stage if staged else None)
-            found[number].append(reward.score(question, trajectory, instruments))
-        return [
-            Group(str(number), question, tuple(found[number])) for number, (question, _) in enumerate(asked)
-        ]
+                return reward.score_tree(str(number), question, tree, instruments)
+            group = linear_rollout(agent, question, section.n, section.temperature, seed=seed + number)
+            members = tuple(reward.score(question, one, instruments) for one in group)
+            return Group(str(number), question, members)
+
+        with ThreadPoolExecutor(len(asked), thread_name_prefix="group") as pool:
+            return list(pool.map(play, range(len(asked))))
 
     def _f1(self, agent: Agent) -> list[float]:
         """Of each test question, greedily."""

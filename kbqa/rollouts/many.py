@@ -1,12 +1,15 @@
-"""One episode for each of many questions, a number of them advanced together."""
+"""One episode for each of many questions, a number of them at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 
-from kbqa.environment import Play
-from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult
+from kbqa.rollouts.agent import EpisodeT, Player
+from kbqa.rollouts.linear import linear_rollout
 from kbqa.trajectory import Question, Trajectory
 
 
@@ -20,7 +23,8 @@ def many_rollouts(
 ) -> Iterator[tuple[int, Trajectory]]:
     """Roll out one trajectory of each question; an episode that ends makes room for the next.
 
-    All episodes under way share one call of the policy a turn, and one of each graph.
+    Each goes on as soon as its own turn is over: what computes them together is the policy, which takes
+    calls from many threads and batches them, turn for turn or token for token.
 
     Args:
         temperature: 0 is greedy.
@@ -34,28 +38,22 @@ def many_rollouts(
         PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError: what
             has been yielded stays good.
     """
-    waiting = iter(enumerate(questions))
-    running: list[tuple[int, EpisodeT]] = []
-    turn = 0
-    while True:
-        running += [
-            (place, player.begin(question)) for place, question in islice(waiting, width - len(running))
-        ]
-        if not running:
-            return
-        # A question may be too long for a single turn.
-        if spoken := [episode for _, episode in running if not episode.done]:
-            player.speak(spoken, Sampling(turn, temperature, seed))
-            _consult(player, spoken)
-        yield from ((place, episode.trajectory()) for place, episode in running if episode.done)
-        running = [(place, episode) for place, episode in running if not episode.done]
-        turn += 1
+    waiting, cancelled = iter(enumerate(questions)), threading.Event()
 
+    def play(place: int, question: Question) -> Trajectory:
+        stream = None if seed is None else random.Random(f"{seed}/{place}").getrandbits(31)
+        [trajectory] = linear_rollout(player, question, 1, temperature, seed=stream, cancelled=cancelled)
+        return trajectory
 
-def _consult(player: Player[EpisodeT], episodes: Sequence[Play]) -> None:
-    """Ask each graph, or subgraph of a question, what the episodes about it want to know."""
-    places: dict[tuple[str, str | None], list[Play]] = {}
-    for episode in episodes:
-        places.setdefault((episode.question.kg, episode.question.graph), []).append(episode)
-    for about in places.values():
-        consult(player.tools, about[0].question, about)
+    with ThreadPoolExecutor(width, thread_name_prefix="episode") as pool:
+        places: dict[Future[Trajectory], int] = {}
+        try:
+            while True:
+                for place, question in islice(waiting, width - len(places)):
+                    places[pool.submit(play, place, question)] = place
+                if not places:
+                    return
+                for ended in wait(places, return_when=FIRST_COMPLETED).done:
+                    yield places.pop(ended), ended.result()
+        finally:
+            cancelled.set()  # nobody hears the others, after an error or when no more is wanted

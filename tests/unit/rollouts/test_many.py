@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 
+import pytest
+
 from kbqa.environment import Budget
+from kbqa.errors import PolicyUnavailableError
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -21,15 +26,24 @@ PARENTS = {"Ada": "Byron", "Eve": "Adam", "Io": "Inachus"}
 
 
 class Counted(ScriptedPolicy):
-    """Remembers how many prompts each call had."""
+    """Counts the calls that it has at a time, and makes each last until the others have come."""
 
     def __init__(self, script):
         super().__init__(CODEC, script)
-        self.calls = []
+        self.counting = threading.Lock()
+        self.now = self.most = 0
+        self.seeds = []
 
     def generate(self, prompts, params, **options):
-        self.calls.append(len(prompts))
-        return super().generate(prompts, params, **options)
+        with self.counting:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.seeds.append(params.seed)
+        time.sleep(0.01)
+        completions = super().generate(prompts, params, **options)
+        with self.counting:
+            self.now -= 1
+        return completions
 
 
 def asks_then_answers(prompt):
@@ -39,13 +53,17 @@ def asks_then_answers(prompt):
     return f'<think>t</think><kg-query>get_tail_entities("{topic}", "parent")</kg-query>'
 
 
-def play(questions, width, script=asks_then_answers, budget=BUDGET):
+def agent_of(script, budget=BUDGET):
     graphs = {
         "world": OxigraphStore.from_triples([("Ada", "parent", "Byron"), ("Eve", "parent", "Adam")]),
         "myths": OxigraphStore.from_triples([("Io", "parent", "Inachus")]),
     }
     policy = Counted(script)
-    agent = Agent(policy, CODEC, KgR1("brief"), LocalGraphTools(FixedGraphs(graphs)), budget)
+    return Agent(policy, CODEC, KgR1("brief"), LocalGraphTools(FixedGraphs(graphs)), budget), policy
+
+
+def play(questions, width, script=asks_then_answers, budget=BUDGET):
+    agent, policy = agent_of(script, budget)
     return list(many_rollouts(agent, questions, 0.0, width=width)), policy
 
 
@@ -59,22 +77,53 @@ def test_each_question_is_answered_from_its_own_graph():
     answers = {place: trajectory.answers for place, trajectory in found}
     assert answers == {0: ("Byron",), 1: ("Inachus",), 2: ("Adam",), 3: ("Byron",)}
     assert all(trajectory.turns[0].actions[0].succeeded for _, trajectory in found)
-    # Three ask, three answer; the fourth takes a place that has become free.
-    assert policy.calls == [3, 3, 1, 1]
 
 
 def test_no_more_are_under_way_than_there_is_room_for():
     found, policy = play([about("Ada")] * 10, width=4)
     assert sorted(place for place, _ in found) == list(range(10))
-    assert max(policy.calls) == 4
+    assert policy.most == 4
 
 
 def test_an_episode_that_ends_makes_room_at_once():
-    def script(prompt):
-        return "<think>t</think><answer>Byron</answer>" if "of Ada" in prompt else asks_then_answers(prompt)
+    lengthy = threading.Event()
 
-    _, policy = play([about("Ada"), about("Eve"), about("Ada"), about("Ada")], width=2, script=script)
-    assert policy.calls == [2, 2, 1]
+    def script(prompt):
+        if "of Ada" in prompt:
+            assert lengthy.wait(10)
+        elif "of Io" in prompt:
+            lengthy.set()  # the first is not over, and the third begins
+        return "<think>t</think><answer>Byron</answer>"
+
+    found, _ = play([about("Ada"), about("Eve"), about("Io", "myths")], width=2, script=script)
+    assert sorted(place for place, _ in found) == [0, 1, 2]
+
+
+def test_nothing_goes_on_when_nobody_listens():
+    questions = (about("Ada") for _ in range(10_000))
+    agent, _ = agent_of(asks_then_answers)
+    rollouts = many_rollouts(agent, questions, 0.0, width=2)
+    next(rollouts)
+    rollouts.close()
+    assert sum(1 for _ in questions) > 9_000
+
+
+def test_an_error_ends_all():
+    def script(prompt):
+        raise PolicyUnavailableError("the policy engine is closed")
+
+    with pytest.raises(PolicyUnavailableError):
+        play([about("Ada")] * 5, width=2, script=script)
+
+
+def test_samples_are_repeatable_and_differ_from_question_to_question():
+    def seeds(seed):
+        agent, policy = agent_of(asks_then_answers)
+        list(many_rollouts(agent, [about("Ada")] * 3, 1.0, width=3, seed=seed))
+        return sorted(policy.seeds)
+
+    assert seeds(1) == seeds(1) != seeds(2)
+    assert len(set(seeds(1))) == 6
 
 
 def test_a_question_that_leaves_no_room_ends_before_its_first_turn():
