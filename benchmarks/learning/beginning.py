@@ -9,7 +9,7 @@ import random
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -32,6 +32,7 @@ _TRIED = 8  # questions at a time
 _COUNT = "demonstrations.json"
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_LOOK_UP = re.compile(r'get_(?P<side>tail|head)_entities\((?P<entity>".*?"), "(?P<relation>.*?)"\)')
 
 
 class Beginning:
@@ -50,7 +51,7 @@ class Beginning:
         section = self._scene.recipe.cold_start
         if not cold.demonstrations or section is None:
             return base, 0
-        path = self._shelf / f"cold-start-{self._key(cold.model_dump(), _chosen(section))}"
+        path = self._shelf / f"cold-start-{self._key(_chosen(cold), _chosen(section))}"
         with _alone(path):
             if not path.is_dir():
                 demonstrations = self._demonstrations(cold)
@@ -102,17 +103,19 @@ class Beginning:
             found = self._replayed(found, _without_thoughts)
         if cold.merged:
             found = self._replayed(found, merged_turns)
+        if cold.listed:
+            found = self._replayed(found, listing_turns)
         if not found:
             raise DatasetError("no gold program of the data set can be played")
         return found
 
     def _replayed(
-        self, demonstrations: Sequence[Demonstration], changed: Callable[[Sequence[str]], list[str]]
+        self, demonstrations: Sequence[Demonstration], changed: Callable[[Sequence[str]], Iterable[str]]
     ) -> list[Demonstration]:
         """The episodes that other turns make of the same questions, as long as they are right."""
         scene, turns = self._scene, self._scene.recipe.rollout.max_turns
         played = [
-            play(one.question, scene.protocol, scene.tools, recite(changed(one.turns)), turns)
+            play(one.question, scene.protocol, scene.tools, recite(list(changed(one.turns))), turns)
             for one in demonstrations
         ]
         return [one.demonstration for one in played if is_right(one)]
@@ -152,6 +155,17 @@ def merged_turns(texts: Sequence[str]) -> list[str]:
     actions = [action for text in texts for action in _ACTION.findall(text)]
     first = "\n".join(actions)
     return [f"{thought[0] if thought else ''}<action>{first}</action>", texts[-1]]
+
+
+def listing_turns(texts: Sequence[str]) -> Iterator[str]:
+    """Before a relation is followed, those that there are are listed (KG-R1's dialect)."""
+    followed = None
+    for text in texts:
+        found = _LOOK_UP.search(text)
+        if found and found["relation"] != followed:
+            followed = found["relation"]
+            yield _LOOK_UP.sub(r"get_\g<side>_relations(\g<entity>)", text)
+        yield text
 
 
 def _chosen(section: BaseModel) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class ColdStart(_Part):
         demonstrations: questions whose gold programs are played; 0 leaves the copying warm-up alone.
         thoughts: whether turns keep what stands between <think> and </think>.
         merged: whether all actions of an episode are one turn (KBQA-R1 without interaction).
+        listed: whether an entity's relations are listed before one is followed (KG-R1).
         kinds: `rare` has each kind of question half as often as the one before, `upsampled` shows
             those of `rare` equally often; None takes them as they come.
         taught: how many gold programs a teacher of the same size imitates, whose rollouts on all
@@ -38,6 +39,7 @@ class ColdStart(_Part):
     demonstrations: int = 150
     thoughts: bool = True
     merged: bool = False
+    listed: bool = False
     kinds: Literal["rare", "upsampled"] | None = None
     taught: int = 0
 
@@ -111,8 +113,8 @@ class Design(_Part):
         """Of everything that a variant's runs hang on; runs of another digest are other runs."""
         chosen = self.variants[variant]
         values = {
-            **chosen.model_dump(mode="json", exclude={"recipe", "set"}),
-            # An option that recipes get later changes nothing as long as it is left alone.
+            # An option that comes later changes nothing as long as it is left alone.
+            **chosen.model_dump(mode="json", exclude={"recipe", "set"}, exclude_defaults=True),
             "recipe": chosen.resolved.model_dump(mode="json", exclude_defaults=True),
             "steps": chosen.steps or self.steps,
         }

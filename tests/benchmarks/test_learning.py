@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from benchmarks.learning.beginning import halving, merged_turns
+from benchmarks.learning.beginning import halving, listing_turns, merged_turns
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.table import current, effect, findings_table, variants_table, verdict
@@ -136,6 +136,18 @@ def test_the_tables_show_every_finding_and_every_variant_that_ran():
 def test_all_actions_of_an_episode_become_one_turn():
     turns = ["<think>a</think><action>X</action>", "<think>b</think><action>Y</action>", "<answer>Z</answer>"]
     assert merged_turns(turns) == ["<think>a</think><action>X\nY</action>", "<answer>Z</answer>"]
+
+
+def test_relations_are_listed_before_one_is_followed():
+    look_ups = [f'<kg-query>get_tail_entities("{name}", "p.born")</kg-query>' for name in ("A, B", "C")]
+    turns = ['<kg-query>get_head_entities("X", "f.by")</kg-query>', *look_ups, "<answer>1940</answer>"]
+    assert list(listing_turns(turns)) == [
+        '<kg-query>get_head_relations("X")</kg-query>',
+        turns[0],
+        '<kg-query>get_tail_relations("A, B")</kg-query>',
+        *look_ups,
+        turns[3],
+    ]
 
 
 def test_rare_kinds_are_rare_or_as_frequent_as_the_others():
