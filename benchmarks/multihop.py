@@ -72,7 +72,7 @@ TASKS: Mapping[str, Task] = {
         _METAQA,
         recipe="knowcoder-a1-multihop",
         limits=_METAQA_LIMITS,
-        options=("cold_start.demonstrations=150", "cold_start.steps=1200", "cold_start.validate_every=400"),
+        options=("cold_start.demonstrations=200", "cold_start.steps=1200", "cold_start.validate_every=400"),
     ),
     **{name.partition("@")[0]: Task(name, (name,), _METAQA) for name in _BY_PATH},
     **{
