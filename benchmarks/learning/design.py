@@ -92,7 +92,7 @@ class Design(_Part):
     """Attributes:
     seeds: of each variant; a seed has a world and a base policy of its own.
     steps: of a variant that says nothing else.
-    max_seconds: after which a run's reinforcement learning ends in any case.
+    max_seconds: of processor time, after which a run's reinforcement learning ends in any case.
     """
 
     seeds: tuple[int, ...]
