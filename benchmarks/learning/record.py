@@ -1,4 +1,7 @@
-"""The record of finished runs: one JSON object a line, committed, never rewritten."""
+"""The record of finished runs: one JSON object a line, committed, appended to.
+
+A run leaves it only if it turns out not to have been what the design says; the commit tells why.
+"""
 
 from __future__ import annotations
 
