@@ -130,7 +130,7 @@ class Trial:
 
         def play(number: int) -> ScoredRollout:
             section, (question, stage) = recipe.rollout, asked[number]
-            reward = recipe.reward.build() if recipe.curriculum is None else recipe.reward_in(stage)
+            reward = recipe.reward_in(None if recipe.curriculum is None else stage)
             if isinstance(section, TreeSection):
                 assert isinstance(reward, TreeReward)
                 tree = tree_rollout(

@@ -26,22 +26,24 @@ PARENTS = {"Ada": "Byron", "Eve": "Adam", "Io": "Inachus"}
 
 
 class Counted(ScriptedPolicy):
-    """Counts the calls that it has at a time, and makes each last until the others have come."""
+    """Counts the calls that it has at a time; none returns before it once had as many as `together`."""
 
-    def __init__(self, script):
+    def __init__(self, script, together=1):
         super().__init__(CODEC, script)
-        self.counting = threading.Lock()
+        self.together, self.changed = together, threading.Condition()
         self.now = self.most = 0
         self.seeds = []
 
     def generate(self, prompts, params, **options):
-        with self.counting:
+        with self.changed:
             self.now += 1
             self.most = max(self.most, self.now)
             self.seeds.append(params.seed)
-        time.sleep(0.01)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most >= self.together, timeout=10)
+        time.sleep(0.01)  # for a call too many to be seen
         completions = super().generate(prompts, params, **options)
-        with self.counting:
+        with self.changed:
             self.now -= 1
         return completions
 
@@ -53,17 +55,17 @@ def asks_then_answers(prompt):
     return f'<think>t</think><kg-query>get_tail_entities("{topic}", "parent")</kg-query>'
 
 
-def agent_of(script, budget=BUDGET):
+def agent_of(script, budget=BUDGET, together=1):
     graphs = {
         "world": OxigraphStore.from_triples([("Ada", "parent", "Byron"), ("Eve", "parent", "Adam")]),
         "myths": OxigraphStore.from_triples([("Io", "parent", "Inachus")]),
     }
-    policy = Counted(script)
+    policy = Counted(script, together)
     return Agent(policy, CODEC, KgR1("brief"), LocalGraphTools(FixedGraphs(graphs)), budget), policy
 
 
-def play(questions, width, script=asks_then_answers, budget=BUDGET):
-    agent, policy = agent_of(script, budget)
+def play(questions, width, script=asks_then_answers, **options):
+    agent, policy = agent_of(script, **options)
     return list(many_rollouts(agent, questions, 0.0, width=width)), policy
 
 
@@ -80,7 +82,7 @@ def test_each_question_is_answered_from_its_own_graph():
 
 
 def test_no_more_are_under_way_than_there_is_room_for():
-    found, policy = play([about("Ada")] * 10, width=4)
+    found, policy = play([about("Ada")] * 10, width=4, together=4)
     assert sorted(place for place, _ in found) == list(range(10))
     assert policy.most == 4
 
