@@ -95,10 +95,10 @@ class Beginning:
         if cold.taught:
             return self._sampled(cold)
         found = self._gold(
-            cold.demonstrations if cold.kinds is None else None, turns=_TURNS if cold.merged else None
+            cold.demonstrations if cold.rare_hops is None else None, turns=_TURNS if cold.merged else None
         )
-        if cold.kinds is not None:
-            found = halving(found, cold.demonstrations, upsampled=cold.kinds == "upsampled")
+        if cold.rare_hops is not None:
+            found = halving(found, cold.demonstrations, upsampled=cold.rare_hops == "upsampled")
         if not cold.thoughts:
             found = self._replayed(found, _without_thoughts)
         if cold.merged:
@@ -191,14 +191,14 @@ def _keep(student: Student, path: Path, demonstrations: int) -> None:
 
 
 def halving(demonstrations: Sequence[Demonstration], count: int, *, upsampled: bool) -> list[Demonstration]:
-    """Some `count` of which every kind has half as many as the one before, at least one."""
-    kinds: defaultdict[str, list[Demonstration]] = defaultdict(list)
+    """Some `count` of which every further hop has half as many as the one before, at least one."""
+    by_hops: defaultdict[int, list[Demonstration]] = defaultdict(list)
     for demonstration in demonstrations:
-        kinds[demonstration.question.operation].append(demonstration)
+        by_hops[demonstration.question.hops].append(demonstration)
     chosen: list[list[Demonstration]] = []
-    for members in kinds.values():
+    for hops in sorted(by_hops):
         count = max(1, count // 2)
-        chosen.append(members[:count])
+        chosen.append(by_hops[hops][:count])
     most = max(map(len, chosen))
     return [one for members in chosen for one in (islice(cycle(members), most) if upsampled else members)]
 

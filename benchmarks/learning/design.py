@@ -29,8 +29,8 @@ class ColdStart(_Part):
         thoughts: whether turns keep what stands between <think> and </think>.
         merged: whether all actions of an episode are one turn (KBQA-R1 without interaction).
         listed: whether an entity's relations are listed before one is followed (KG-R1).
-        kinds: `rare` has each kind of question half as often as the one before, `upsampled` shows
-            those of `rare` equally often; None takes them as they come.
+        rare_hops: `kept` has questions of every further hop half as often, `upsampled` shows the same
+            questions, those of every hop equally often; None takes them as they come.
         taught: how many gold programs a teacher of the same size imitates, whose rollouts on all
             cold-start questions are then filtered by outcome and imitated in place of gold programs;
             0 is none.
@@ -40,7 +40,7 @@ class ColdStart(_Part):
     thoughts: bool = True
     merged: bool = False
     listed: bool = False
-    kinds: Literal["rare", "upsampled"] | None = None
+    rare_hops: Literal["kept", "upsampled"] | None = None
     taught: int = 0
 
 

@@ -11,7 +11,7 @@ from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.table import current, effect, findings_table, variants_table, verdict
 from benchmarks.learning.trial import Outcome, run
 from kbqa.cold_start.demonstrations import Demonstration
-from kbqa.trajectory import Question
+from kbqa.trajectory import Hop, Question
 
 FINDING = {
     "claim": "Turn rewards",
@@ -150,16 +150,16 @@ def test_relations_are_listed_before_one_is_followed():
     ]
 
 
-def test_rare_kinds_are_rare_or_as_frequent_as_the_others():
-    def demonstration(kind: str, number: int) -> Demonstration:
-        question = Question(f"{kind}{number}", "?", ("x",), (), "world", operation=kind)
-        return Demonstration(question, (), ())
+def test_rare_hops_are_rare_or_as_frequent_as_the_others():
+    def demonstration(hops: int, number: int) -> Demonstration:
+        path = (Hop("likes"),) * hops
+        return Demonstration(Question(f"{hops}-{number}", "?", ("x",), (), "world", path=path), (), ())
 
-    pool = [demonstration(kind, number) for kind in "abc" for number in range(20)]
-    rare = [one.question.operation for one in halving(pool, 16, upsampled=False)]
-    assert [rare.count(kind) for kind in "abc"] == [8, 4, 2]
+    pool = [demonstration(hops, number) for number in range(20) for hops in (3, 1, 2)]
+    rare = [one.question.hops for one in halving(pool, 16, upsampled=False)]
+    assert [rare.count(hops) for hops in (1, 2, 3)] == [8, 4, 2]
     shown = halving(pool, 16, upsampled=True)
-    assert [[one.question.operation for one in shown].count(kind) for kind in "abc"] == [8, 8, 8]
+    assert [[one.question.hops for one in shown].count(hops) for hops in (1, 2, 3)] == [8, 8, 8]
     assert len({one.question.id for one in shown}) == 14
 
 
