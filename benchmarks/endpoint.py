@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -85,7 +86,7 @@ def _queries(triples: Triples) -> list[str]:
     outgoing: dict[str, list[tuple[str, str]]] = {}
     for head, relation, tail in triples:
         outgoing.setdefault(head, []).append((relation, tail))
-    queries = []
+    queries: list[str] = []
     while len(queries) < _QUERIES:
         start = at = rng.choice(triples)[0]
         hops = []
@@ -104,7 +105,7 @@ def _queries(triples: Triples) -> list[str]:
 
 def _timed(store: GraphStore, queries: Sequence[str]) -> list[float]:
     """Milliseconds of each query."""
-    return [_milliseconds(lambda query=query: store.query(query, deadline_s=30)) for query in queries]
+    return [_milliseconds(partial(store.query, query, deadline_s=30)) for query in queries]
 
 
 def _milliseconds(run: Callable[[], object]) -> float:

@@ -7,7 +7,7 @@ import os
 import random
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -82,12 +82,12 @@ def draw_actions(triples: Iterable[Triple], number: int) -> list[dict[str, str]]
     entities = {entity: list(actions) for entity, actions in possible.items()}
     drawn = []
     for entity in rng.choices(list(entities), k=number):
-        action, relation = rng.choice(entities[entity])
-        drawn.append({"action": action, "entity": entity} | ({"relation": relation} if relation else {}))
+        action, followed = rng.choice(entities[entity])
+        drawn.append({"action": action, "entity": entity} | ({"relation": followed} if followed else {}))
     return drawn
 
 
-def write_bodies(path: Path, actions: Sequence[dict[str, str]], size: int) -> Path:
+def write_bodies(path: Path, actions: Sequence[Mapping[str, object]], size: int) -> Path:
     """Actions as the bodies of requests of `size` actions each, one a line."""
     with path.open("w", encoding="utf-8") as file:
         for start in range(0, len(actions) - size + 1, size):
@@ -95,13 +95,14 @@ def write_bodies(path: Path, actions: Sequence[dict[str, str]], size: int) -> Pa
     return path
 
 
-def _graph() -> tuple[str, list[Triple]]:
+def _graph() -> tuple[str, Sequence[Triple]]:
     data = os.environ.get("KBQA_DATA")
     if data is None:
         return "the generated world, KBQA_DATA being unset", generate_world(seed=1, size=5.0).triples
     lines = (Path(data) / "metaqa" / "kb.txt").read_text(encoding="utf-8").split("\n")
-    triples = dict.fromkeys(tuple(line.split("|")) for line in lines if line)
-    return "MetaQA", [(head, relation, tail) for head, relation, tail in triples]
+    split = (line.split("|") for line in lines if line)
+    triples: dict[Triple, None] = dict.fromkeys((head, relation, tail) for head, relation, tail in split)
+    return "MetaQA", list(triples)
 
 
 def _endpoint(url: str) -> str:

@@ -59,7 +59,8 @@ def measure() -> list[str]:
                 _Trl(build_model(tokenizer, _SIZE, 0), tokenizer, samples, prompt, split, directory)
                 for split in _SPLITS
             ]
-            losses = [side.step() for side in (*ours, *theirs)]
+            sides: list[_Ours | _Trl] = [*ours, *theirs]
+            losses = [side.step() for side in sides]
             if max(losses) - min(losses) > 1e-4 * abs(losses[0]):
                 raise AssertionError(f"the sides do not minimise the same: {losses}")
             for what, threads, clock in (

@@ -52,11 +52,12 @@ def _run_all(design: Design, options: argparse.Namespace) -> list[str]:
         if (variant, seed) not in runs and options.only in variant
     ]
     with ThreadPoolExecutor(options.jobs) as pool:
-        codes = list(pool.map(lambda pair: _run(*pair, options.shelf), missing))
+        started = [pool.submit(_run, options.shelf, variant, seed) for variant, seed in missing]
+        codes = [one.result() for one in started]
     return [f"{variant} {seed}" for (variant, seed), code in zip(missing, codes, strict=True) if code]
 
 
-def _run(variant: str, seed: int, shelf: Path) -> int:
+def _run(shelf: Path, variant: str, seed: int) -> int:
     command = [
         sys.executable,
         "-m",

@@ -92,7 +92,7 @@ class Prometheus:
             ValueError: the expression is none.
         """
         end = time.time() if until is None else until
-        query = {
+        query: dict[str, str | float] = {
             "query": expand(expr, self._window, f"{max(1, round(seconds))}s"),
             "start": end - seconds,
             "end": end,

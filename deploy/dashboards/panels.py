@@ -176,7 +176,7 @@ def number(
 
 def _thresholds(limits: tuple[float, float] | None, order: Order) -> boards.ThresholdsConfig:
     if limits is None:
-        steps = [(None, "text")]
+        steps: list[tuple[float | None, str]] = [(None, "text")]
     elif order == "high is bad":
         steps = [(None, "green"), (limits[0], "orange"), (limits[1], "red")]
     else:
