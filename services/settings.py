@@ -42,6 +42,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_REDIS_URL",
         "KBQA_BROKER_URL",
         "KBQA_DATA",
+        "KBQA_BASES",
         "KBQA_DEBUG",
         "KBQA_ENGINE",
         "KBQA_VLLM",

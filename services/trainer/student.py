@@ -9,12 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import LocalEntryNotFoundError
 from tokenizers import Tokenizer
 
+from kbqa.bases import find_base
 from kbqa.cold_start.demonstrations import Demonstration
-from kbqa.errors import RunError
 from kbqa.policies.probe import Probe
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import load_model
@@ -77,20 +75,13 @@ class Student:
 
     @classmethod
     def pretrained(cls, name: str) -> Student:
-        """A directory, or a model of the local Hugging Face cache; nothing is downloaded.
+        """A base of this machine: see `kbqa.bases.find_base`.
 
         Raises:
-            RunError: it is neither.
+            BaseNotFoundError: there is none of this name; says what to install.
+            PolicyIntegrityError: it is not what was published, or cannot be loaded.
         """
-        if Path(name).is_dir():
-            return cls.load(Path(name))
-        try:
-            return cls.load(Path(snapshot_download(name, local_files_only=True)))
-        except (LocalEntryNotFoundError, ValueError) as error:
-            raise RunError(
-                f"base model {name} is not on this machine: download it first (hf download {name}), "
-                "or name a directory that holds it"
-            ) from error
+        return cls.load(find_base(name).directory)
 
     def warm_up(
         self, config: WarmUpConfig, seed: int, on_step: Callable[[int, float], None] = lambda step, loss: None

@@ -1,0 +1,132 @@
+"""Where a base is: a directory, the hub's cache, or an installed package, looked for in this order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from kbqa.bases.cache import converted
+from kbqa.bases.cards import licence_of
+from kbqa.bases.known import KNOWN, KnownBase
+from kbqa.errors import BaseNotFoundError, PolicyIntegrityError
+
+Origin = Literal["directory", "hub cache", "package"]
+
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_SHOWN = 12  # digits of a digest
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A pretrained model on this machine.
+
+    Attributes:
+        name: as it was asked for.
+        directory: an ordinary Hugging Face directory: config.json, safetensors, tokenizer.json …
+        licence: SPDX identifier; "" where nobody says.
+        origin: where it was found.
+    """
+
+    name: str
+    directory: Path
+    licence: str
+    origin: Origin
+
+
+def find_base(name: str) -> Base:
+    """Find a base, and make sure that one of `KNOWN` is what was published.
+
+    A directory is taken as it is. One that a package holds in another form is converted the first
+    time, which takes about half a minute.
+
+    Raises:
+        BaseNotFoundError: it is nowhere, not whole, or cannot be converted; says what to install.
+        PolicyIntegrityError: a file of a known base is another than was published.
+    """
+    found, known = sight(name), KNOWN.get(name)
+    if found is None:
+        raise BaseNotFoundError(_nowhere(name, known))
+    origin, path = found
+    if origin == "directory" or known is None:
+        if (fault := _fault(path)) is not None:
+            raise BaseNotFoundError(f"base model {name}: {fault}; a base has config.json and *.safetensors")
+        return Base(name, path, licence_of(path), origin)
+    if origin == "hub cache":
+        _check(name, path / _WEIGHTS, known.digest, f"hf download --force-download {name}")
+        return Base(name, path, known.licence, origin)
+    _check(name, path, known.package.digest, known.package.how_to_repair)
+    directory = converted(known, path) if path.suffix == ".gguf" else path.parent
+    return Base(name, directory, known.licence, origin)
+
+
+def sight(name: str) -> tuple[Origin, Path] | None:
+    """Where a base is, and its directory or, of a package, its weights; nothing is read or checked."""
+    if (directory := Path(name)).is_dir():
+        return "directory", directory
+    if (cached := _in_hub_cache(name)) is not None:
+        return "hub cache", cached
+    known = KNOWN.get(name)
+    weights = known.package.locate() if known is not None else None
+    return None if weights is None else ("package", weights)
+
+
+def _in_hub_cache(name: str) -> Path | None:
+    """The snapshot of a repository's main branch, if a whole model is in it."""
+    if not _REPOSITORY.fullmatch(name):
+        return None
+    from huggingface_hub import try_to_load_from_cache  # a third of a second that few commands need
+
+    config = try_to_load_from_cache(name, "config.json")
+    if not isinstance(config, str):
+        return None
+    snapshot = Path(config).parent
+    # Whoever has looked at a model's tokenizer alone has left a snapshot without weights.
+    return snapshot if _fault(snapshot) is None else None
+
+
+def _fault(directory: Path) -> str | None:
+    """What a directory lacks to be a model; None if it is one."""
+    if not (directory / "config.json").is_file():
+        return f"{directory} holds no config.json"
+    try:
+        shards = set(json.loads((directory / _INDEX).read_bytes())["weight_map"].values())
+    except FileNotFoundError:
+        if any(directory.glob("*.safetensors")):
+            return None
+        return f"{directory} holds no weights (*.safetensors)"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{directory / _INDEX} cannot be read ({error})"
+    missing = sorted(shard for shard in shards if not (directory / shard).is_file())
+    return f"{directory} lacks {', '.join(missing[:3])}" if missing else None
+
+
+def _check(name: str, path: Path, digest: str, again: str) -> None:
+    """Hold a file of a known base to its digest; a tenth of a second for each 100 MB.
+
+    Raises:
+        PolicyIntegrityError: it is another file.
+    """
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise PolicyIntegrityError(f"base model {name}: {path}: {error}; fetch it again: {again}") from error
+    if found != digest:
+        raise PolicyIntegrityError(
+            f"base model {name}: the SHA-256 of {path} is {found[:_SHOWN]}…, not {digest[:_SHOWN]}… as "
+            f"published: fetch it again ({again}), or name its directory to use it as it is"
+        )
+
+
+def _nowhere(name: str, known: KnownBase | None) -> str:
+    ways = [] if known is None else [known.package.how_to_install]
+    if _REPOSITORY.fullmatch(name):
+        ways.append(f"hf download {name}")
+    ways.append("name a directory that holds it")
+    return f"base model {name} is not on this machine: {', or '.join(ways)}"

