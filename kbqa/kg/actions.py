@@ -31,6 +31,8 @@ ENTITY_DISTANCE = "entity_distance"
 # ours, for users whose questions come without topic entities
 LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
+# ours, for policies that choose among what the graph lists
+FOLLOW_PATH = "follow_path"
 
 # In the order in which KG-R1's error message names them.
 ONE_HOP_ACTIONS = (GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, GET_HEAD_ENTITIES, GET_TAIL_ENTITIES)

@@ -9,12 +9,46 @@ from typing import NamedTuple, Protocol
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 
+# What bounds a path: nodes that a hop goes on from, nodes whose relations are looked at, and
+# items that are told how they were reached.
+MAX_FRONTIER = 20_000
+MAX_SURROUNDED = 2_000
+MAX_VIAS = 50
+
 
 class Page(NamedTuple):
     """Part of a look-up's answer: unique items in a stable order, and how many there are in all."""
 
     items: tuple[Item, ...]
     total: int
+
+
+class Step(NamedTuple):
+    """One hop of a path: along one of `relations`, by id; `inverse` from tail to head."""
+
+    relations: tuple[str, ...]
+    inverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Where a path leads.
+
+    Attributes:
+        ends: the nodes at its end.
+        vias: for each of the first `MAX_VIAS` items of the page, the ids from a start to that which comes
+            before the item, one a hop. Empty for the path without steps, and for an item that a
+            server cannot be asked for again.
+        out, into: the relations of which one of the ends is the head, the tail; of `MAX_SURROUNDED`
+            of the ends, if there are more.
+        complete: False if a hop found more than it could go on from, so that there may be other ends.
+    """
+
+    ends: Page
+    vias: tuple[tuple[str, ...], ...] = ()
+    out: tuple[Item, ...] = ()
+    into: tuple[Item, ...] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +114,24 @@ class GraphStore(Protocol):
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
         """Subjects s of triples (s, r, e)."""
+        ...
+
+    def follow(
+        self,
+        entities: Sequence[str],
+        steps: Sequence[Step],
+        *,
+        limit: int,
+        offset: int = 0,
+        returning: bool = False,
+    ) -> Walk:
+        """Follow a path from a set of nodes, hop by hop; the set after a hop is all that it leads to.
+
+        From the second hop on, `entities` are left out of the set, unless nothing else is in it.
+
+        Args:
+            returning: keep them.
+        """
         ...
 
     def relations(self) -> Sequence[Item]:

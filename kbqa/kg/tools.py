@@ -28,6 +28,7 @@ from kbqa.kg.retrieval import (
     distance,
     execute_sparql,
     find_relation,
+    follow_path,
     graph_patterns,
     node_relations,
     one_hop,
@@ -60,6 +61,7 @@ HANDLERS: Mapping[str, Handler] = {
     **node_relations.HANDLERS,
     **distance.HANDLERS,
     **describe.HANDLERS,
+    **follow_path.HANDLERS,
     LINK_ENTITIES: Handler(_link_entities, {"question": _QUESTION}, accepts="only one question argument"),
 }
 

@@ -21,6 +21,7 @@ from kbqa import __version__
 from kbqa.errors import GraphNotFoundError, GraphUnavailableError, QueryOverloadError
 from kbqa.kg.actions import Action, ActionResult, Failure
 from kbqa.kg.handlers import FLAG, TEXT, TEXTS, Handler, Kind
+from kbqa.kg.retrieval.follow_path import MAX_STEPS, PATH
 from kbqa.kg.store import GraphInfo
 from kbqa.kg.tools import HANDLERS
 from services.kg_server.callers import Caller, caller_of
@@ -62,6 +63,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "wrong.",
     "node_relations": "List the relations around a node that matter most to a question, with example "
     "facts. The node is an entity's id, or a variable (?x) of the SPARQL query that is sent along.",
+    "follow_path": "Follow a path of relations from an entity and list what is at its end, with the "
+    "relations that can be followed next (details.relations): those closest to the question, if there "
+    "are many. Begin with an empty path, then make it longer by one of the relations that were listed, "
+    "until its end answers the question.",
     "entity_distance": "Count the facts on the shortest path between two sets of entities, in whichever "
     "direction they run.",
 }
@@ -71,6 +76,10 @@ _ARGUMENTS: Mapping[str, str] = {
     "entity": "an entity's id or exact label",
     "relation": "a relation's id or exact label; of find_relation, a phrase",
     "question": "the question in natural language",
+    "path": "ids or exact labels of relations, each followed from head to tail, or from tail to head where "
+    'it begins with ^ (a relation of direction "in")',
+    "relations": "relations to list at most",
+    "return": "whether the path may come back to the entity itself, which is left out otherwise",
     "query": "the query",
     "expression": "a logical form as an S-expression",
     "limit": "items to return at most",
@@ -80,6 +89,7 @@ _SCHEMAS: Mapping[Kind, Mapping[str, Any]] = {
     TEXT: {"type": "string"},
     TEXTS: {"type": "array", "items": {"type": "string"}},
     FLAG: {"type": "boolean"},
+    PATH: {"type": "array", "items": {"type": "string"}, "maxItems": MAX_STEPS},
 }
 _WHOLE_NUMBER = {"type": "integer", "minimum": 0}
 

@@ -9,6 +9,7 @@ from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbqa.kg.actions import ActionResult, ErrorCode, ErrorKind, Success
+from kbqa.kg.retrieval.follow_path import MAX_STEPS
 
 _FIELDS = frozenset({"actions", "graph"})
 
@@ -83,15 +84,31 @@ class ActionModel(BaseModel):
         "entity_distance",
         "describe",
         "link_entities",
+        "follow_path",
     ]
     entity: str | None = Field(
-        None, description="id or exact label; of the four one-hop actions, find_relation and describe"
+        None,
+        description="id or exact label; of the four one-hop actions, find_relation, describe and follow_path",
     )
     relation: str | None = Field(
         None, description="id or exact label; of get_tail_/get_head_entities; of find_relation any text"
     )
     expression: str | None = Field(None, description="S-expression; of execute_logical_form, find_relation")
-    question: str | None = Field(None, description="of link_entities and node_relations")
+    question: str | None = Field(None, description="of link_entities, node_relations and follow_path")
+    path: list[str] | None = Field(
+        None,
+        max_length=MAX_STEPS,
+        description="relations from the entity on, by id or exact label; one after ^ is followed from tail "
+        "to head; of follow_path",
+    )
+    relations: int | None = Field(
+        None, ge=0, description="of follow_path: relations listed at most, the best for the question"
+    )
+    return_: bool | None = Field(
+        None,
+        alias="return",
+        description="of follow_path: whether it may come back to the entity, which is left out otherwise",
+    )
     query: str | None = Field(
         None,
         description="SPARQL, of execute_sparql (SELECT, ASK) and of node_relations with a variable; "

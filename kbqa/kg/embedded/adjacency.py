@@ -11,16 +11,25 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.embedded.tables import StringTable, map_numbers
-from kbqa.kg.store import Page
+from kbqa.kg.embedded.walks import (
+    Numbers,
+    Ranges,
+    Reached,
+    WalkedSide,
+    bisected,
+    concatenated,
+    relations_among,
+    spread,
+    vias,
+)
+from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, Step, Walk
 
-Numbers = npt.NDArray[np.integer[Any]]
 Columns = tuple[Numbers, Numbers, Numbers]
 
 # Look-ups ask for the same things again and again.
@@ -123,6 +132,35 @@ class Adjacency:
     ) -> Page:
         return self._entities_page(self._in, entities, relations, limit, offset)
 
+    def follow(
+        self,
+        entities: Sequence[str],
+        steps: Sequence[Step],
+        *,
+        limit: int,
+        offset: int = 0,
+        returning: bool = False,
+    ) -> Walk:
+        starts = self.numbers(entities)
+        hops = [Reached.at(starts)]
+        for number, step in enumerate(steps):
+            side = self._in if step.inverse else self._out
+            links = _known(map(self._relation_terms.number, step.relations))
+            found = spread(side, hops[-1].nodes, links, MAX_FRONTIER + len(starts))
+            if number and not returning:
+                found = found.without(starts)
+            hops.append(found.first(MAX_FRONTIER))
+        ends = hops[-1].nodes
+        page, surrounded = ends[offset : offset + limit], ends[:MAX_SURROUNDED]
+        item = self._nodes.item
+        return Walk(
+            Page(tuple(map(item, page.tolist())), len(ends)),
+            tuple(tuple(item(node).id for node in chain) for chain in vias(hops, page[:MAX_VIAS]).tolist()),
+            tuple(self._relations[link] for link in relations_among(self._out, surrounded)),
+            tuple(self._relations[link] for link in relations_among(self._in, surrounded)),
+            all(hop.complete for hop in hops),
+        )
+
     def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
         nodes = _known(map(self._nodes.number, entities))
         found = _union([side.relations_of(node) for node in nodes])
@@ -209,12 +247,8 @@ def _number(ids: StringTable, id_: str) -> int:
     return found[0]
 
 
-class Side(Protocol):
+class Side(WalkedSide, Protocol):
     """Triples by the node at one end, all by number."""
-
-    def relations_of(self, node: int) -> memoryview: ...
-
-    def neighbours(self, node: int, relation: int) -> memoryview: ...
 
     def all_neighbours(self, node: int) -> memoryview:
         """Of all relations; a neighbour by several relations comes several times."""
@@ -249,13 +283,13 @@ class MappedSide:
         """(node, relation, neighbour) of every triple that has one of `nodes` at this end."""
         groups, starts = np.asarray(self._groups), np.asarray(self._starts)
         first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
-        group = _ranges(first, last)
+        group = concatenated(first, last)
         first_edge, last_edge = starts[group].astype(np.int64), starts[group + 1].astype(np.int64)
         sizes = last_edge - first_edge
         return (
             np.repeat(np.repeat(nodes, last - first), sizes),
             np.repeat(np.asarray(self._relations)[group], sizes),
-            np.asarray(self._neighbours)[_ranges(first_edge, last_edge)],
+            np.asarray(self._neighbours)[concatenated(first_edge, last_edge)],
         )
 
     def columns_at(self, edges: Numbers) -> Columns:
@@ -263,6 +297,25 @@ class MappedSide:
         group = np.searchsorted(np.asarray(self._starts), edges, side="right") - 1
         node = np.searchsorted(np.asarray(self._groups), group, side="right") - 1
         return node, np.asarray(self._relations)[group], np.asarray(self._neighbours)[edges]
+
+    def runs(self, nodes: Numbers, relation: int) -> Ranges:
+        relations, starts = np.asarray(self._relations), np.asarray(self._starts)
+        groups = self.listed(nodes)
+        group = bisected(relations, groups, relation)
+        is_there = group < groups.end
+        is_there[is_there] = relations[group[is_there]] == relation
+        first_edge = starts[group].astype(np.int64)
+        return Ranges(first_edge, np.where(is_there, starts[group + is_there], first_edge))
+
+    def neighbours_at(self, places: Numbers) -> Numbers:
+        return np.asarray(self._neighbours)[places]
+
+    def listed(self, nodes: Numbers) -> Ranges:
+        groups = np.asarray(self._groups)
+        return Ranges(groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64))
+
+    def relations_at(self, places: Numbers) -> Numbers:
+        return np.asarray(self._relations)[places]
 
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
         start, end = self._group(node, relation)
@@ -313,6 +366,20 @@ class MemorySide:
     def all_neighbours(self, node: int) -> memoryview:
         return self._neighbours[self._run(node)]
 
+    def runs(self, nodes: Numbers, relation: int) -> Ranges:
+        relations, rows = np.asarray(self._relations), self.listed(nodes)
+        return Ranges(bisected(relations, rows, relation), bisected(relations, rows, relation, right=True))
+
+    def neighbours_at(self, places: Numbers) -> Numbers:
+        return np.asarray(self._neighbours)[places]
+
+    def listed(self, nodes: Numbers) -> Ranges:
+        column = np.asarray(self._nodes)
+        return Ranges(np.searchsorted(column, nodes), np.searchsorted(column, nodes, side="right"))
+
+    def relations_at(self, places: Numbers) -> Numbers:
+        return np.asarray(self._relations)[places]
+
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
         found = self.neighbours(node, relation)
         place = bisect_left(found, neighbour)
@@ -340,13 +407,6 @@ class _Times:
         if place == len(self._edges) or self._edges[place] != edge:
             return []
         return [self._times[time] for time in range(self._starts[place], self._starts[place + 1])]
-
-
-def _ranges(first: Numbers, end: Numbers) -> Numbers:
-    """The numbers of all ranges, one after the other."""
-    sizes = end - first
-    offsets = first - np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])[: len(sizes)]
-    return np.repeat(offsets, sizes) + np.arange(int(sizes.sum()))
 
 
 def _known(numbers: Iterable[int | None]) -> list[int]:

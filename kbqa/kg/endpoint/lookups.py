@@ -9,7 +9,7 @@ sorts no more than 10,000 rows of which it returns a part).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyoxigraph as ox
 
@@ -74,11 +74,19 @@ def values_named(name: str, languages: Sequence[str]) -> list[str]:
 
 def each(variable: str, terms: Sequence[str], pattern: str) -> str:
     """A pattern for every one of several terms in a variable's place."""
+    return union(before + pattern.replace(variable, place) for before, place in places(variable, terms))
+
+
+def places(variable: str, terms: Sequence[str]) -> list[tuple[str, str]]:
+    """For one of several terms: (what goes before a pattern, what stands in the variable's place)."""
     placed = [term for term in terms if len(terms) == 1 or term.startswith(f"<{BLANK_IRI}")]
-    parts = [pattern.replace(variable, term) for term in placed]
     rest = [term for term in terms if term not in placed]
-    if rest:
-        parts.append(f"VALUES {variable} {{ {' '.join(rest)} }} {pattern}")
+    values = f"VALUES {variable} {{ {' '.join(rest)} }} "
+    return [*(("", term) for term in placed), *([(values, variable)] if rest else ())]
+
+
+def union(patterns: Iterable[str]) -> str:
+    parts = list(patterns)
     return parts[0] if len(parts) == 1 else " UNION ".join(f"{{ {part} }}" for part in parts)
 
 
@@ -131,6 +139,15 @@ class Naming:
         key += f"SUBSTR(STR(?x), 1, {_MAX_KEY_CHARS}))"
         rows = f"SELECT ?x ?label WHERE {{ {{ {self.labelled(pattern)} }} }} ORDER BY ({key}) ?x"
         return _cut(rows, limit, offset, sorted_inside=sorted_inside)
+
+    def around(self, sides: Mapping[str, str], limit: int) -> str:
+        """As `labelled`, for any `limit` of the ?x of several patterns, with the key of each as ?way."""
+        pattern = union(f'{pattern} BIND("{way}" AS ?way)' for way, pattern in sides.items())
+        found = f"SELECT DISTINCT ?x ?way WHERE {{ {pattern} }} LIMIT {limit}"
+        return (
+            f"SELECT ?x ?way {self._best} WHERE {{ {{ {found} }} "
+            f"OPTIONAL {{ {self._names} FILTER(ISLITERAL(?text)) }} }} GROUP BY ?x ?way"
+        )
 
     def bearers(self, name: str, limit: int) -> str:
         """Everything of that name, as ?x."""

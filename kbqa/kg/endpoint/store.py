@@ -23,6 +23,7 @@ from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
+from kbqa.kg.endpoint.paths import Hop, Path
 from kbqa.kg.endpoint.record import Endpoint, ServerKind, is_iri
 from kbqa.kg.endpoint.results import (
     BLANK_IRI,
@@ -39,11 +40,12 @@ from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import GraphStore, Page
+from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, Step, Walk
 
 # Up to so many items are fetched whole and sorted here; of more the server sorts a page.
 # Below the 10,000 rows to which public endpoints cut what they return.
 _WINDOW = 5000
+_OUT, _IN = "out", "in"
 # Nodes of a look-up, and those of one query where there may be any number.
 _MAX_NODES, _NODES_AT_ONCE = 1000, 200
 _MAX_LISTED = 200_000
@@ -187,6 +189,66 @@ class EndpointStore:
                 found.update(id_of(row["x"]) for row in self._every(pattern, self._endpoint.deadline_s))
         return frozenset(found)
 
+    # Paths
+
+    def follow(
+        self,
+        entities: Sequence[str],
+        steps: Sequence[Step],
+        *,
+        limit: int,
+        offset: int = 0,
+        returning: bool = False,
+    ) -> Walk:
+        """One pattern for the whole path, whose sets only the deadline bounds; a query for its ends, one
+        for their relations, and one for how the first were reached."""
+        if not steps:
+            found = sorted(self.items(entities).values(), key=_by_label)
+            ends, nodes = tuple(found[offset : offset + limit]), [item.id for item in found]
+            sides = {
+                way: lookups.each("?end", terms, triple)
+                for way, terms, triple in (
+                    (_OUT, _subjects(nodes), "?end ?x ?other"),
+                    (_IN, _nodes(nodes), "?other ?x ?end"),
+                )
+                if terms
+            }
+            return self._walk(Page(ends, len(found)), sides, ((),) * len(ends[:MAX_VIAS]))
+        path = _path(entities, steps, returning=returning)
+        if path is None:
+            return Walk(Page((), 0))
+        page = self._page_of(path.pattern(), limit, offset)
+        if not page.total:
+            path = path.leading(lambda pattern: bool(self._rows(f"SELECT * WHERE {{ {pattern} }} LIMIT 1")))
+            if path is None:
+                return Walk(Page((), 0))
+            page = self._page_of(path.pattern(), limit, offset)
+        among = f"{{ SELECT DISTINCT ?end WHERE {{ {path.pattern('?end')} }} LIMIT {MAX_SURROUNDED} }}"
+        sides = {_OUT: f"{among} ?end ?x ?other", _IN: f"{among} ?other ?x ?end"}
+        return self._walk(page, sides, self._vias(entities, path, page.items[:MAX_VIAS]))
+
+    def _walk(self, ends: Page, sides: Mapping[str, str], vias: tuple[tuple[str, ...], ...]) -> Walk:
+        rows = self._rows(self._naming.around(sides, 2 * _WINDOW - 1)) if sides else []
+        found: dict[str, list[Item]] = {_OUT: [], _IN: []}
+        for row in rows:
+            found[row["way"]["value"]].append(_item(row))
+        out, into = (tuple(sorted(found[way], key=_by_label)) for way in (_OUT, _IN))
+        return Walk(ends, vias, out, into)
+
+    def _vias(self, starts: Sequence[str], path: Path, items: Sequence[Item]) -> tuple[tuple[str, ...], ...]:
+        """How each item is reached; empty for one that cannot be asked for."""
+        only = [id_ for id_ in starts if path.starts[0] in lookups.node_terms(id_)]
+        if len(path.starts) == len(path.hops) == 1:
+            return (tuple(only),) * len(items)
+        ends = [(place, terms) for place, item in enumerate(items) if (terms := lookups.node_terms(item.id))]
+        vias: list[tuple[str, ...]] = [()] * len(items)
+        if ends:
+            for row in self._rows(path.one_each([terms for _, terms in ends])):
+                first = [id_of(row["n0"])] if "n0" in row else only if len(path.starts) == 1 else []
+                between = [id_of(row[f"n{number}"]) for number in range(1, len(path.hops))]
+                vias[ends[int(row["end"]["value"])][0]] = (*first, *between) if first else ()
+        return tuple(vias)
+
     # The schema
 
     def relations(self) -> Sequence[Item]:
@@ -264,9 +326,13 @@ class EndpointStore:
             one = relations[0] if len(relations) == 1 else None
             values = f"VALUES ?relation {{ {' '.join(relations)} }} "
             pattern = pattern.replace("?relation", one) if one else values + f"{{ {pattern} }}"
+        return self._page_of(pattern, limit, offset)
+
+    def _page_of(self, pattern: str, limit: int, offset: int) -> Page:
+        """A part of the ?x of a pattern."""
         items = list(self._items(self._naming.first(pattern, _WINDOW + 1)))
         if len(items) <= _WINDOW:
-            items.sort(key=lambda item: (item.label, item.id))
+            items.sort(key=_by_label)
             return Page(tuple(items[offset : offset + limit]), len(items))
         total = self._number(lookups.count(pattern))
         page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
@@ -278,7 +344,7 @@ class EndpointStore:
                 rows = self._every(pattern, self._endpoint.schema_deadline_s)
                 ids = [id_of(row["x"]) for row in rows]
                 items = self.items([id_ for id_ in ids if lookups.node_terms(id_)])
-                self._listed[what] = sorted(items.values(), key=lambda item: (item.label, item.id))
+                self._listed[what] = sorted(items.values(), key=_by_label)
             return self._listed[what]
 
     def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
@@ -300,10 +366,7 @@ class EndpointStore:
         )
 
     def _items(self, query: str) -> Iterator[Item]:
-        for row in self._rows(query):
-            term, id_ = row["x"], id_of(row["x"])
-            label = lookups.label_of(row["label"]["value"]) if "label" in row else None
-            yield Item(id_, term["value"] if term["type"] == "literal" else label or id_)
+        return map(_item, self._rows(query))
 
     def _ids(self, query: str) -> tuple[str, ...]:
         return tuple(sorted({id_of(row["x"]) for row in self._rows(query)}))
@@ -387,6 +450,26 @@ def _nodes(ids: Sequence[str]) -> list[str]:
 def _subjects(ids: Sequence[str]) -> list[str]:
     """Those that may be subjects or predicates: no literals."""
     return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
+
+
+def _path(entities: Sequence[str], steps: Sequence[Step], *, returning: bool) -> Path | None:
+    """None if nothing can be at its end: the relations that it names are none, or lead on from literals."""
+    starts = _nodes(entities) if steps[0].inverse else _subjects(entities)
+    hops = tuple(Hop(_subjects(step.relations), step.inverse) for step in steps)
+    if not starts or not all(hop.relations for hop in hops):
+        return None
+    apart = range(0) if returning else range(2, len(hops) + 1)
+    return Path(tuple(starts), hops, frozenset(apart))
+
+
+def _item(row: Binding) -> Item:
+    term, id_ = row["x"], id_of(row["x"])
+    label = lookups.label_of(row["label"]["value"]) if "label" in row else None
+    return Item(id_, term["value"] if term["type"] == "literal" else label or id_)
+
+
+def _by_label(item: Item) -> tuple[str, str]:
+    return item.label, item.id
 
 
 def _names(question: str) -> Iterator[str]:

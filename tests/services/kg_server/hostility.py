@@ -191,11 +191,12 @@ def _arguments(dice: random.Random) -> Attack:
     names = [
         "get_tail_relations", "get_head_relations", "get_tail_entities", "get_head_entities", "link_entities",
         "find_relation", "execute_logical_form", "search_types", "search_graph_patterns", "execute_sparql",
-        "node_relations", "entity_distance", "describe", "fly", "__class__", "",
+        "node_relations", "entity_distance", "describe", "follow_path", "fly", "__class__", "",
     ]  # fmt: skip
     fields = [
         "entity", "relation", "question", "query", "expression", "sparql", "semantic", "node", "set_a",
-        "set_b", "max_distance", "limit", "offset", "gate", "tau_high", "top_k", "timeout_s", "now",
+        "set_b", "path", "relations", "return", "max_distance", "limit", "offset", "gate", "tau_high",
+        "top_k", "timeout_s", "now",
     ]  # fmt: skip
 
     def action() -> dict[str, object]:

@@ -35,13 +35,21 @@ EXAMPLES = {
     "entity_distance": {"set_a": ["Big"], "set_b": ["Concord"], "max_distance": 3},
     "describe": {"entity": "Tom Hanks"},
     "link_entities": {"question": "who starred in Big"},
+    "follow_path": {
+        "entity": "Concord",
+        "path": ["^born in", "^starred"],
+        "question": "which films?",
+        "relations": 0,
+        "return": True,
+    },
 }
 
 
 def test_every_action_and_argument_is_documented():
     assert set(get_args(ActionModel.model_fields["action"].annotation)) == set(HANDLERS) == set(EXAMPLES)
     taken = {name for handler in HANDLERS.values() for name in (*handler.required, *handler.optional)}
-    assert taken | {"action", "limit", "offset"} == set(ActionModel.model_fields)
+    documented = {field.alias or name for name, field in ActionModel.model_fields.items()}
+    assert taken | {"action", "limit", "offset"} == documented
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,38 @@ def test_distances_are_the_same_wherever_the_graph_is(act):
     assert act("entity_distance", set_a=["Big"], set_b=["none"]).kind == "entity_not_in_kg"
 
 
+def test_paths_are_followed_wherever_the_graph_is(act):
+    result = act("follow_path", entity="Big", path=["starred actor", "^starred actor"], question="born?")
+    assert [(item.id, item.label) for item in result.items] == [(f"{EX}philadelphia", "Philadelphia")]
+    assert result.details["via"] == [[f"{EX}big", f"{EX}tom"]]
+    told = {(short(r["id"]), r["label"], r["direction"]) for r in result.details["relations"]}
+    assert ("starred", "starred actor", "out") in told
+    assert result.details["relations_total"] == len(told) == 3
+    best = act("follow_path", entity="Tom Hanks", path=[], question="where was he born?", relations=1)
+    [relation] = best.details["relations"]
+    assert (short(relation["id"]), relation["direction"]) == ("born", "out")
+    assert best.details["relations_total"] == 4
+    lost = act("follow_path", entity="Big", path=["starred actor", f"^{EX}born"])
+    assert (lost.code, lost.message) == (
+        "KG_NO_RESULTS",
+        f'No entities found for path "starred actor / ^{EX}born" from "Big" in knowledge graph',
+    )
+
+
+def test_an_endpoint_is_sent_a_path_and_not_the_sets_on_it():
+    with ExitStack() as opened:
+        facts = "\n".join(f":hub :links :n{n} . :n{n} :on :m{n % 7} ." for n in range(3000))
+        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
+        opened.callback(server.stop)
+        store = remote(Endpoint(server.url, deadline_s=60), opened)
+        tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=60)
+        path = [f"{EX}links", f"{EX}on", f"^{EX}on"]
+        [result] = tools.execute("hub", [Action("follow_path", {"entity": f"{EX}hub", "path": path})])
+        assert (result.total, len(result.items), len(result.details["via"])) == (3000, 1000, 50)
+        assert len(server.requests) <= 6
+        assert max(len(request["query"]) for request in server.requests) < 30_000
+
+
 def test_types_are_searched_wherever_the_graph_is(act):
     result = act("search_types", query="motion picture")
     assert (short(result.items[0].id), result.items[0].score, result.total) == ("Film", 1.0, 2)

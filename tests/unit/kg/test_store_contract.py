@@ -14,7 +14,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.sparql.guard import ResultFormat
-from kbqa.kg.store import GraphStore
+from kbqa.kg.store import GraphStore, Page, Step
 from tests.sparql_servers import SparqlServer
 
 EX = "http://ex.org/"
@@ -231,6 +231,74 @@ def test_a_hub_is_paged_in_the_order_of_labels(store):
         assert page.items == tuple(Item(e(f"n{n}"), f"node {n:05}") for n in numbers)
         assert page.total == HUB_DEGREE
     assert store.tail_entities([e("hub")], [e("links")], limit=3, offset=HUB_DEGREE).items == ()
+
+
+IN, BACK = Step((e("in"),)), Step((e("in"),), inverse=True)
+
+
+def test_a_path_is_followed_over_sets(store):
+    odd = [e("a%20b?q=1&r=2#f"), e("Café_(x),'y'")]
+    walk = store.follow([e("paris")], [IN, BACK], limit=10)
+    assert [item.label for item in walk.ends.items] == ["a b", odd[1]]
+    assert (ids(walk.ends), walk.ends.total, walk.complete) == (odd, 2, True)
+    assert walk.vias == ((e("paris"), e("france")),) * 2
+    assert {item.id: item.label for item in walk.out} == {e("in"): "located in", LABEL: LABEL}
+    assert walk.into == ()
+    again = store.follow([e("paris")], [IN, BACK], limit=1, offset=1, returning=True)
+    assert (ids(again.ends), again.ends.total) == ([odd[0]], 3)
+    assert again.vias == ((e("paris"), e("france")),)
+
+
+def test_a_path_without_steps_stays_where_it_is(store):
+    walk = store.follow([e("paris_tx"), e("france"), e("nowhere")], [], limit=1, offset=1)
+    assert (ids(walk.ends), walk.ends.total, walk.vias) == ([e("france")], 2, ((),))
+    assert [item.id for item in walk.into] == [e("in")]
+    assert {item.id for item in walk.out} >= {LABEL, e("in")}
+    at_literal = store.follow(['"Paris"@fr'], [], limit=9)
+    assert (ids(at_literal.ends), at_literal.out) == (['"Paris"@fr'], ())
+    assert {item.id for item in at_literal.into} == {LABEL, e("note")}
+
+
+def test_a_path_that_only_comes_back_ends_at_its_start(store):
+    assert ids(store.follow([e("paris_tx")], [IN, BACK], limit=9).ends) == [e("paris_tx")]
+    walk = store.follow([e("paris_tx")], [IN, BACK, IN], limit=9)
+    assert (ids(walk.ends), walk.vias) == ([e("texas")], ((e("paris_tx"), e("texas"), e("paris_tx")),))
+    both = store.follow([e("paris_tx"), e("paris")], [IN, BACK, IN], limit=9)
+    assert ids(both.ends) == [e("france")]
+
+
+def test_a_path_goes_through_literals_and_by_several_relations(store):
+    noted = Step((e("note"), LABEL))
+    walk = store.follow([e("x")], [noted, Step((e("note"), LABEL), inverse=True)], limit=9)
+    assert (ids(walk.ends), walk.vias) == ([e("paris")], ((e("x"), '"Paris"@fr'),))
+    start = store.follow(['"Paris"@fr'], [Step((e("note"), LABEL), inverse=True)], limit=9)
+    assert ids(start.ends) == [e("paris"), e("x")]
+    assert start.vias == (('"Paris"@fr',),) * 2
+    assert store.follow(['"Paris"'], [Step((e("note"),), inverse=True)], limit=9).vias == (('"Paris"',),)
+
+
+def test_a_path_from_several_starts_tells_from_which(store):
+    walk = store.follow([e("paris"), e("paris_tx")], [IN], limit=9)
+    assert dict(zip(ids(walk.ends), walk.vias, strict=True)) == {
+        e("france"): (e("paris"),),
+        e("texas"): (e("paris_tx"),),
+    }
+
+
+def test_a_path_to_nowhere_finds_nothing(store):
+    assert store.follow([e("paris")], [IN, IN], limit=9).ends == Page((), 0)
+    assert store.follow([e("nowhere")], [IN], limit=9).ends == Page((), 0)
+    assert store.follow(['"Paris"@fr'], [IN], limit=9).ends == Page((), 0)
+    assert store.follow([e("paris")], [Step((e("paris"),))], limit=9).ends == Page((), 0)
+    assert store.follow([e("paris")], [], limit=0).ends == Page((), 1)
+
+
+def test_a_path_to_a_hub_is_paged(store):
+    walk = store.follow(
+        [e("n7")], [Step((e("links"),), inverse=True), Step((e("links"),))], limit=3, offset=6
+    )
+    assert [item.label for item in walk.ends.items] == ["node 00006", "node 00008", "node 00009"]
+    assert (walk.ends.total, walk.vias) == (HUB_DEGREE - 1, ((e("n7"), e("hub")),) * 3)
 
 
 def test_the_schema_is_listed(store):

@@ -1,0 +1,96 @@
+"""A path of several hops as one SPARQL pattern, so that no set between them is sent back and forth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from kbqa.kg.endpoint.lookups import places, union
+
+
+class Hop(NamedTuple):
+    """A hop along one of several relations, by terms; `inverse` from tail to head."""
+
+    relations: Sequence[str]
+    inverse: bool
+
+    def triple(self, number: int, here: str, there: str) -> str:
+        head, tail = (there, here) if self.inverse else (here, there)
+        return union(
+            f"{before}{head} {relation} {tail}"
+            for before, relation in places(f"?relation{number}", self.relations)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A path from a set of nodes.
+
+    Attributes:
+        starts: the nodes, as terms.
+        hops: at least one.
+        apart: numbers of the hops, from 1 on, after which it is not at a start.
+    """
+
+    starts: tuple[str, ...]
+    hops: tuple[Hop, ...]
+    apart: frozenset[int]
+
+    def pattern(self, end: str = "?x") -> str:
+        """Its nodes are ?n0 (unless there is but one start), ?n1 … and `end`, a variable or a term."""
+        nodes = [*(f"?n{number}" for number in range(1, len(self.hops))), end]
+        first, *rest = self.hops
+        return " . ".join(
+            [
+                union(
+                    before + first.triple(1, place, nodes[0]) for before, place in places("?n0", self.starts)
+                ),
+                *(hop.triple(number, *nodes[number - 2 : number]) for number, hop in enumerate(rest, 2)),
+                *(self._apart(node) for number, node in enumerate(nodes, 1) if number in self.apart),
+            ]
+        )
+
+    def leading(self, is_found: Callable[[str], bool]) -> Self | None:
+        """A path that leads nowhere, such that a hop which finds nothing but starts goes on from them.
+
+        Args:
+            is_found: whether there is anything of a pattern.
+
+        Returns:
+            None if it still leads nowhere.
+        """
+        path = self
+        for number in range(1, len(self.hops) + 1):
+            if not is_found(path._to(number)):
+                path = replace(path, apart=path.apart - {number})
+                if number not in self.apart or not is_found(path._to(number)):
+                    return None
+        return path
+
+    def one_each(self, ends: Sequence[Sequence[str]]) -> str:
+        """A query for the nodes of one path to each of several ends: a row with ?end, the place among them.
+
+        Args:
+            ends: of each the terms that it may be.
+        """
+        variables = [f"?n{number}" for number in range(1, len(self.hops))]
+        if "?n0" in self.pattern():
+            variables.insert(0, "?n0")
+        selected = " ".join(variables)
+        ones = []
+        for number, terms in enumerate(ends):
+            pattern = union(before + self.pattern(place) for before, place in places("?x", terms))
+            ones.append(f'SELECT {selected} ("{number}" AS ?end) WHERE {{ {pattern} }} LIMIT 1')
+        return f"SELECT {selected} ?end WHERE {{ {' UNION '.join(f'{{ {one} }}' for one in ones)} }}"
+
+    def _to(self, number: int) -> str:
+        return replace(self, hops=self.hops[:number]).pattern()
+
+    def _apart(self, node: str) -> str:
+        # Two literals that no server can compare are an error, but not their terms.
+        tests = (
+            f"!SAMETERM({node}, {term})" if term.startswith('"') else f"{node} != {term}"
+            for term in self.starts
+        )
+        return f"FILTER({' && '.join(tests)})"

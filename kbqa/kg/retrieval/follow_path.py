@@ -1,0 +1,129 @@
+"""`follow_path`: where a path leads from an entity, and what can be followed next.
+
+    follow_path {entity: "Heat", path: ["directed_by", "^directed_by"]}     the director's other films
+
+The walk is over sets, as MetaQA's gold answers are made: all that the entity's name stands
+for, all that the relation leads to from any of them, and so on. Where it comes back to the
+entity, that is left out, unless nothing else is there. An agent that only chooses reads the
+relations at the end of one path and asks again with one more, so that each action says all
+that the next choice needs, whatever came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Item, Success
+from kbqa.kg.handlers import (
+    FLAG,
+    TEXT,
+    Handler,
+    Kind,
+    Surroundings,
+    failure,
+    paging,
+    quote,
+    resolved_entities,
+    whole_number,
+)
+from kbqa.kg.ranking.gating import IN, OUT
+from kbqa.kg.retrieval.node_relations import INSTRUCTION
+from kbqa.kg.store import GraphStore, Step, Walk
+
+MAX_STEPS = 8
+INVERSE = "^"
+
+PATH = Kind(
+    lambda value: isinstance(value, list) and len(value) <= MAX_STEPS and all(map(TEXT.fits, value)),
+    f"a list of at most {MAX_STEPS} texts",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Onwards:
+    """A relation that can be followed next: `out` along it, `in` from its tail to its head."""
+
+    relation: Item
+    direction: str
+    score: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"id": self.relation.id, "label": self.relation.label, "direction": self.direction}
+        return told if self.score is None else {**told, "score": self.score}
+
+
+def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    """Details: `relations` of the entities at the end, each with `direction` and, where there are more
+    than are listed, its `score`; `relations_total`; `via`, for each of the first items the ids
+    from the entity to that before the item (see `Walk`)."""
+    store, entity, path = surroundings.store, arguments["entity"], arguments["path"]
+    entities = resolved_entities(store, entity)
+    if not isinstance(entities, tuple):
+        return entities
+    steps = _steps(store, path)
+    if isinstance(steps, Failure):
+        return steps
+    limit, offset = paging(surroundings, arguments)
+    returning = arguments.get("return", False)
+    walk = store.follow(entities, steps, limit=limit, offset=offset, returning=returning)
+    if not walk.ends.total:
+        where = f"for path {quote(' / '.join(path))} from {quote(entity)}"
+        return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found {where} in knowledge graph")
+    listed = _listed(surroundings, arguments, walk)
+    return Success(
+        walk.ends.items,
+        walk.ends.total,
+        truncated=not walk.complete or offset + len(walk.ends.items) < walk.ends.total,
+        details={
+            "relations": [onwards.to_json() for onwards in listed],
+            "relations_total": len(walk.out) + len(walk.into),
+            "via": [list(via) for via in walk.vias],
+        },
+    )
+
+
+def _steps(store: GraphStore, path: Sequence[str]) -> list[Step] | Failure:
+    """The relations that a path names, as the other actions take them."""
+    steps = []
+    for text in path:
+        name = text.removeprefix(INVERSE)
+        relations = store.resolve_relation(name)
+        if not relations:
+            return failure(ErrorKind.INVALID_RELATION, f"Relation {quote(name)} not found in KG")
+        steps.append(Step(relations, inverse=name != text))
+    return steps
+
+
+def _listed(surroundings: Surroundings, arguments: Mapping[str, Any], walk: Walk) -> Sequence[_Onwards]:
+    """What can be followed next: by label, or if it is too much the best of it, best first."""
+    most = min(arguments.get("relations", surroundings.max_items), surroundings.max_items)
+    found = [_Onwards(item, direction) for direction, side in _sides(walk) for item in side]
+    found.sort(key=lambda onwards: (onwards.relation.label, onwards.relation.id, onwards.direction))
+    question = arguments.get("question")
+    if len(found) <= most or question is None:
+        return found[:most]
+    unique = {item.id: item for _, side in _sides(walk) for item in side}
+    ranker = surroundings.schema.relations
+    ranked = ranker.rank(question, unique.values(), top_k=most, instruction=INSTRUCTION) if most else []
+    directions = {(onwards.relation.id, onwards.direction) for onwards in found}
+    return [
+        _Onwards(unique[best.id], direction, best.score)
+        for best in ranked
+        for direction in (IN, OUT)
+        if (best.id, direction) in directions
+    ][:most]
+
+
+def _sides(walk: Walk) -> Sequence[tuple[str, Sequence[Item]]]:
+    return ((IN, walk.into), (OUT, walk.out))
+
+
+HANDLERS: Mapping[str, Handler] = {
+    FOLLOW_PATH: Handler(
+        _follow_path,
+        {"entity": TEXT, "path": PATH},
+        {"question": TEXT, "relations": whole_number(0), "return": FLAG},
+    ),
+}
