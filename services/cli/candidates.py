@@ -69,7 +69,8 @@ def open_candidate(
 
     Raises:
         NoPolicyError: there is no such policy.
-        PolicyIntegrityError: it cannot be loaded.
+        PolicyIntegrityError, PolicyMismatchError: it cannot be loaded.
+        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
         ConfigurationError: the recipe does not suit it, or a baseline or endpoint is none.
     """
     if baseline is not None and baseline not in BASELINES:
@@ -127,19 +128,18 @@ def _manifest(path: Path) -> PolicyVersion | None:
 
 def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> Candidate:
     """A policy in this process."""
-    if version is not None and version.manifest.kind != "full":
-        raise PolicyIntegrityError(
-            f"{name} is a {version.manifest.kind} adapter: merge it into its base model with kbqa export, "
-            "and evaluate the directory"
-        )
     recipe = _recipe(name, version, recipe_name)
     codec = TokenizerCodec.load(path)
     if version is not None and version.manifest.base_model is None:
         _require_tags(name, codec, recipe)
     # Torch takes seconds to import; what is wrong is said without it.
+    from kbqa.policies.adapters import AdaptedModel
     from kbqa.policies.transformers import TransformersPolicy, load_model
 
-    model = load_model(path)
+    if version is not None and version.manifest.kind == "lora":
+        model = AdaptedModel.load(path, version.manifest.base_model, version.manifest.probe).model
+    else:
+        model = load_model(path)
     budget = recipe.rollout.budget()
     length = min(budget.max_tokens, int(model.config.max_position_embeddings))
     label = path.name if version is None else version.id

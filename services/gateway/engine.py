@@ -51,7 +51,9 @@ def load_policy(
 
     Raises:
         PolicyIntegrityError: files do not match the manifest, or are no model.
-        PolicyMismatchError, PolicyUnavailableError: the server does not hold the version.
+        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
+        PolicyMismatchError: what computes is not what the version's trainer had.
+        PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
     started = time.monotonic()
@@ -80,14 +82,15 @@ def load_policy(
 
 def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> TransformersPolicy:
     # Torch takes seconds to import; until there is a policy the gateway can say so without it.
+    from kbqa.policies.adapters import AdaptedModel
     from kbqa.policies.transformers import TransformersPolicy, load_model
 
-    if version.manifest.kind != "full":
-        raise PolicyIntegrityError(
-            f"policy {version.id} is a {version.manifest.kind} adapter: merge it into its base model first, "
-            "or serve it with KBQA_ENGINE=vllm"
-        )
-    return TransformersPolicy(load_model(version.path), codec, version.id, max_rows=max_rows)
+    manifest = version.manifest
+    if manifest.kind == "lora":
+        model = AdaptedModel.load(version.path, manifest.base_model, manifest.probe).model
+    else:
+        model = load_model(version.path)
+    return TransformersPolicy(model, codec, version.id, max_rows=max_rows)
 
 
 def _on_vllm(version: PolicyVersion, codec: TokenizerCodec, vllm: Vllm) -> VllmPolicy:

@@ -183,4 +183,7 @@ class Engine:
 
 
 def _same_shape(left: PolicyVersion, right: PolicyVersion) -> bool:
-    return all(left.manifest.files.get(name) == right.manifest.files.get(name) for name in _SHAPE_FILES)
+    # An adapter's files do not say what they are laid upon.
+    return left.manifest.base_model == right.manifest.base_model and all(
+        left.manifest.files.get(name) == right.manifest.files.get(name) for name in _SHAPE_FILES
+    )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from safetensors.torch import load_file
 
 from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.transformers import TransformersPolicy, load_model
@@ -68,25 +69,30 @@ class InProcess:
         self._max_rows = max_rows
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        if version.manifest.kind != "full":
-            raise PolicyIntegrityError(
-                f"policy {version.id} is a {version.manifest.kind} adapter: roll it out with KBQA_ENGINE=vllm"
-            )
-        model = load_model(version.path)
+        manifest, adapted = version.manifest, None
+        if manifest.kind == "lora":
+            adapted = AdaptedModel.load(version.path, manifest.base_model, manifest.probe)
+        model = load_model(version.path) if adapted is None else adapted.model
         if deterministic:
             # What else is computed at a time, or was before, changes the last digits of a sum.
-            return _InProcess(TransformersPolicy(model, codec, version.id, max_rows=1, cached_tokens=0))
-        return _InProcess(TransformersPolicy(model, codec, version.id, max_rows=self._max_rows))
+            policy = TransformersPolicy(model, codec, version.id, max_rows=1, cached_tokens=0)
+        else:
+            policy = TransformersPolicy(model, codec, version.id, max_rows=self._max_rows)
+        return _InProcess(policy, adapted)
 
     def unready(self) -> str | None:
         return None
 
 
 class _InProcess:
-    def __init__(self, policy: TransformersPolicy) -> None:
-        self.policy = policy
+    def __init__(self, policy: TransformersPolicy, adapted: AdaptedModel | None) -> None:
+        self.policy, self._adapted = policy, adapted
 
     def swap(self, version: PolicyVersion) -> None:
+        if (adapted := self._adapted) is not None:
+            probe = version.manifest.probe
+            self.policy.swap(version.id, lambda _: adapted.swap(version.path, probe))
+            return
         weights = load_file(version.path / _WEIGHTS)
         self.policy.swap(version.id, lambda model: _replace_weights(model, weights))
 

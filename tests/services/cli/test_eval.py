@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from safetensors.numpy import save_file
 
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.training.adapters import Adapter, add_adapter
 from tests.chat_server import serve
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
@@ -177,23 +177,38 @@ def test_a_split_without_questions_is_named(in_process, store, data):
     assert "metaqa-1hop has no question in its split validation" in err
 
 
-def test_damaged_weights_and_adapters_are_refused(in_process, store, tmp_path):
+def test_damaged_weights_are_refused(in_process, store):
     version = store.newest("tiny")
     (version.path / "model.safetensors").write_bytes(b"x")
     code, _, err = in_process("eval", "tiny", "world")
     assert (code, "model.safetensors does not match its checksum" in err) == (2, True)
-    store.publish(
-        "adapter",
-        1,
-        lambda directory: save_file({}, directory / "adapter_model.safetensors"),
-        recipe={"name": "kg-r1"},
-        recipe_digest="0" * 64,
-        step=1,
-        metrics={},
-        kind="lora",
-    )
-    code, _, err = in_process("eval", "adapter", "world")
-    assert (code, "merge it into its base model with kbqa export" in err) == (2, True)
+
+
+def test_an_adapter_is_evaluated_beside_its_base_or_says_what_to_install(in_process, store, model):
+    trained = make_model()
+    add_adapter(trained, Adapter(rank=4), seed=1)
+
+    def write(directory):
+        trained.save_pretrained(directory)
+        make_tokenizer().save(str(directory / "tokenizer.json"))
+
+    recipe = store.newest("tiny").recipe()
+    for run, base_model in (("adapter", str(model)), ("orphan", "nobody/has-this")):
+        store.publish(
+            run,
+            1,
+            write,
+            recipe=recipe,
+            recipe_digest="0" * 64,
+            step=1,
+            metrics={},
+            base_model=base_model,
+            kind="lora",
+        )
+    code, out, err = in_process("eval", "adapter", "world", "--limit", "2")
+    assert (code, err, "adapter@v000001" in out) == (0, "", True)
+    code, _, err = in_process("eval", "orphan", "world", "--limit", "2")
+    assert (code, "hf download nobody/has-this" in err, err.count("\n")) == (2, True, 1)
 
 
 def test_a_directory_without_a_recipe_needs_one(in_process, model):

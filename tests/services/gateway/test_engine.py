@@ -1,8 +1,9 @@
-"""A published version in a vLLM server (one that is not real: see tests/unit/policies/test_contract.py)."""
+"""A published version as an engine: an adapter here, others in a vLLM server (not real: test_contract.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,6 +14,7 @@ from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.telemetry import Metrics
+from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
 from services.gateway.engine import Vllm, load_policy
@@ -84,6 +86,33 @@ def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(s
     assert (write(second), second.alive()) == (newer.id, True)
     first.close()
     second.close()
+
+
+def test_an_adapter_is_served_in_this_process_from_its_base(store, tmp_path) -> None:
+    save_model(make_model(), make_tokenizer(), tmp_path / "base")
+    model = make_model()
+    add_adapter(model, Adapter(rank=4), seed=1)
+
+    def save(directory: Path) -> None:
+        model.save_pretrained(directory)
+        make_tokenizer().save(str(directory / "tokenizer.json"))
+
+    recipe = load_recipe("kg-r1-small")
+    version = store.publish(
+        "run",
+        1,
+        save,
+        recipe=recipe.model_dump(mode="json"),
+        recipe_digest=recipe.digest(),
+        step=1,
+        metrics={},
+        base_model=str(tmp_path / "base"),
+        kind="lora",
+        probe=take_probe(model, PROMPT),
+    )
+    served = load_policy(store, version, max_rows=2)
+    assert write(served) == version.id
+    served.close()
 
 
 def test_weights_that_are_not_the_trainers_are_not_served(store, vllm) -> None:

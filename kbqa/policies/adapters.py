@@ -1,0 +1,134 @@
+"""LoRA adapters in an engine of this process: merged into the base's weights, so that they cost no time.
+
+W' = W + (alpha / r) B A, with W [out, in], A [r, in], B [out, r] (Hu et al. 2022, section 4.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from kbqa.bases import find_base
+from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
+from kbqa.policies.probe import Probe
+from kbqa.policies.transformers import load_model
+from kbqa.policies.vllm.policy import LARGEST_GAP
+
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"  # peft's names of tensors
+_OTHERWISE = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
+
+
+class AdaptedModel:
+    """A base model, with one adapter at a time in its weights.
+
+    Args:
+        model: of the base; changed in place.
+        base_model: its name, for messages.
+
+    Attributes:
+        model: computes as the base with the adapter; as fast as the base.
+    """
+
+    def __init__(self, model: Any, base_model: str) -> None:
+        self.model, self._base_model = model, base_model
+        # Of the layers that an adapter has changed: to take it out of them again would round each time.
+        self._unmerged: dict[str, Tensor] = {}
+
+    @classmethod
+    def load(cls, adapter: Path, base_model: str | None, probe: Probe | None) -> AdaptedModel:
+        """The base of an adapter from this machine, and the adapter of a version's directory in it.
+
+        Args:
+            base_model: as the version's manifest names it.
+            probe: what the version's trainer makes of a few tokens; None if it did not say.
+
+        Raises:
+            BaseNotFoundError: the base is not on this machine; says what to install.
+            PolicyIntegrityError: the base or the adapter cannot be loaded, or they do not fit each other.
+            PolicyMismatchError: the adapter was trained beside another base.
+        """
+        if base_model is None:
+            raise PolicyIntegrityError(f"{adapter}: an adapter that does not say of which base model")
+        adapted = cls(load_model(find_base(base_model).directory), base_model)
+        adapted.swap(adapter, probe)
+        return adapted
+
+    @torch.no_grad()
+    def swap(self, adapter: Path, probe: Probe | None) -> None:
+        """Take another adapter in place of the one before; the base is not read again.
+
+        Raises:
+            PolicyIntegrityError, PolicyMismatchError: as `load`; after the latter the model is in doubt.
+        """
+        updates, scale = _read(adapter)
+        for name, (down, up) in updates.items():
+            self._keep(name, (up.shape[0], down.shape[1]), adapter)
+        for name, base in self._unmerged.items():
+            weight = self.model.get_submodule(name).weight
+            if (update := updates.get(name)) is None:
+                weight.copy_(base)
+            else:
+                down, up = (part.to(base) for part in update)
+                weight.copy_(torch.addmm(base, up, down, alpha=scale))
+        if probe is not None:
+            self._verify(adapter, probe)
+
+    def _keep(self, name: str, shape: tuple[int, int], adapter: Path) -> None:
+        """Remember a layer's own weights."""
+        try:
+            weight = self.model.get_submodule(name).weight
+        except AttributeError:
+            weight = None
+        tied = weight is self.model.get_input_embeddings().weight  # a change would reach what is read, too
+        if weight is None or tuple(weight.shape) != shape or tied:
+            raise PolicyIntegrityError(f"{adapter}: {name} does not fit base model {self._base_model}")
+        if name not in self._unmerged:
+            self._unmerged[name] = weight.detach().clone()
+
+    def _verify(self, adapter: Path, probe: Probe) -> None:
+        """Hold the model to what its trainer computed."""
+        ids = torch.tensor([probe.token_ids], device=self.model.device)
+        start = len(probe.token_ids) - len(probe.logprobs)
+        logprobs = self.model(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].log_softmax(-1)
+        gap = probe.gap(logprobs.gather(-1, ids[0, start:, None])[:, 0].tolist())
+        if not gap <= LARGEST_GAP["float32"]:  # a gap that is no number is none of the small ones
+            raise PolicyMismatchError(
+                f"{adapter} in base model {self._base_model}: log-probabilities differ from the trainer's by "
+                f"{gap:.2g} on average: see that it is the base that the adapter was trained beside"
+            )
+
+
+def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float]:
+    """A and B of each layer that an adapter changes, and alpha / r.
+
+    Raises:
+        PolicyIntegrityError: it cannot be read, or is of another kind than plain LoRA.
+    """
+    try:
+        config = json.loads((adapter / _CONFIG).read_bytes())
+        tensors = load_file(adapter / _WEIGHTS)
+        scale = float(config["lora_alpha"]) / int(config["r"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise PolicyIntegrityError(f"{adapter}: no adapter that can be loaded ({error!r})") from error
+    strange = [key for key in _OTHERWISE if config.get(key)]
+    strange += [name for name in tensors if not (name.startswith(_PREFIX) and name.endswith((_DOWN, _UP)))]
+    if config.get("peft_type") != "LORA" or strange:
+        raise PolicyIntegrityError(
+            f"{adapter}: an adapter of another kind than plain LoRA ({', '.join(strange[:3])})"
+        )
+    names = {name.removesuffix(_DOWN).removesuffix(_UP) for name in tensors}
+    try:
+        pairs = {
+            name.removeprefix(_PREFIX): (tensors[name + _DOWN], tensors[name + _UP]) for name in sorted(names)
+        }
+    except KeyError as error:
+        raise PolicyIntegrityError(f"{adapter}: {error} is missing") from error
+    return pairs, scale
