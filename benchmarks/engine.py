@@ -24,7 +24,7 @@ _PROMPT, _WRITTEN, _OBSERVED = 60, 24, 30  # tokens
 
 def measure() -> list[str]:
     """Lines of a report."""
-    tokenizer = train_tokenizer(["who is the parent of Ada ?"], KgR1.tags, 2048)
+    tokenizer = train_tokenizer(["who is the parent of Ada ?"], KgR1().tags, 2048)
     model = build_model(tokenizer, SmallPolicyConfig(), seed=0).eval()
     rng = random.Random(0)
     first = [[rng.randrange(20, 260) for _ in range(_PROMPT)] for _ in range(_QUESTIONS)]

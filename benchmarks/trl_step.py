@@ -48,7 +48,7 @@ def measure() -> list[str]:
     """
     rng = random.Random(0)
     words = ["".join(rng.choices(ascii_lowercase, k=4)) for _ in range(4000)]
-    tokenizer = train_tokenizer([" ".join(words)], KgR1.tags, _SIZE.vocabulary)
+    tokenizer = train_tokenizer([" ".join(words)], KgR1().tags, _SIZE.vocabulary)
     lines = []
     for name, (prompt, completion) in _SHAPES.items():
         samples = _batch(prompt, completion, tokenizer.get_vocab_size())

@@ -78,7 +78,8 @@ class Beginning:
                 scene = self._scene
                 texts = tokenizer_texts(scene.dataset.graph_lines(), self._gold(), scene.questions.train)
                 student = Student.fresh(small.build(), texts, scene.protocol.tags, scene.seed)
-                student.warm_up(small.warm_up.build(), scene.seed)
+                if small.warm_up is not None:
+                    student.warm_up(small.warm_up.build(), scene.seed)
                 _keep(student, path, 0)
         return path
 

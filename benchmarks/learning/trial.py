@@ -17,7 +17,7 @@ import torch
 from benchmarks.learning.beginning import Beginning
 from benchmarks.learning.design import Design, Variant
 from benchmarks.learning.scene import ROWS, Scene
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.recipes.curriculum import plain_course
 from kbqa.recipes.play import TreeSection
 from kbqa.rewards import Instruments, TreeReward

@@ -20,7 +20,7 @@ _CHARS_A_TOKEN = 4  # of an observation, whose tokens nobody counts
 
 
 class ChatEpisode(Play):
-    """Play with `act` and `observe` in turn until `done`.
+    """Play with `observe` and `act` in turn until `done`.
 
     Args:
         native_tools: whether the model calls functions where the dialect is one of function
@@ -31,9 +31,10 @@ class ChatEpisode(Play):
         self, question: Question, protocol: AgentProtocol, budget: Budget, *, native_tools: bool = True
     ) -> None:
         super().__init__(question, protocol, budget)
-        opening = self._dialogue.opening(native_tools=native_tools)
-        self._tools, self._stop = opening.tools, protocol.stop
-        self._messages = [Message("system", opening.system), Message("user", opening.user)]
+        self._native_tools, self._stop = native_tools, protocol.stop
+        self._messages: list[Message] = []
+        if not self.actions:
+            self._begin()
 
     @property
     def conversation(self) -> Conversation:
@@ -56,6 +57,11 @@ class ChatEpisode(Play):
         self._said(turn, cut=reply.cut)
         if reply.cut and not turn.text and not self.done:
             self.status = Status.OUT_OF_TOKENS  # there was no room for a single token
+
+    def _begin(self) -> None:
+        opening = self._dialogue.opening(native_tools=self._native_tools)
+        self._tools = opening.tools
+        self._messages = [Message("system", opening.system), Message("user", opening.user)]
 
     def _tokens(self) -> tuple[int, ...]:
         return ()

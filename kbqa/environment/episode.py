@@ -12,13 +12,14 @@ from kbqa.trajectory import Question, Segment, Status, Turn
 
 
 class Episode(Play):
-    """Play with `act` and `observe` in turn until `done`."""
+    """Play with `observe` and `act` in turn until `done`."""
 
     def __init__(self, question: Question, protocol: AgentProtocol, codec: Codec, budget: Budget) -> None:
         super().__init__(question, protocol, budget)
         self._codec = codec
-        self.token_ids = codec.encode(self._dialogue.prompt())
-        self._check_room()
+        self.token_ids: list[int] = []
+        if not self.actions:
+            self._begin()
 
     def fork(self) -> Episode:
         """An episode that goes on from here by itself."""
@@ -48,6 +49,10 @@ class Episode(Play):
             policy_version=completion.policy_version,
         )
         self._said(turn, cut=completion.finish_reason is FinishReason.LENGTH)
+
+    def _begin(self) -> None:
+        self.token_ids = self._codec.encode(self._dialogue.prompt())
+        self._check_room()
 
     def _tokens(self) -> tuple[int, ...]:
         return tuple(self.token_ids)

@@ -6,6 +6,7 @@ completion and the graph for results, and hands both in.
 
 from __future__ import annotations
 
+import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,13 +44,13 @@ class Budget:
 
 
 class Play(ABC):
-    """Let the policy say its turn, then `observe` as long as there are `actions`, until `done`."""
+    """`observe` as long as there are `actions`, then let the policy say its turn, until `done`."""
 
     def __init__(self, question: Question, protocol: AgentProtocol, budget: Budget) -> None:
         self.question = question
-        self.actions: tuple[Action, ...] = ()
         self.status: Status | None = None
         self._dialogue = protocol.begin(question, budget.max_turns)
+        self.actions: tuple[Action, ...] = self._dialogue.first_look()
         self._budget = budget
         self._turns: list[Turn] = []
         self._executed: list[ExecutedAction] = []  # of the turn at hand
@@ -78,6 +79,11 @@ class Play(ABC):
         """Take the results of `actions`, in order; a turn may ask for further ones."""
         if not self.actions:
             return
+        if not self._turns:
+            self.actions = self._dialogue.take(results)
+            if not self.actions:
+                self._begin()
+            return
         self._executed.extend(map(_executed, self.actions, results))
         self._results[-1] += tuple(results)
         self.actions = self._dialogue.take(results)
@@ -102,6 +108,10 @@ class Play(ABC):
         texts = tuple(answer.text for answer in self._answers)
         ids = tuple(answer.ids for answer in self._answers)
         return Trajectory(self._tokens(), tuple(self._turns), self.status, texts, ids)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Keep what the policy reads before its first turn."""
 
     @abstractmethod
     def _tokens(self) -> tuple[int, ...]:
@@ -162,7 +172,9 @@ class Play(ABC):
 
 
 def _executed(action: Action, result: ActionResult) -> ExecutedAction:
-    arguments = {key: str(value) for key, value in action.arguments.items()}
+    arguments = {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in action.arguments.items()
+    }
     gated = tuple(_gated(result.details))
     if isinstance(result, Failure):
         return ExecutedAction(

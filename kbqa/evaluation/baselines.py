@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from kbqa.environment import Budget, ChatEpisode
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, GraphTools, named
 from kbqa.policies.base import ChatPolicy
-from kbqa.protocols import AgentProtocol, Answer, Opening, Reply
+from kbqa.protocols import AgentProtocol, Answer, Dialogue, Opening, Reply
 from kbqa.protocols.sparql_refinement import SparqlRefinement
 from kbqa.protocols.sparql_terms import rows_text, topics_text
 from kbqa.rollouts import ChatAgent, Player
@@ -62,7 +62,7 @@ in it. Select the answer alone. Reply with nothing but the query, in a block tha
 ends with ```."""
 
 
-class SingleReply:
+class SingleReply(Dialogue):
     """A dialogue that is over with its first reply, or with the result of the query in it.
 
     Args:

@@ -18,7 +18,7 @@ from torch import Tensor
 from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.probe import Probe
-from kbqa.policies.transformers import load_model
+from kbqa.policies.transformers import load_language_model
 from kbqa.policies.vllm.policy import LARGEST_GAP
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -57,7 +57,7 @@ class AdaptedModel:
         """
         if base_model is None:
             raise PolicyIntegrityError(f"{adapter}: an adapter that does not say of which base model")
-        adapted = cls(load_model(find_base(base_model).directory), base_model)
+        adapted = cls(load_language_model(find_base(base_model).directory), base_model)
         adapted.swap(adapter, probe)
         return adapted
 

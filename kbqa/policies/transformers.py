@@ -28,10 +28,10 @@ from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams, Truncation
+from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
 from kbqa.policies.prefix_cache import PrefixCache
 from kbqa.policies.row_cache import RowCache
-from kbqa.policies.truncation import truncated
+from kbqa.policies.sampling import draw
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _STOP_WINDOW = 16  # latest tokens that are searched for a stop string
 _PREFILL_TOKENS = 4096  # padded tokens of one prefill batch; bounds its memory
 
 
-def load_model(directory: Path) -> Any:
+def load_language_model(directory: Path) -> Any:
     """A causal language model from a Hugging Face directory, fp32, safetensors only.
 
     Raises:
@@ -273,20 +273,9 @@ class TransformersPolicy:
 
     def _sample(self, rows: list[_Row], logits: Tensor) -> None:
         """Draw a token for each row from its own stream; logits are [B, V]."""
-        temperatures = torch.tensor([row.request.params.temperature for row in rows])[:, None]
-        greedy = temperatures == 0
-        scaled = logits / torch.where(greedy, 1.0, temperatures)
-        for truncation in {row.truncation for row in rows if row.truncation is not None}:
-            cut = [index for index, row in enumerate(rows) if row.truncation == truncation]
-            scaled[cut] = truncated(scaled[cut], truncation)
-        logprobs = scaled.log_softmax(-1)
-        draws = torch.tensor([[row.request.rng.random()] for row in rows])
-        cumulative = logprobs.exp().cumsum(-1)
-        sampled = torch.searchsorted(cumulative, draws * cumulative[:, -1:])
-        sampled = sampled.clamp_(max=logits.shape[-1] - 1)
-        chosen = torch.where(greedy, logits.argmax(-1, keepdim=True), sampled)
-        picked = logprobs.gather(-1, chosen)[:, 0].tolist()
-        for row, token, logprob in zip(rows, chosen[:, 0].tolist(), picked, strict=True):
+        requests = [row.request for row in rows]
+        drawn = draw(logits, [r.params for r in requests], [r.rng for r in requests])
+        for row, token, logprob in zip(rows, *drawn, strict=True):
             row.append(token, logprob, self._codec)
 
     def _retire(self) -> None:
@@ -344,12 +333,6 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     logits: Tensor | None = None
-
-    @property
-    def truncation(self) -> Truncation | None:
-        """None where nothing is left out."""
-        params = self.request.params
-        return params.truncation if params.truncation.cuts and params.temperature > 0 else None
 
     def append(self, token: int, logprob: float, codec: Codec) -> None:
         self.token_ids.append(token)

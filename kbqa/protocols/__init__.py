@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Opening, Reply
+from kbqa.protocols.chooser import Chooser
 from kbqa.protocols.interactive_parsing import InteractiveParsing
 from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
@@ -14,6 +15,7 @@ __all__ = [
     "PROTOCOLS",
     "AgentProtocol",
     "Answer",
+    "Chooser",
     "Dialogue",
     "InteractiveParsing",
     "KbqaR1",

@@ -75,6 +75,10 @@ class Opening:
 class Dialogue(Protocol):
     """One episode in a dialect."""
 
+    def first_look(self) -> tuple[Action, ...]:
+        """Actions that the prompt needs; `take` is given their results before it is asked for."""
+        return ()
+
     def prompt(self) -> list[Segment]:
         """The text before the first turn."""
         ...

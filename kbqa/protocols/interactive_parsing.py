@@ -21,7 +21,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Opening, Reply
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -126,7 +126,7 @@ class _Query:
         return variable[1:] in {name[1:] for name in VARIABLE.findall(self.text)}
 
 
-class InteractiveParsingDialogue:
+class InteractiveParsingDialogue(Dialogue):
     """An episode; it remembers its queries and the entities that they showed."""
 
     def __init__(self, question: Question, protocol: InteractiveParsing) -> None:

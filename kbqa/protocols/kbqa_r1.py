@@ -35,7 +35,7 @@ from kbqa.logical_forms.actions import (
 from kbqa.logical_forms.algebra import Entity, Expression, Join
 from kbqa.logical_forms.algebra import Literal as FormLiteral
 from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
-from kbqa.protocols.base import Answer, Opening, Reply
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
@@ -152,7 +152,7 @@ class _Made:
     items: tuple[Item, ...]
 
 
-class KbqaR1Dialogue:
+class KbqaR1Dialogue(Dialogue):
     """An episode; it holds the table of expressions."""
 
     def __init__(self, question: Question, protocol: KbqaR1) -> None:

@@ -24,7 +24,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Opening, Reply
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -160,7 +160,7 @@ class KnowCoderA1:
         return KnowCoderA1Dialogue(question, instruction, self.max_results)
 
 
-class KnowCoderA1Dialogue:
+class KnowCoderA1Dialogue(Dialogue):
     """An episode; it remembers what its queries found, and the entities that this showed."""
 
     def __init__(self, question: Question, instruction: str, max_results: int) -> None:

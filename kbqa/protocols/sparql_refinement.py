@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, named
-from kbqa.protocols.base import Answer, Opening, Reply
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import rows_text, topics_text
@@ -83,7 +83,7 @@ class SparqlRefinement:
         return SparqlRefinementDialogue(question, max_turns, self)
 
 
-class SparqlRefinementDialogue:
+class SparqlRefinementDialogue(Dialogue):
     """An episode; it remembers the entities that its results showed."""
 
     def __init__(self, question: Question, max_turns: int, protocol: SparqlRefinement) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kbqa.kg.actions import Action, ActionResult
 from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult
+from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Trajectory, Turn
 
 
@@ -37,7 +38,8 @@ def linear_rollout(
 ) -> list[Trajectory]:
     """Roll out `n` trajectories of one question.
 
-    All episodes that still run share one call of the policy and one of the graph a turn.
+    All episodes that still run share one call of the policy and one of the graph a turn, and what
+    several of them ask of the graph is asked once.
 
     Args:
         temperature: 0 is greedy.
@@ -49,7 +51,9 @@ def linear_rollout(
         PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
             nothing is salvaged, since a group is whole or not at all.
     """
+    tools = QueryCache(player.tools) if n > 1 else player.tools
     episodes = [player.begin(question) for _ in range(n)]
+    consult(tools, question, episodes)
     turn = 0
     while running := [(run, episode) for run, episode in enumerate(episodes) if not episode.done]:
         late = deadline is not None and monotonic() > deadline
@@ -63,7 +67,7 @@ def linear_rollout(
         if listener is not None:
             for run, episode in spoken:
                 listener.wrote(run, episode.turns[-1], episode.actions)
-        consult(player.tools, question, [episode for _, episode in spoken])
+        consult(tools, question, [episode for _, episode in spoken])
         if listener is not None:
             for run, episode in spoken:
                 listener.took(run, episode.turns[-1], episode.results)

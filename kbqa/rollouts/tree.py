@@ -12,7 +12,7 @@ from typing import Any, Literal
 from kbqa.answers import answer_set
 from kbqa.environment import Episode
 from kbqa.kg.actions import ActionResult, Failure, Item
-from kbqa.rollouts.agent import Agent, Sampling, take_turn
+from kbqa.rollouts.agent import Agent, Sampling, consult, take_turn
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
@@ -66,6 +66,7 @@ def tree_rollout(
     """
     agent = replace(agent, tools=QueryCache(agent.tools))
     root = agent.begin(question)
+    consult(agent.tools, question, [root])
     prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
     redundancy = _Redundancy(branching.pruning)
     active = [] if root.done else [_Branch(None, root)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from kbqa.objectives import SurrogateConfig, surrogate_loss, token_weights
 from kbqa.policies.base import Truncation
 from kbqa.training.adapters import Adapter, has_adapter, without_adapter
-from kbqa.training.likelihood import Likelihood, Precision
+from kbqa.training.likelihood import Precision, likelihood_of
 from kbqa.training.packing import Row, pack
 from kbqa.training.ranks import ALONE, Ranks, whole
 from kbqa.trajectory import TrainingSample
@@ -134,8 +134,7 @@ def grpo_step(
 
 
 def _score(model: Any, row: Row, config: GrpoConfig) -> tuple[Tensor, Tensor]:
-    likelihood = model if isinstance(model, Likelihood) else Likelihood(model)
-    scores: tuple[Tensor, Tensor] = likelihood(
+    scores: tuple[Tensor, Tensor] = likelihood_of(model)(
         row,
         precision=config.precision,
         entropy_gradient=config.surrogate.entropy_coefficient != 0,

@@ -22,7 +22,7 @@ from torch import Tensor
 from kbqa.errors import ConfigurationError
 from kbqa.training.adapters import add_adapter
 from kbqa.training.grpo import GrpoConfig, make_optimiser
-from kbqa.training.likelihood import Likelihood
+from kbqa.training.likelihood import likelihood_of
 from kbqa.training.ranks import ALONE, Ranks, whole
 from kbqa.training.update import UpdateResult, grpo_update
 from kbqa.trajectory import TrainingSample
@@ -170,11 +170,13 @@ class _Shard:
 
     def __init__(self, model: Any, reference: Any | None, config: GrpoConfig, ranks: Ranks) -> None:
         self._config, self._ranks = config, ranks
-        self._likelihood = ranks.shard(Likelihood(model.to(ranks.device)), model.model.layers)
+        likelihood = likelihood_of(model.to(ranks.device))
+        self._likelihood = ranks.shard(likelihood, likelihood.layers)
         self._reference = None
         if reference is not None:
             reference = reference.requires_grad_(False).to(ranks.device)
-            self._reference = ranks.shard(Likelihood(reference), reference.model.layers)
+            frozen = likelihood_of(reference)
+            self._reference = ranks.shard(frozen, frozen.layers)
         self._optimiser = make_optimiser(self._likelihood, config)
 
     def update(self, questions: Questions, rates: Sequence[float]) -> UpdateResult:

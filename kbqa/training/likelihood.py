@@ -1,7 +1,8 @@
-"""Log-probabilities of chosen tokens under a causal language model."""
+"""Log-probabilities of chosen tokens under a policy: a causal language model, or one that chooses."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from torch.nn.functional import nll_loss
 from torch.utils.checkpoint import checkpoint
 
 from kbqa.policies.base import Truncation
+from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.reading import Decision, decisions
 from kbqa.policies.truncation import truncated
 from kbqa.training.attention import attend_by_segments
 from kbqa.training.packing import Row
@@ -59,15 +62,16 @@ class Likelihood(nn.Module):
     """A model as a function from rows of sequences to the likelihood of their policy tokens.
 
     One module with one forward, since FSDP gathers parameters where a forward begins.
-
-    Args:
-        model: a causal language model of transformers.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        attend_by_segments(model)
         self.model = model
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        """The parts that are sharded each for itself."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -83,6 +87,39 @@ class Likelihood(nn.Module):
         Args:
             precision: of matrix products; with bf16 weights, norms and all results stay fp32.
         """
+        raise NotImplementedError
+
+
+def likelihood_of(model: Any) -> Likelihood:
+    """The likelihood that goes with a model."""
+    if isinstance(model, Likelihood):
+        return model
+    return ChoiceLikelihood(model) if isinstance(model, Chooser) else TokenLikelihood(model)
+
+
+class TokenLikelihood(Likelihood):
+    """Args:
+    model: a causal language model of transformers.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        attend_by_segments(model)
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        layers: Iterable[nn.Module] = self.model.model.layers
+        return layers
+
+    def forward(
+        self,
+        row: Row,
+        *,
+        precision: Precision = "fp32",
+        entropy_gradient: bool = False,
+        temperature: float = 1.0,
+        truncation: Truncation = _WHOLE,
+    ) -> tuple[Tensor, Tensor]:
         model: Any = self.model
         device = row.token_ids.device.type
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
@@ -105,6 +142,45 @@ class Likelihood(nn.Module):
         return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
+class ChoiceLikelihood(Likelihood):
+    """The distribution of a token is that of the options listed before it; each decision is computed once.
+
+    Args:
+        model: a policy that chooses.
+    """
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        layers: Iterable[nn.Module] = self.model.bert.encoder.layer
+        return layers
+
+    def forward(
+        self,
+        row: Row,
+        *,
+        precision: Precision = "fp32",
+        entropy_gradient: bool = False,
+        temperature: float = 1.0,
+        truncation: Truncation = _WHOLE,
+    ) -> tuple[Tensor, Tensor]:
+        listed: dict[int, Decision] = {}
+        for start, first, sequence in row.sequences():
+            for position, decision in decisions(sequence, self.model.vocabulary):
+                if position >= first:
+                    listed[start + position - first] = decision
+        asked = [listed[source] for source in row.sources.tolist()]
+        distinct = {decision: place for place, decision in enumerate(dict.fromkeys(asked))}
+        with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            scores = self.model(list(distinct))
+        logits = scores.float()[[distinct[decision] for decision in asked]]
+        columns = [
+            [option.token for option in decision.options].index(token)
+            for decision, token in zip(asked, row.targets.tolist(), strict=True)
+        ]
+        targets = torch.tensor(columns, device=logits.device)
+        return _chosen(logits, targets, entropy_gradient, temperature, truncation)
+
+
 def _score(
     head: Any,
     entropy_gradient: bool,
@@ -114,13 +190,19 @@ def _score(
     targets: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of targets [M] and entropies, from the hidden states [M, width] before them."""
-    logits = head(hidden).float()
+    return _chosen(head(hidden).float(), targets, entropy_gradient, temperature, truncation)
+
+
+def _chosen(
+    logits: Tensor, targets: Tensor, entropy_gradient: bool, temperature: float, truncation: Truncation
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of targets [M] and entropies, from logits [M, V]; -inf is none at all."""
     if temperature != 1:
         logits = logits / temperature
     logprobs = torch.log_softmax(truncated(logits, truncation, targets), dim=-1)
     chosen = -nll_loss(logprobs, targets, reduction="none")
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         # A token without probability adds nothing, but 0 times minus infinity is no number.
-        finite = logprobs.masked_fill(logprobs.isneginf(), 0.0) if truncation.cuts else logprobs
+        finite = logprobs.masked_fill(logprobs.isneginf(), 0.0)
         entropy = -(logprobs.exp() * finite).sum(-1)
     return chosen, entropy

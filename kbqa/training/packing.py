@@ -56,6 +56,14 @@ class Row:
     sources: Tensor
     targets: Tensor
 
+    def sequences(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Of each segment: where in the row it begins, its first position, and the whole of its sequence."""
+        ids, sequence, start = self.token_ids.tolist(), list[int](), 0
+        for segment in self.segments:
+            sequence = [*sequence[: segment.shared], *ids[start : start + segment.own]]
+            yield start, segment.shared, sequence
+            start += segment.own
+
     def to(self, device: torch.device) -> Row:
         """The same on a device."""
         tensors = (self.token_ids, self.positions, self.sources, self.targets)

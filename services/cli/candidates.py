@@ -134,19 +134,19 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
         _require_tags(name, codec, recipe)
     # Torch takes seconds to import; what is wrong is said without it.
     from kbqa.policies.adapters import AdaptedModel
-    from kbqa.policies.transformers import TransformersPolicy, load_model
+    from kbqa.policies.in_process import load_model, open_policy
 
     if version is not None and version.manifest.kind == "lora":
         model = AdaptedModel.load(path, version.manifest.base_model, version.manifest.probe).model
     else:
         model = load_model(path)
     budget = recipe.rollout.budget()
-    length = min(budget.max_tokens, int(model.config.max_position_embeddings))
     label = path.name if version is None else version.id
-    policy = TransformersPolicy(
-        model, codec, label, max_length=length, max_rows=_ROWS, cached_tokens=_CACHED_TOKENS
+    policy = open_policy(
+        model, codec, label, longest=budget.max_tokens, max_rows=_ROWS, cached_tokens=_CACHED_TOKENS
     )
-    protocol, budget = recipe.protocol.build(), replace(budget, max_tokens=length)
+    protocol = recipe.protocol.build()
+    budget = replace(budget, max_tokens=min(budget.max_tokens, policy.max_length))
 
     def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
         sampling = recipe.rollout if run else recipe.evaluation

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from kbqa.errors import CheckpointError, RunError
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyVersion
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes.curriculum import plain_course

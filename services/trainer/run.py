@@ -26,7 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import KbqaError
 from kbqa.kg.client import HttpGraphTools
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store.durable import write_file
 from kbqa.telemetry import configure_logging, log_context
 from kbqa.training.generators import make_deterministic
@@ -167,6 +167,7 @@ def _summarise(context: Context, questions: int) -> None:
         "dataset": record.dataset,
         "run": record.id,
         "policy": journal.results["versions"]["rl"],
+        "demonstrations": journal.results.get("demonstrations"),
         "best": journal.results.get("best"),
         "ended": journal.results.get("ended"),
     }

@@ -13,9 +13,11 @@ from tokenizers import Tokenizer
 
 from kbqa.bases import find_base
 from kbqa.cold_start.demonstrations import Demonstration
+from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
+from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.in_process import load_model
 from kbqa.policies.probe import Probe
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import load_model
 from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
@@ -74,14 +76,24 @@ class Student:
         return cls(load_model(directory), Tokenizer.from_file(str(directory / "tokenizer.json")), files)
 
     @classmethod
-    def pretrained(cls, name: str) -> Student:
-        """A base of this machine: see `kbqa.bases.find_base`.
+    def pretrained(cls, name: str, tags: Sequence[str], seed: int) -> Student:
+        """A base of this machine: see `kbqa.bases.find_base`. A sentence encoder begins to choose.
+
+        Args:
+            tags: those of the dialect; each is a token of a policy that chooses.
+            seed: of what such a policy has beside its encoder.
 
         Raises:
             BaseNotFoundError: there is none of this name; says what to install.
             PolicyIntegrityError: it is not what was published, or cannot be loaded.
         """
-        return cls.load(find_base(name).directory)
+        directory = find_base(name).directory
+        if not is_encoder(directory):
+            return cls.load(directory)
+        with TemporaryDirectory() as beginning:
+            model, tokenizer = begin_chooser(directory, tags, seed)
+            save_model(model, tokenizer, Path(beginning), pad=PAD, end=END)
+            return cls.load(Path(beginning))
 
     def warm_up(
         self, config: WarmUpConfig, seed: int, on_step: Callable[[int, float], None] = lambda step, loss: None
@@ -107,6 +119,8 @@ class Student:
 
     def probe(self) -> Probe | None:
         """What it makes of a few tokens, for engines to be held to; None if they compute otherwise."""
+        if isinstance(self.model, Chooser):
+            return None  # it says nothing of a text that offers nothing, and only this process's kin serve it
         if getattr(self.model, "is_quantized", False):
             return None  # engines hold the base whole, and differ by more than a wrong version would
         return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))

@@ -20,7 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer

@@ -9,8 +9,8 @@ import torch
 
 from kbqa.errors import BaseNotFoundError, PolicyMismatchError
 from kbqa.policies.base import SamplingParams
+from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import load_model
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.training.adapters import Adapter, add_adapter, merged
 from kbqa.training.probing import take_probe

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import torch
 
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.training.adapters import Adapter, add_adapter

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
 from kbqa.errors import CheckpointError, NoPolicyError, PolicyIntegrityError, RunError
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
 from kbqa.telemetry import Metrics

@@ -115,7 +115,7 @@ def test_a_graph_cannot_forge_tags(forged):
     played = episode()
     played.act(completion(QUERY))
     played.observe([found(forged)])
-    tags = {CODEC.encode([Segment(tag)])[0] for tag in KgR1.tags} - {
+    tags = {CODEC.encode([Segment(tag)])[0] for tag in KgR1().tags} - {
         CODEC.encode([Segment(tag)])[0] for tag in ("<information>", "</information>")
     }
     assert tags.isdisjoint(played.token_ids[played.turns[0].end :])

@@ -14,7 +14,7 @@ from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.logical_forms.actions import FindRelation, Merge, Reference
 from kbqa.logical_forms.algebra import Entity, Relation
-from kbqa.protocols import PROTOCOLS, Answer, Reply
+from kbqa.protocols import PROTOCOLS, Answer, Dialogue, Reply
 from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kbqa_r1 as kbqa
 from kbqa.protocols import kg_r1 as kg
@@ -241,7 +241,7 @@ def test_isp_kgr_as_released_weighs_the_outcome_more(tools):
 def test_a_sixth_protocol_needs_a_module_and_a_recipe(tools, tmp_path):
     """Everything of the dialect stands here; nothing of kbqa knows it."""
 
-    class Dialogue:
+    class ToyDialogue(Dialogue):
         def __init__(self, question):
             self.question, self.result = question, None
 
@@ -275,7 +275,7 @@ def test_a_sixth_protocol_needs_a_module_and_a_recipe(tools, tmp_path):
         stop: ClassVar[tuple[str, ...]] = ()
 
         def begin(self, question, max_turns):
-            return Dialogue(question)
+            return ToyDialogue(question)
 
     file = tmp_path / "toy.yaml"
     file.write_text("extends: learning-to-refine\nname: toy\nprotocol: {name: toy, loud: true}\n")

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from kbqa.errors import ConfigurationError
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.training.adapters import Adapter, add_adapter, has_adapter, merged
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.learner import Learner

@@ -6,7 +6,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from kbqa.policies.base import Truncation
 from kbqa.training import likelihood as likelihood_module
-from kbqa.training.likelihood import Likelihood, token_logprobs
+from kbqa.training.likelihood import TokenLikelihood, token_logprobs
 from kbqa.training.packing import Segment, pack
 
 _SIZE = {
@@ -96,7 +96,7 @@ def test_a_shared_beginning_changes_neither_log_probabilities_nor_gradients(
     rng = random.Random(1)
     (ids_a, masks_a), (ids_b, masks_b) = batch(rng), batch(rng)
     sequences, masks = [*ids_a, *ids_b, ids_a[1]], [*masks_a, *masks_b, masks_a[1]]  # one of them twice
-    plain, packed = make(architecture), Likelihood(make(architecture))
+    plain, packed = make(architecture), TokenLikelihood(make(architecture))
     if checkpointing:
         packed.model.gradient_checkpointing_enable()
         packed.train()
@@ -123,7 +123,7 @@ def test_projecting_to_the_vocabulary_in_parts_changes_nothing(monkeypatch):
     for most in (2**28, 300 * 5):
         monkeypatch.setattr(likelihood_module, "_MAX_LOGITS", most)
         model = make("qwen2")
-        logprobs, _ = Likelihood(model)(row, temperature=0.7, truncation=Truncation(top_p=0.9))
+        logprobs, _ = TokenLikelihood(model)(row, temperature=0.7, truncation=Truncation(top_p=0.9))
         logprobs.sum().backward()
         gradients.append((logprobs.detach(), model.lm_head.weight.grad))
     assert torch.allclose(gradients[0][0], gradients[1][0], atol=1e-6)
@@ -133,7 +133,7 @@ def test_projecting_to_the_vocabulary_in_parts_changes_nothing(monkeypatch):
 def test_bf16_computes_nearly_the_same_and_leaves_weights_as_they_are():
     sequences, masks = group(random.Random(5))
     (row,) = pack(sequences, masks, 1000)
-    model = Likelihood(make("qwen2"))
+    model = TokenLikelihood(make("qwen2"))
     exact, _ = model(row)
     rounded, _ = model(row, precision="bf16")
     assert rounded.dtype == torch.float32
@@ -147,7 +147,7 @@ def test_a_model_that_packs_still_reads_padded_batches_and_is_saved_as_it_was(tm
     sequences, masks = group(random.Random(6), lengths=(4, 4))
     model = make("llama")
     before = token_logprobs(model, torch.tensor(sequences), torch.tensor(masks))[0]
-    Likelihood(model)
+    TokenLikelihood(model)
     after = token_logprobs(model, torch.tensor(sequences), torch.tensor(masks))[0]
     assert torch.allclose(before, after, atol=1e-6)
     model.save_pretrained(tmp_path)
@@ -158,4 +158,4 @@ def test_a_sliding_window_shorter_than_a_sequence_is_an_error():
     model = make("qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=0)
     (row,) = pack([tuple(range(20))], [(0, *(1,) * 19)], 100)
     with pytest.raises(ValueError, match="sliding window of 8"):
-        Likelihood(model)(row)
+        TokenLikelihood(model)(row)

@@ -1,0 +1,244 @@
+"""A policy that chooses: a sentence encoder that matches a question with the relations that a graph lists.
+
+Question and relations are encoded once. A recurrent state, fed with each relation that is taken,
+attends over the question's tokens, and tokens that a taken relation resembles count for less; what is
+left is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its graph
+network). The score of an option is the cosine of its words and the query; "answer" has a network of
+its own. At the beginning the first query is the encoder's own sentence vector, so that what the
+encoder knows of language is there from the first question on.
+
+Shapes: B decisions, O options of one, Q questions, L tokens of one, K relations, W width of the encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import BertConfig, BertModel
+from transformers.initialization import no_init_weights
+from transformers.models.bert.modeling_bert import BertPreTrainedModel
+
+from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.chooser.reading import Decision, Vocabulary, Words
+
+_QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
+_BATCH_TOKENS = 8192  # padded, of one pass of the encoder; bounds its memory
+
+Ids = tuple[int, ...]
+_Walk = tuple[Ids, tuple[Words, ...]]  # a question, and what was taken so far
+
+
+class Encoded(NamedTuple):
+    """Texts as the encoder has them.
+
+    Attributes:
+        questions: their places in `states`, [Q, L, W], whose tokens are where `mask`, [Q, L], is True.
+        distance: of each token to where the topic stands, [Q, L]; 0 in a question that does not name it.
+        relations: their places in `vectors`, [K, W].
+    """
+
+    questions: Mapping[Ids, int]
+    states: Tensor
+    mask: Tensor
+    distance: Tensor
+    relations: Mapping[Words, int]
+    vectors: Tensor
+
+
+class _State(NamedTuple):
+    """What is known after some turns: of N walks, their question, memory [N, W] and what was seen [N, L]."""
+
+    question: Tensor
+    memory: Tensor
+    seen: Tensor
+
+    def at(self, places: Sequence[int]) -> _State:
+        """Of some of the walks."""
+        return _State(*(part[list(places)] for part in self))
+
+
+class Head(nn.Module):
+    """Everything beside the encoder."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
+        self.near = nn.Parameter(torch.tensor(0.5))
+        self.direction = nn.Parameter(torch.zeros(2, width))
+        self.start = nn.Parameter(0.02 * torch.randn(width))
+        self.cell = nn.GRUCell(width, width)
+        self.attend, self.add = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        # At first all tokens count alike, and the memory adds nothing to the query.
+        nn.init.normal_(self.attend.weight, std=0.005)
+        nn.init.zeros_(self.add.weight)
+        self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
+
+    def begin(self, encoded: Encoded, questions: Sequence[Ids]) -> _State:
+        places = torch.tensor([encoded.questions[question] for question in questions])
+        memory = self.cell(self.start[None], torch.zeros_like(self.start)[None])
+        seen = encoded.states.new_zeros(len(places), encoded.states.shape[1])
+        return _State(places, memory.expand(len(places), -1), seen)
+
+    def take(self, encoded: Encoded, state: _State, relations: Sequence[Words]) -> _State:
+        """The state after a relation was taken in each walk."""
+        taken = encoded.vectors[[encoded.relations[words] for words in relations]]
+        tokens = functional.normalize(encoded.states[state.question], dim=-1)
+        alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), tokens).clamp(min=0)
+        memory = self.cell(taken, state.memory)
+        return _State(state.question, memory, torch.maximum(state.seen, alike))
+
+    def scores(self, encoded: Encoded, state: _State, turn: int) -> Tensor:
+        """Of every relation, [N, K], and in the last column of the answer; after so many turns."""
+        states, mask = encoded.states[state.question], encoded.mask[state.question]
+        weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
+        weights = weights - self.cover * state.seen - self.near * encoded.distance[state.question].log1p()
+        attention = weights.masked_fill(~mask, float("-inf")).softmax(1)
+        query = torch.einsum("nl,nlw->nw", attention, states) + self.add(state.memory)
+        rest = ((1 - state.seen) * mask).sum(1) / mask.sum(1)
+        turns = torch.full_like(rest, turn)
+        features = torch.cat([query, state.memory, turns[:, None], rest[:, None]], dim=1)
+        follow = self.scale * functional.normalize(query, dim=1) @ encoded.vectors.T
+        return torch.cat([follow, self.answer(features) + 0.25 * self.scale], dim=1)
+
+
+class Chooser(BertPreTrainedModel):  # type: ignore[misc]
+    """A BERT with a `Head`; saved, it is an ordinary directory from which `BertModel` loads the encoder.
+
+    Its configuration says which tokens are the tags of the dialect (`chooser_tags`: they are read, never
+    embedded), which begin and end a text, and which word is read where the topic stands.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.head = Head(config.hidden_size)
+        self.vocabulary = Vocabulary.of(config.chooser_tags)
+        self.post_init()
+
+    @classmethod
+    def load(cls, directory: Path) -> Chooser:
+        """A saved one.
+
+        Raises:
+            PolicyIntegrityError: the directory holds none that can be loaded.
+        """
+        try:
+            with no_init_weights():
+                model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
+            model.load_state_dict(load_file(directory / "model.safetensors"))
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise PolicyIntegrityError(f"{directory}: no policy that can be loaded ({error})") from error
+        model.bert.embeddings.requires_grad_(False)
+        model.eval()
+        return model
+
+    def encode(self, questions: Iterable[Ids], relations: Iterable[Words]) -> Encoded:
+        """Encode distinct questions and relations."""
+        places = {question: place for place, question in enumerate(dict.fromkeys(questions))}
+        columns = {words: place for place, words in enumerate(dict.fromkeys(relations))}
+        states, mask = self.tokens(list(places))
+        distance = self.distances(list(places))
+        return Encoded(places, states, mask, distance, columns, self.vectors(list(columns)))
+
+    def vectors(self, relations: Sequence[Words]) -> Tensor:
+        """Relations as vectors, [K, W]: their words, of unit length, and the direction in which they go."""
+        unique = dict.fromkeys(words.token_ids for words in relations)
+        texts = {ids: place for place, ids in enumerate(unique)}
+        if not texts:
+            return self.head.direction.new_zeros(0, self.config.hidden_size)
+        states, mask = self.tokens(list(texts), _OPTION_TOKENS)
+        weights = mask[..., None].float()
+        pooled = functional.normalize((states * weights).sum(1) / weights.sum(1), dim=1)
+        rows = torch.tensor([texts[words.token_ids] for words in relations])
+        inverse = torch.tensor([int(words.inverse) for words in relations])
+        return pooled[rows] + self.head.direction[inverse]
+
+    def tokens(self, texts: Sequence[Ids], most: int = _QUESTION_TOKENS) -> tuple[Tensor, Tensor]:
+        """States of the tokens of texts, [N, L, W], and where there are any, [N, L]."""
+        config = self.config
+        topic = self.vocabulary.topic
+        rows = [
+            (
+                config.chooser_begin,
+                *(config.chooser_topic if id_ == topic else id_ for id_ in ids[: most - 2]),
+                config.chooser_end,
+            )
+            for ids in texts
+        ]
+        width = max(map(len, rows))
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        mask = torch.zeros(len(rows), width, dtype=torch.bool)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)], mask[place, : len(row)] = torch.tensor(row), True
+        size = max(1, _BATCH_TOKENS // width)
+        parts = zip(torch.split(ids, size), torch.split(mask, size), strict=True)
+        states = [self.bert(input_ids=part, attention_mask=kept).last_hidden_state for part, kept in parts]
+        return torch.cat(states), mask
+
+    def distances(self, questions: Sequence[Ids]) -> Tensor:
+        """Of each token to the nearest place where the topic stands, in tokens, [N, L]; see `Encoded`."""
+        kept = [question[: _QUESTION_TOKENS - 2] for question in questions]
+        distances = torch.zeros(len(kept), max(map(len, kept)) + 2)
+        for row, question in zip(distances, kept, strict=True):
+            topics = [place for place, id_ in enumerate(question, start=1) if id_ == self.vocabulary.topic]
+            if topics:
+                apart = torch.arange(len(row))[:, None] - torch.tensor(topics)
+                row.copy_(apart.abs().min(1).values)
+        return distances
+
+    def forward(self, decisions: Sequence[Decision], encoded: Encoded | None = None) -> Tensor:
+        """Logits of the options of each decision, in their order, [B, O]; -inf where there is none.
+
+        Args:
+            encoded: the texts of the decisions, if they are known; by default they are encoded, once each.
+        """
+        if encoded is None:
+            encoded = self.encode([d.question for d in decisions], relations_of(decisions))
+        scores = self._scores(encoded, decisions)
+        most = max(len(decision.options) for decision in decisions)
+        answer = len(encoded.relations)
+        columns = torch.full((len(decisions), most), -1)
+        for row, decision in enumerate(decisions):
+            columns[row, : len(decision.options)] = torch.tensor(
+                [
+                    answer if option.words is None else encoded.relations[option.words]
+                    for option in decision.options
+                ]
+            )
+        logits = scores.gather(1, columns.clamp(min=0))
+        return logits.masked_fill(columns < 0, float("-inf"))
+
+    def _scores(self, encoded: Encoded, decisions: Sequence[Decision]) -> Tensor:
+        """[B, K + 1]. What decisions share (a question, a beginning of the path) is computed once."""
+        asked = dict.fromkeys((decision.question, decision.path) for decision in decisions)
+        walks: dict[_Walk, None] = {}
+        for question, path in asked:
+            walks |= dict.fromkeys((question, path[:turn]) for turn in range(len(path) + 1))
+        rows: dict[_Walk, int] = {}
+        scores: list[Tensor] = []
+        level = [walk for walk in walks if not walk[1]]
+        state = self.head.begin(encoded, [question for question, _ in level])
+        for turn in range(1 + max(len(path) for _, path in asked)):
+            if turn:
+                places = {walk: place for place, walk in enumerate(level)}
+                level = [walk for walk in walks if len(walk[1]) == turn]
+                before = state.at([places[question, path[:-1]] for question, path in level])
+                state = self.head.take(encoded, before, [path[-1] for _, path in level])
+            wanted = [place for place, walk in enumerate(level) if walk in asked]
+            rows |= {level[place]: len(rows) + row for row, place in enumerate(wanted)}
+            scores.append(self.head.scores(encoded, state.at(wanted), turn))
+        return torch.cat(scores)[[rows[decision.question, decision.path] for decision in decisions]]
+
+
+def relations_of(decisions: Sequence[Decision]) -> list[Words]:
+    """Every relation that decisions speak of, each once."""
+    found = dict.fromkeys(words for d in decisions for words in d.path)
+    found |= dict.fromkeys(o.words for d in decisions for o in d.options if o.words is not None)
+    return list(found)

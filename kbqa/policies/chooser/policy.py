@@ -1,0 +1,290 @@
+"""An in-process engine for policies that choose: many callers' decisions at once, texts encoded once.
+
+One thread owns the model. It takes all requests that wait, encodes what it has not encoded since the
+weights last changed, and answers them with one pass of the head.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from kbqa.errors import PolicyUnavailableError
+from kbqa.policies.base import Completion, FinishReason, SamplingParams
+from kbqa.policies.chooser.model import Chooser, Encoded, Ids, relations_of
+from kbqa.policies.chooser.reading import Decision, Words, decisions
+from kbqa.policies.sampling import draw
+
+logger = logging.getLogger(__name__)
+
+_MAX_LENGTH = 32_768  # tokens of an episode; nothing is computed of most of them
+_QUESTIONS, _RELATIONS = 1024, 16_384  # kept encoded: some 40 MB and 25 MB at a width of 384
+
+K = TypeVar("K")
+
+
+class ChooserPolicy:
+    """The policy port over a `Chooser`; a completion is the number of one option.
+
+    Args:
+        version: full id of the version that the model holds.
+        deterministic: whether the same decision must come to the same numbers, to the digit, whatever
+            else is computed beside it or was before.
+    """
+
+    def __init__(self, model: Chooser, version: str, *, deterministic: bool = False) -> None:
+        self._model, self._version, self._deterministic = model, version, deterministic
+        self._questions: _Kept[Ids] = _Kept(_QUESTIONS)
+        self._relations: _Kept[Words] = _Kept(_RELATIONS)
+        self._inbox: queue.SimpleQueue[_Request | _Swap | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="policy-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def max_length(self) -> int:
+        return _MAX_LENGTH
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still computes: not closed, and not stopped by a failure."""
+        return not self._closed
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        deadline: float | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> list[Completion]:
+        """As `Policy.generate`.
+
+        Raises:
+            ValueError: a prompt does not end with a list of options.
+        """
+        request = _Request([self._last_decision(p) for p in prompts], params, deadline, cancelled)
+        self._inbox.put(request)
+        if self._closed:
+            self._refuse(PolicyUnavailableError("the policy engine is closed"))
+        return request.future.result()
+
+    def swap(self, version: str, change: Callable[[Chooser], None]) -> None:
+        """Let `change` replace the model's weights, between two passes; what was encoded is forgotten."""
+        swap = _Swap(version, change)
+        self._inbox.put(swap)
+        if self._closed:
+            self._refuse(PolicyUnavailableError("the policy engine is closed"))
+        swap.done.result()
+
+    def close(self) -> None:
+        """Stop computing; calls in flight fail."""
+        self._closed = True
+        self._inbox.put(None)
+        self._thread.join(timeout=10)
+
+    def _last_decision(self, prompt: Sequence[int]) -> Decision:
+        for position, decision in decisions(prompt, self._model.vocabulary):
+            if position == len(prompt) - 1:
+                return decision
+        raise ValueError(f"a prompt of {len(prompt)} tokens does not end with options to choose from")
+
+    def _run(self) -> None:
+        try:
+            with torch.inference_mode():
+                while not self._closed:
+                    self._work(self._waiting())
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            self._closed = True
+            logger.exception("the policy engine failed")
+            self._refuse(PolicyUnavailableError(f"the policy engine failed: {error!r}"))
+        self._refuse(PolicyUnavailableError("the policy engine was closed"))
+
+    def _waiting(self) -> list[_Request | _Swap]:
+        """Everything that waits; blocks while there is nothing."""
+        waiting = [self._inbox.get()]
+        while not self._inbox.empty():
+            waiting.append(self._inbox.get())
+        return [work for work in waiting if work is not None]
+
+    def _work(self, waiting: Iterable[_Request | _Swap]) -> None:
+        requests: list[_Request] = []
+        for work in waiting:
+            if isinstance(work, _Request):
+                requests.append(work)
+                continue
+            self._answer(requests)
+            requests = []
+            self._apply(work)
+        self._answer(requests)
+
+    def _apply(self, swap: _Swap) -> None:
+        try:
+            swap.change(self._model)
+        except Exception as error:
+            swap.done.set_exception(error)
+            return
+        self._version = swap.version
+        self._questions.clear()
+        self._relations.clear()
+        swap.done.set_result(None)
+
+    def _answer(self, requests: Sequence[_Request]) -> None:
+        for request in requests:
+            if request.unwanted:
+                aborted = Completion((), (), FinishReason.ABORTED, self._version)
+                request.future.set_result([aborted for _ in request.decisions])
+        wanted = [request for request in requests if not request.future.done()]
+        try:
+            if self._deterministic:
+                for request in wanted:
+                    self._compute([request])
+            elif wanted:
+                self._compute(wanted)
+        except BaseException as error:
+            for request in wanted:
+                if not request.future.done():
+                    request.future.set_exception(
+                        PolicyUnavailableError(f"the policy engine failed: {error!r}")
+                    )
+            raise
+
+    def _compute(self, requests: Sequence[_Request]) -> None:
+        asked = [decision for request in requests for decision in request.decisions]
+        rows = {decision: row for row, decision in enumerate(dict.fromkeys(asked))}
+        if self._deterministic:
+            # What else is in a batch changes the last digits of a sum.
+            parts = [self._model([decision])[0] for decision in rows]
+            logits = pad_sequence(parts, batch_first=True, padding_value=float("-inf"))
+        else:
+            logits = self._model(list(rows), self._encoded(list(rows)))
+        drawn = list(self._drawn(requests, asked, logits[[rows[decision] for decision in asked]]))
+        completions = iter(drawn)
+        for request in requests:
+            request.future.set_result([next(completions) for _ in request.decisions])
+
+    def _drawn(
+        self, requests: Sequence[_Request], asked: Sequence[Decision], logits: Tensor
+    ) -> Iterable[Completion]:
+        params = [request.params for request in requests for _ in request.decisions]
+        streams = [
+            random.Random()
+            if request.params.seed is None
+            else random.Random(f"{request.params.seed}/{index}")
+            for request in requests
+            for index in range(len(request.decisions))
+        ]
+        for decision, column, logprob in zip(asked, *draw(logits, params, streams), strict=True):
+            token = decision.options[column].token
+            yield Completion((token,), (logprob,), FinishReason.STOP, self._version)
+
+    def _encoded(self, asked: Sequence[Decision]) -> Encoded:
+        """The texts of decisions, from what is kept and what is encoded now."""
+        questions = list(dict.fromkeys(decision.question for decision in asked))
+        relations = relations_of(asked)
+        unknown = self._questions.missing(questions)
+        if unknown:
+            states, mask = self._model.tokens(unknown)
+            for question, row, kept in zip(unknown, states, mask, strict=True):
+                self._questions.keep(question, row[kept].clone())
+        missing = self._relations.missing(relations)
+        if missing:
+            for words, vector in zip(missing, self._model.vectors(missing), strict=True):
+                self._relations.keep(words, vector.clone())
+        tokens = [self._questions[question] for question in questions]
+        mask = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.bool)
+        for row, states in zip(mask, tokens, strict=True):
+            row[: len(states)] = True
+        encoded = Encoded(
+            {question: place for place, question in enumerate(questions)},
+            pad_sequence(tokens, batch_first=True),
+            mask,
+            self._model.distances(questions),
+            {words: place for place, words in enumerate(relations)},
+            torch.stack([self._relations[words] for words in relations])
+            if relations
+            else self._model.vectors([]),
+        )
+        self._questions.trim()
+        self._relations.trim()
+        return encoded
+
+    def _refuse(self, error: PolicyUnavailableError) -> None:
+        """Fail everything that waits."""
+        while not self._inbox.empty():
+            work = self._inbox.get()
+            future: Future[list[Completion]] | Future[None] | None = None
+            if isinstance(work, _Request):
+                future = work.future
+            elif work is not None:
+                future = work.done
+            if future is not None and not future.done():
+                future.set_exception(error)
+
+
+class _Kept(Generic[K]):
+    """Encoded texts, the latest used last; a batch may hold more until it is trimmed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: OrderedDict[K, Tensor] = OrderedDict()
+
+    def missing(self, keys: Iterable[K]) -> list[K]:
+        found = []
+        for key in keys:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            else:
+                found.append(key)
+        return found
+
+    def keep(self, key: K, value: Tensor) -> None:
+        self._entries[key] = value
+
+    def __getitem__(self, key: K) -> Tensor:
+        return self._entries[key]
+
+    def trim(self) -> None:
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    decisions: list[Decision]
+    params: SamplingParams
+    deadline: float | None
+    cancelled: threading.Event | None
+    future: Future[list[Completion]] = field(default_factory=Future)
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether nobody waits for it any more."""
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        return late or (self.cancelled is not None and self.cancelled.is_set())
+
+
+@dataclass(slots=True, eq=False)
+class _Swap:
+    version: str
+    change: Callable[[Chooser], None]
+    done: Future[None] = field(default_factory=Future)

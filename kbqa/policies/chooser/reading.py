@@ -1,0 +1,118 @@
+"""What stands in the tokens of an episode of choices: a question, the options of each turn, what was taken.
+
+    <question> who directed <topic> ? </question>
+    <options> <1> directed by <2> <inverse> starred actors </options> <1>
+    <options> <0> answer <1> … </options> <0>
+
+The dialect is `kbqa.protocols.chooser`; there each number and each tag is a token of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbqa.errors import PolicyIntegrityError
+
+ANSWER = 0
+"""The number of the option that answers with the entities at hand."""
+
+
+class Words(NamedTuple):
+    """What the encoder reads of an option: its words, and whether the relation is followed backwards."""
+
+    token_ids: tuple[int, ...]
+    inverse: bool
+
+
+class Option(NamedTuple):
+    """An option: the token that takes it, and its words; None for the answer."""
+
+    token: int
+    words: Words | None
+
+
+class Decision(NamedTuple):
+    """A state in which the policy has to choose.
+
+    Attributes:
+        question: its tokens.
+        path: what was taken before, in order.
+        options: what there is to choose from; at least one.
+    """
+
+    question: tuple[int, ...]
+    path: tuple[Words, ...]
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The ids of the dialect's tags.
+
+    Attributes:
+        numbers: token → the option's number.
+    """
+
+    question: tuple[int, int]
+    options: tuple[int, int]
+    topic: int
+    inverse: int
+    error: int
+    numbers: Mapping[int, int]
+
+    @classmethod
+    def of(cls, tags: Mapping[str, int]) -> Vocabulary:
+        """The ids of tags by their text.
+
+        Raises:
+            PolicyIntegrityError: a tag of the dialect is missing.
+        """
+        try:
+            return cls(
+                question=(tags["<question>"], tags["</question>"]),
+                options=(tags["<options>"], tags["</options>"]),
+                topic=tags["<topic>"],
+                inverse=tags["<inverse>"],
+                error=tags["<error>"],
+                numbers={id_: int(tag[1:-1]) for tag, id_ in tags.items() if tag[1:-1].isdigit()},
+            )
+        except KeyError as error:
+            raise PolicyIntegrityError(f"a policy that chooses lacks the token {error}") from None
+
+
+def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tuple[int, Decision]]:
+    """The decisions of an episode, each with the position after which its choice stands."""
+    question: tuple[int, ...] = ()
+    path: list[Words] = []
+    offered: dict[int, Words | None] = {}
+    opened = 0
+    is_listing = False
+    for position, token in enumerate(token_ids):
+        if token in (vocabulary.question[0], vocabulary.options[0]):
+            opened, is_listing = position + 1, token == vocabulary.options[0]
+        elif token == vocabulary.question[1]:
+            question = tuple(token_ids[opened:position])
+        elif token == vocabulary.options[1]:
+            options = tuple(_options(token_ids[opened:position], vocabulary))
+            offered, is_listing = dict(options), False
+            if options:
+                yield position, Decision(question, tuple(path), options)
+        elif token == vocabulary.error and offered:
+            # What was taken could not be followed: the policy is where it was.
+            path, offered = path[:-1], {}
+        elif not is_listing and (words := offered.get(token)) is not None:
+            path.append(words)
+
+
+def _options(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Option]:
+    starts = [at for at, token in enumerate(token_ids) if token in vocabulary.numbers]
+    for start, end in zip(starts, [*starts[1:], len(token_ids)], strict=True):
+        token = token_ids[start]
+        words = tuple(token_ids[start + 1 : end])
+        if vocabulary.numbers[token] == ANSWER:
+            yield Option(token, None)
+        else:
+            inverse = words[:1] == (vocabulary.inverse,)
+            yield Option(token, Words(words[inverse:], inverse))

@@ -1,0 +1,75 @@
+"""A model in this process as a policy, by what kind of model it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.base import Codec, Policy
+from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.policy import ChooserPolicy
+from kbqa.policies.transformers import TransformersPolicy, load_language_model
+
+
+class InProcessPolicy(Policy, Protocol):
+    """A policy whose model is in this process."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still computes."""
+        ...
+
+    def swap(self, version: str, change: Callable[[Any], None]) -> None:
+        """Let `change` replace the model's weights while the policy is used."""
+        ...
+
+    def close(self) -> None:
+        """Stop computing; calls in flight fail."""
+        ...
+
+
+def load_model(directory: Path) -> Any:
+    """The model of a Hugging Face directory, fp32, safetensors only: a language model, or one that chooses.
+
+    Raises:
+        PolicyIntegrityError: the directory holds no model that can be loaded.
+    """
+    try:
+        config = json.loads((directory / "config.json").read_bytes())
+        chooses = Chooser.__name__ in config.get("architectures", ())
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise PolicyIntegrityError(f"{directory}: no readable config.json ({error})") from error
+    return Chooser.load(directory) if chooses else load_language_model(directory)
+
+
+def open_policy(
+    model: Any,
+    codec: Codec,
+    version: str,
+    *,
+    longest: int | None = None,
+    max_rows: int = 64,
+    cached_tokens: int = 65536,
+    deterministic: bool = False,
+) -> InProcessPolicy:
+    """The engine that computes with a model.
+
+    Args:
+        version: full id of the version that the model holds.
+        longest: most tokens that any episode may have, where that is less than the model takes.
+        max_rows, cached_tokens: of a language model; see `TransformersPolicy`.
+        deterministic: whether the same request must come to the same numbers, to the digit.
+    """
+    if isinstance(model, Chooser):
+        return ChooserPolicy(model, version, deterministic=deterministic)
+    if deterministic:
+        # What else is computed at a time, or was before, changes the last digits of a sum.
+        max_rows, cached_tokens = 1, 0
+    length = int(model.config.max_position_embeddings)
+    length = length if longest is None else min(length, longest)
+    return TransformersPolicy(
+        model, codec, version, max_length=length, max_rows=max_rows, cached_tokens=cached_tokens
+    )

@@ -1,0 +1,262 @@
+"""A dialect of choices: each turn takes one of the options that the graph has.
+
+In the way of Pangu (Gu et al. 2023, "Don't generate, discriminate") the policy writes no name and no
+query: it is shown the relations, both ways, of the entities at hand, and writes the number of the one
+that is to be followed, or 0 to answer with the entities at hand. One turn:
+
+    <options><0> answer<1> directed by<2><inverse> starred actors</options>   what the policy reads
+    <2>                                                                        what it writes
+
+What is followed is followed from the whole set of entities, as KG-R1's four one-hop actions do from
+one (`follow_path`). Every number is a token of its own for a policy that chooses
+(`kbqa.policies.chooser`), and a language model can write it as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, Item
+from kbqa.kg.ranking.encoders import words
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.registry import PROTOCOLS
+from kbqa.trajectory import Question, Segment
+
+MOST_OPTIONS = 256
+"""Numbers there are; a policy's vocabulary holds one token for each."""
+
+_ANSWER = 0
+_CHOICE = re.compile(r"<(\d{1,4})>")
+_LAST_PART = re.compile(r"[^/#.:]+(?=[/#.:]*$)")
+_SHOWN = 5  # entities at hand that a language model is shown
+_MESSAGE_CHARS = 200
+
+_INSTRUCTION = """\
+Find the answer to the question by walking through a knowledge graph, at most {hops} steps. In each turn \
+you are shown numbered options: relations that can be followed from the entities at hand, or, with <0>, to \
+answer with the entities at hand. <inverse> before a relation means that it is followed from its object to \
+its subject. Write nothing but the number of one option, for instance <2>.
+"""
+
+
+@PROTOCOLS.register("chooser")
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """The dialect.
+
+    Attributes:
+        prompt: `brief` holds the question alone, with a tag in place of the entity that it is about, so
+            that a sentence encoder reads what is asked and not a name; `full` explains the dialect
+            to a language model, and shows it some of the entities at hand.
+        max_options: most relations that are listed; of more, the graph chooses those that fit the
+            question best.
+        revisit: whether a path that comes back to where it began finds that entity again.
+    """
+
+    prompt: Literal["brief", "full"] = "brief"
+    max_options: Annotated[int, Field(ge=1, lt=MOST_OPTIONS)] = 100
+    revisit: bool = False
+
+    name: ClassVar[str] = "chooser"
+    tags: ClassVar[tuple[str, ...]] = (
+        "<question>",
+        "</question>",
+        "<entities>",
+        "</entities>",
+        "<options>",
+        "</options>",
+        "<error>",
+        "</error>",
+        "<inverse>",
+        "<topic>",
+        *(f"<{number}>" for number in range(MOST_OPTIONS)),
+    )
+    stop: ClassVar[tuple[str, ...]] = (">",)
+
+    def begin(self, question: Question, max_turns: int) -> ChooserDialogue:
+        return ChooserDialogue(question, max_turns, self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A relation that can be followed from the entities at hand.
+
+    Attributes:
+        topic: the entity at which the path begins.
+        step: as `follow_path` takes it.
+        words: what the policy reads of it.
+    """
+
+    topic: str
+    step: str
+    inverse: bool
+    words: str
+
+
+class ChooserDialogue(Dialogue):
+    """A walk: where it began, its path, the entities at hand and the options there."""
+
+    def __init__(self, question: Question, max_turns: int, protocol: Chooser) -> None:
+        self._question, self._protocol, self._hops = question, protocol, max_turns - 1
+        self._topics: dict[str, str] = {}  # topic entity → its label
+        self._topic, self._path = "", list[str]()
+        self._at_hand: tuple[Item, ...] = ()
+        self._options: dict[int, _Option] = {}
+        self._taken: _Option | None = None
+        self._problem = ""
+
+    def first_look(self) -> tuple[Action, ...]:
+        topics = self._question.topic_entities
+        return tuple(self._follow(topic, [], share=len(topics)) for topic in topics)
+
+    def prompt(self) -> list[Segment]:
+        text, is_full = self._question.text, self._protocol.prompt == "full"
+        segments = [Segment(_INSTRUCTION.format(hops=self._hops))] if is_full else []
+        segments.append(Segment("<question>"))
+        # A name says nothing of what is asked; where there are several, options tell where they begin.
+        named = None if is_full or len(self._topics) != 1 else _place(text, *self._topics.items())
+        if named is None:
+            segments.append(Segment(text, trusted=False))
+        else:
+            before, after = Segment(text[: named[0]], trusted=False), Segment(text[named[1] :], trusted=False)
+            segments += [before, Segment("<topic>"), after]
+        return [*segments, Segment("</question>"), *self._look_around()]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        instruction = _INSTRUCTION.format(hops=self._hops)
+        user = "".join(segment.text for segment in self.prompt())
+        return Opening(instruction, user.removeprefix(instruction))
+
+    def reply(self, text: str) -> Reply:
+        found = _CHOICE.search(text)
+        number = None if found is None else int(found[1])
+        well_formed = found is not None and text.strip() == found[0]
+        if number == _ANSWER and (self._path or not self._options):
+            found_here = tuple(_answers(self._at_hand)) if self._path else ()
+            return Reply(well_formed=well_formed, answers=found_here)
+        option = None if number is None else self._options.get(number)
+        if option is None:
+            says = "no number such as <1> was found" if number is None else f"there is no option <{number}>"
+            return Reply(problem=f"{says}; write the number of one option that is listed")
+        self._taken = option
+        path = self._path if option.topic == self._topic else []
+        return Reply(well_formed=well_formed, actions=(self._follow(option.topic, [*path, option.step]),))
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        if self._taken is None:
+            self._take_topics(results)
+            return ()
+        (result,) = results
+        option, self._taken = self._taken, None
+        self._problem = ""
+        if isinstance(result, Failure):
+            self._problem = result.message[:_MESSAGE_CHARS]
+            return ()
+        self._path = [*(self._path if option.topic == self._topic else ()), option.step]
+        self._topic, self._at_hand = option.topic, result.items
+        self._offer({option.topic: _relations(result)})
+        return ()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        if turns_left <= 1 and self._path:
+            self._options = {}
+        return self._look_around()
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        self._problem = problem
+        return self.observation(turns_left)
+
+    def _follow(self, topic: str, path: list[str], share: int = 1) -> Action:
+        arguments: dict[str, Any] = {
+            "entity": topic,
+            "path": path,
+            "question": self._question.text,
+            "relations": max(1, self._protocol.max_options // share),
+        }
+        return Action(FOLLOW_PATH, {**arguments, "return": True} if self._protocol.revisit else arguments)
+
+    def _take_topics(self, results: Sequence[ActionResult]) -> None:
+        """The options of the first turn: those of each topic entity."""
+        listed: dict[str, list[Mapping[str, Any]]] = {}
+        for topic, result in zip(self._question.topic_entities, results, strict=True):
+            if isinstance(result, Failure):
+                self._problem = result.message[:_MESSAGE_CHARS]
+                continue
+            self._topics[topic] = result.items[0].label if result.items else topic
+            self._at_hand += result.items
+            listed[topic] = _relations(result)
+        self._offer(listed)
+
+    def _offer(self, listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Number what can be followed; where walks may begin at several entities, each with its name."""
+        options: list[_Option] = []
+        for topic, relations in listed.items():
+            name = f"{self._topics[topic]} : " if len(listed) > 1 else ""
+            for relation, text in zip(relations, _in_words(relations), strict=True):
+                inverse = relation["direction"] == "in"
+                step = f"^{relation['id']}" if inverse else relation["id"]
+                options.append(_Option(topic, step, inverse, name + text))
+        self._options = dict(enumerate(options[: MOST_OPTIONS - 1], start=1))
+
+    def _look_around(self) -> list[Segment]:
+        segments: list[Segment] = []
+        if self._problem:
+            segments += [Segment("<error>"), Segment(self._problem, trusted=False), Segment("</error>")]
+        if self._protocol.prompt == "full":
+            names = ", ".join(item.label for item in self._at_hand[:_SHOWN])
+            rest = f", … ({len(self._at_hand)} in all)" if len(self._at_hand) > _SHOWN else ""
+            segments += [Segment("<entities>"), Segment(names + rest, trusted=False), Segment("</entities>")]
+        segments.append(Segment("<options>"))
+        if self._path or not self._options:
+            segments.append(Segment(f"<{_ANSWER}> answer"))
+        for number, option in self._options.items():
+            mark = "<inverse>" if option.inverse else ""
+            segments += [Segment(f"<{number}>{mark}"), Segment(f" {option.words}", trusted=False)]
+        return [*segments, Segment("</options>")]
+
+
+def _relations(result: ActionResult) -> list[Mapping[str, Any]]:
+    """What can be followed next; see `kbqa.kg.retrieval.follow_path`."""
+    relations: list[Mapping[str, Any]] = list(result.details["relations"])
+    return relations
+
+
+def _answers(items: Iterable[Item]) -> Iterable[Answer]:
+    """The entities as answers; those of one name are one answer."""
+    named: dict[str, list[str]] = {}
+    for item in items:
+        named.setdefault(item.label, []).append(item.id)
+    return (Answer(label, tuple(ids)) for label, ids in named.items())
+
+
+def _in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Relations as words: their label, or the last part of their id; or all of it if that is another's."""
+    short = [_short(relation) for relation in relations]
+    named = [(text, relation["direction"]) for text, relation in zip(short, relations, strict=True)]
+    return [
+        text if text and named.count(name) == 1 else words(relation["id"]) or relation["id"]
+        for text, name, relation in zip(short, named, relations, strict=True)
+    ]
+
+
+def _short(relation: Mapping[str, Any]) -> str:
+    label = str(relation["label"])
+    if label != relation["id"]:
+        return words(label)
+    last = _LAST_PART.search(label)
+    return words(last[0]) if last else ""
+
+
+def _place(text: str, topic: tuple[str, str]) -> tuple[int, int] | None:
+    """Where a question names its topic, by label or id; None if it does not."""
+    for name in sorted(set(topic), key=len, reverse=True):
+        for flags in (re.NOFLAG, re.IGNORECASE):
+            found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, flags)
+            if found is not None:
+                return found.span()
+    return None
