@@ -11,7 +11,7 @@ from typing import Literal
 
 from kbqa.bases.cache import converted
 from kbqa.bases.cards import licence_of
-from kbqa.bases.known import KNOWN, KnownBase
+from kbqa.bases.known import KNOWN
 from kbqa.errors import BaseNotFoundError, PolicyIntegrityError
 
 Origin = Literal["directory", "hub cache", "package"]
@@ -51,7 +51,7 @@ def find_base(name: str) -> Base:
     """
     found, known = sight(name), KNOWN.get(name)
     if found is None:
-        raise BaseNotFoundError(_nowhere(name, known))
+        raise BaseNotFoundError(f"base model {name} is not on this machine: {ways_to_get(name)}")
     origin, path = found
     if origin == "directory" or known is None:
         if (fault := _fault(path)) is not None:
@@ -74,6 +74,15 @@ def sight(name: str) -> tuple[Origin, Path] | None:
     known = KNOWN.get(name)
     weights = known.package.locate() if known is not None else None
     return None if weights is None else ("package", weights)
+
+
+def ways_to_get(name: str) -> str:
+    """What a user can do to have a base here, for a line."""
+    known = KNOWN.get(name)
+    ways = [] if known is None else [known.package.how_to_install]
+    if _REPOSITORY.fullmatch(name):
+        ways.append(f"hf download {name}")
+    return ", or ".join([*ways, "name a directory that holds it"])
 
 
 def _in_hub_cache(name: str) -> Path | None:
@@ -122,11 +131,3 @@ def _check(name: str, path: Path, digest: str, again: str) -> None:
             f"base model {name}: the SHA-256 of {path} is {found[:_SHOWN]}…, not {digest[:_SHOWN]}… as "
             f"published: fetch it again ({again}), or name its directory to use it as it is"
         )
-
-
-def _nowhere(name: str, known: KnownBase | None) -> str:
-    ways = [] if known is None else [known.package.how_to_install]
-    if _REPOSITORY.fullmatch(name):
-        ways.append(f"hf download {name}")
-    ways.append("name a directory that holds it")
-    return f"base model {name} is not on this machine: {', or '.join(ways)}"

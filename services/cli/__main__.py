@@ -13,6 +13,7 @@ import typer
 from kbqa.errors import KbqaError
 from services.cli import (
     ask,
+    bases,
     cold_start,
     data,
     demo,
@@ -63,6 +64,7 @@ def create_cli() -> typer.Typer:
     cli.add_typer(forms.commands, name="forms")
     cli.add_typer(train.runs, name="runs")
     cli.add_typer(recipes.commands, name="recipe")
+    cli.add_typer(bases.commands, name="base")
     cli.add_typer(policies.commands, name="policy")
     cli.add_typer(queue.commands, name="queue")
     cli.add_typer(keys.commands, name="keys")

@@ -16,7 +16,7 @@ from kbqa.telemetry import Metrics
 from services.gateway.policies import ServedPolicy
 
 if TYPE_CHECKING:
-    from kbqa.policies.transformers import TransformersPolicy
+    from kbqa.policies.in_process import InProcessPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -80,17 +80,17 @@ def load_policy(
     )
 
 
-def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> TransformersPolicy:
+def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> InProcessPolicy:
     # Torch takes seconds to import; until there is a policy the gateway can say so without it.
     from kbqa.policies.adapters import AdaptedModel
-    from kbqa.policies.transformers import TransformersPolicy, load_model
+    from kbqa.policies.in_process import load_model, open_policy
 
     manifest = version.manifest
     if manifest.kind == "lora":
         model = AdaptedModel.load(version.path, manifest.base_model, manifest.probe).model
     else:
         model = load_model(version.path)
-    return TransformersPolicy(model, codec, version.id, max_rows=max_rows)
+    return open_policy(model, codec, version.id, max_rows=max_rows)
 
 
 def _on_vllm(version: PolicyVersion, codec: TokenizerCodec, vllm: Vllm) -> VllmPolicy:

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.base import Policy
+from kbqa.policies.in_process import InProcessPolicy, load_model, open_policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import TransformersPolicy, load_model
 from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import PolicyVersion
 from kbqa.telemetry import Metrics
@@ -73,11 +73,7 @@ class InProcess:
         if manifest.kind == "lora":
             adapted = AdaptedModel.load(version.path, manifest.base_model, manifest.probe)
         model = load_model(version.path) if adapted is None else adapted.model
-        if deterministic:
-            # What else is computed at a time, or was before, changes the last digits of a sum.
-            policy = TransformersPolicy(model, codec, version.id, max_rows=1, cached_tokens=0)
-        else:
-            policy = TransformersPolicy(model, codec, version.id, max_rows=self._max_rows)
+        policy = open_policy(model, codec, version.id, max_rows=self._max_rows, deterministic=deterministic)
         return _InProcess(policy, adapted)
 
     def unready(self) -> str | None:
@@ -85,7 +81,7 @@ class InProcess:
 
 
 class _InProcess:
-    def __init__(self, policy: TransformersPolicy, adapted: AdaptedModel | None) -> None:
+    def __init__(self, policy: InProcessPolicy, adapted: AdaptedModel | None) -> None:
         self.policy, self._adapted = policy, adapted
 
     def swap(self, version: PolicyVersion) -> None:

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, GenerationConfig
 from kbqa.bases import KNOWN, cache, find_base, sight
 from kbqa.bases.cache import converted
 from kbqa.errors import BaseNotFoundError
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 
 SMOLLM2 = KNOWN["HuggingFaceTB/SmolLM2-135M-Instruct"]
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from kbqa.errors import BaseNotFoundError, PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.adapters import AdaptedModel
-from kbqa.policies.transformers import load_model
+from kbqa.policies.in_process import load_model
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
