@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
-from kbqa.kg.actions import Action
+from kbqa.kg.actions import FOLLOW_PATH, Action
 from kbqa.rollouts.union import UnitedAnswer, unite
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
 from services.gateway.claims import Claims
@@ -31,6 +32,7 @@ _DATATYPE = re.compile(r'"\^\^<([^<>]+)>$')
 _DATE = re.compile(r"-?\d{4}-\d\d(-\d\d)?(T.*)?")
 _COUNT = re.compile(r"\d{1,18}")
 _BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
+_TEXTS = ("entity", "question")  # arguments of `FOLLOW_PATH`
 _COUNTS = re.compile(r"\bCOUNT\s*\(", re.IGNORECASE)
 
 
@@ -81,8 +83,14 @@ def record(run: Trajectory) -> Run:
 
 def told_action(action: Action | ExecutedAction) -> dict[str, Any]:
     """An action as kg_server takes it, with the code of one that failed."""
-    code = {"code": action.code} if isinstance(action, ExecutedAction) and action.code else {}
-    return {"action": action.name, **action.arguments, **code}
+    arguments: dict[str, Any] = dict(action.arguments)
+    if isinstance(action, Action):
+        return {"action": action.name, **arguments}
+    if action.name == FOLLOW_PATH:
+        # What was no text was executed as it is, and is written as JSON.
+        arguments |= {name: json.loads(text) for name, text in arguments.items() if name not in _TEXTS}
+    code = {"code": action.code} if action.code else {}
+    return {"action": action.name, **arguments, **code}
 
 
 def usage_of(runs: Sequence[Trajectory], kg_calls: int, elapsed_ms: float) -> Usage:
@@ -141,7 +149,8 @@ def _shown(
 def _evidence(
     id_: str, retrieved: Sequence[Retrieved], topics: frozenset[str], claims: Claims
 ) -> Evidence | None:
-    """What holds of: a chain from a topic entity, a query, and a chain from elsewhere; of any run."""
+    """What holds of: a chain from a topic entity, a query, a path whose way is still to be asked for, and a
+    chain from elsewhere; of any run."""
     chains = [chain for run in retrieved if (chain := run.chain(id_, topics))]
     for chain in chains:
         if topics & {chain[0][0], chain[0][2]} and (triples := claims.chain(chain)):
@@ -150,6 +159,12 @@ def _evidence(
         query = run.query(id_)
         if query is not None and (rows := claims.rows(query, id_)):
             return rows
+    for run in retrieved:
+        # Its first ends came with their ways, which are among the chains.
+        if (walked := run.walk(id_)) is not None and not run.chain(id_, topics):
+            way = claims.way(*walked, id_)
+            if way is not None:
+                return TripleEvidence(triples=way)
     for chain in chains:
         if triples := claims.chain(chain):
             return TripleEvidence(triples=triples)

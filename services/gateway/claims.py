@@ -12,13 +12,15 @@ other; answers are built again until there is nothing left to ask:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from kbqa.client.models import QueryEvidence, Triple
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
+    FOLLOW_PATH,
     GET_HEAD_ENTITIES,
     GET_TAIL_ENTITIES,
     GET_TAIL_RELATIONS,
@@ -29,9 +31,18 @@ from kbqa.kg.actions import (
     Row,
     Success,
 )
-from services.gateway.evidence import Query
+from kbqa.kg.store import MAX_VIAS
+from services.gateway.evidence import Query, Walk
 
 _MAX_ROWS = 10  # cited of a query for one answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways along a path to some of its ends, those from a place on."""
+
+    walk: Walk
+    offset: int
 
 
 class Claims:
@@ -41,7 +52,8 @@ class Claims:
         self._tools, self._kg, self._graph = tools, kg, graph
         self._triples: dict[Triple, Triple | None] = {}
         self._queries: dict[Query, list[_Rows]] = {}
-        self._noted: dict[Triple | Query, None] = {}
+        self._ways: dict[_Ways, dict[str, list[Triple]]] = {}
+        self._noted: dict[Triple | Query | _Ways, None] = {}
         self._closed = False
         self.kg_calls = 0
 
@@ -64,6 +76,13 @@ class Claims:
             else:
                 return None
         return told
+
+    def way(self, walk: Walk, place: int, answer: str) -> list[Triple] | None:
+        """The triples of a way along a path to an end, by its place among them; None if there is none."""
+        asked = _Ways(walk, place - place % MAX_VIAS)
+        if asked not in self._ways:
+            return [] if self._note(asked) else None
+        return self.chain(self._ways[asked].get(answer, ()))
 
     def rows(self, query: Query, answer: str) -> QueryEvidence | None:
         """The query's rows that hold the answer, by id; None if it has none."""
@@ -90,11 +109,12 @@ class Claims:
             GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
         """
         noted, self._noted = list(self._noted), {}
-        self._settle_triples([claim for claim in noted if not isinstance(claim, Query)])
+        self._settle_ways([claim for claim in noted if isinstance(claim, _Ways)])
+        self._settle_triples([claim for claim in noted if isinstance(claim, tuple)])
         self._settle_queries([claim for claim in noted if isinstance(claim, Query)])
         return bool(noted)
 
-    def _note(self, claim: Triple | Query) -> bool:
+    def _note(self, claim: Triple | Query | _Ways) -> bool:
         if not self._closed:
             self._noted[claim] = None
         return not self._closed
@@ -104,9 +124,19 @@ class Claims:
         return self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
 
     def _settle_triples(self, triples: Sequence[Triple]) -> None:
-        results = iter(self._ask([action for triple in triples for action in _look_ups(triple)]))
+        # Those of many answers share an end, which may be a hub: it is looked at once.
+        look_ups = list(dict.fromkeys(look_up for triple in triples for look_up in _look_ups(triple)))
+        results = dict(zip(look_ups, self._ask([look_up.action() for look_up in look_ups]), strict=True))
         for triple in triples:
-            self._triples[triple] = _in_graph(triple, next(results), next(results), next(results))
+            self._triples[triple] = _in_graph(triple, *(results[look_up] for look_up in _look_ups(triple)))
+
+    def _settle_ways(self, ways: Sequence[_Ways]) -> None:
+        results = self._ask([_followed(way) for way in ways])
+        for way, result in zip(ways, results, strict=True):
+            found = self._ways[way] = {}
+            if isinstance(result, Success):
+                for item, via in zip(result.items, result.details["via"], strict=True):
+                    found[item.id] = [hop.triple for hop in way.walk.hops(via, item.id)]
 
     def _settle_queries(self, queries: Sequence[Query]) -> None:
         texts = {query: [query.text] for query in queries if not query.is_form}
@@ -138,16 +168,34 @@ class _Rows:
         return self._rows.get(answer, [])
 
 
+def _followed(ways: _Ways) -> Action:
+    walk = ways.walk
+    arguments: dict[str, Any] = {"entity": walk.entity, "path": list(walk.path), "return": walk.returning}
+    return Action(FOLLOW_PATH, {**arguments, "relations": 0, "limit": MAX_VIAS, "offset": ways.offset})
+
+
 def _explained(query: Query) -> Action:
     arguments: dict[str, Any] = {"expression": query.text, "explain": True, "limit": 1}
     return Action(EXECUTE_LOGICAL_FORM, arguments if query.now is None else {**arguments, "now": query.now})
 
 
-def _look_ups(triple: Triple) -> Iterable[Action]:
+class _LookUp(NamedTuple):
+    name: str
+    entity: str
+    relation: str | None = None
+
+    def action(self) -> Action:
+        asked = {"entity": self.entity}
+        return Action(self.name, asked if self.relation is None else {**asked, "relation": self.relation})
+
+
+def _look_ups(triple: Triple) -> tuple[_LookUp, _LookUp, _LookUp]:
     subject, relation, object_ = triple
-    yield Action(GET_TAIL_ENTITIES, {"entity": subject, "relation": relation})
-    yield Action(GET_HEAD_ENTITIES, {"entity": object_, "relation": relation})
-    yield Action(GET_TAIL_RELATIONS, {"entity": subject})
+    return (
+        _LookUp(GET_TAIL_ENTITIES, subject, relation),
+        _LookUp(GET_HEAD_ENTITIES, object_, relation),
+        _LookUp(GET_TAIL_RELATIONS, subject),
+    )
 
 
 def _in_graph(

@@ -2,7 +2,8 @@
 
 A one-hop action that succeeded is a set of triples: `get_tail_entities(e, r)` with
 the items o₁, o₂ is (e, r, o₁), (e, r, o₂); `get_head_entities(e, r)` with the item s
-is (s, r, e); KBQA-R1's `find_relation` is one or the other. Evidence is the shortest
+is (s, r, e); KBQA-R1's `find_relation` is one or the other. `follow_path` tells for its first
+items the entities on the way, which make a triple a hop. Evidence is the shortest
 chain of such triples, found by walking back from the answer. Where a query or logical
 form found the answer it is that, with the rows that hold the answer. Nothing that an
 action did not return is ever claimed; whether it is true the graph says (`claims`).
@@ -10,6 +11,7 @@ action did not return is ever claimed; whether it is true the graph says (`claim
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +21,13 @@ from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
     FIND_RELATION,
+    FOLLOW_PATH,
     GET_HEAD_ENTITIES,
     GET_HEAD_RELATIONS,
     GET_TAIL_ENTITIES,
     GET_TAIL_RELATIONS,
 )
+from kbqa.kg.retrieval.follow_path import INVERSE
 from kbqa.trajectory import ExecutedAction
 
 _FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
@@ -58,9 +62,39 @@ class Query:
     now: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A path as `follow_path` takes it: relations, each after `INVERSE` if it is followed to its head."""
+
+    entity: str
+    path: tuple[str, ...]
+    returning: bool = False
+
+    @classmethod
+    def of(cls, action: ExecutedAction) -> Walk:
+        returning = action.arguments.get("return") == "true"
+        return cls(action.arguments["entity"], tuple(json.loads(action.arguments["path"])), returning)
+
+    def hops(self, via: Sequence[str], end: str) -> list[Hop]:
+        """The hops of a way along the path, by the nodes that it goes through; none if it is not told."""
+        if not via or len(via) != len(self.path):
+            return []
+        found = []
+        for step, source, target in zip(self.path, via, (*via[1:], end), strict=True):
+            relation = step.removeprefix(INVERSE)
+            triple = (source, relation, target) if relation == step else (target, relation, source)
+            found.append(Hop(source, target, triple))
+        return found
+
+
 def hops(action: ExecutedAction, details: Details) -> Iterator[Hop]:
     """The triples that an action found, as it named their parts."""
     arguments = action.arguments
+    if action.name == FOLLOW_PATH:
+        walk, ways = Walk.of(action), zip(details.get("via", ()), action.items, strict=False)
+        # Many ways begin alike.
+        yield from dict.fromkeys(hop for via, end in ways for hop in walk.hops(via, end))
+        return
     if action.name in _ENTITIES:
         relation, forwards = arguments["relation"], action.name == GET_TAIL_ENTITIES
     elif action.name == FIND_RELATION and "entity" in arguments and "relation" in details:
@@ -94,6 +128,9 @@ class Retrieved:
         self._labels: dict[str, str] = {}
         self._hops_to: dict[str, list[Hop]] = {}
         self._queries: dict[str, Query] = {}  # id → the latest that found it
+        self._walks: dict[
+            str, tuple[Walk, int]
+        ] = {}  # id → the latest that led there, its place among the ends
         self._asked: Query | None = None
         for action, said in steps:
             if action.code is None and "boolean" in said:
@@ -104,6 +141,9 @@ class Retrieved:
             for hop in hops(action, said):
                 hop = _identified(hop, entities, relations)
                 self._hops_to.setdefault(hop.target, []).append(hop)
+            if action.name == FOLLOW_PATH:
+                walk, first = Walk.of(action), int(action.arguments.get("offset", 0))
+                self._walks |= {id_: (walk, place) for place, id_ in enumerate(action.items, first)}
             query = _query(action, said)
             if query is not None:
                 self._queries |= dict.fromkeys(action.items, query)
@@ -115,6 +155,10 @@ class Retrieved:
     def query(self, answer: str) -> Query | None:
         """The latest query that found the answer."""
         return self._queries.get(answer)
+
+    def walk(self, answer: str) -> tuple[Walk, int] | None:
+        """The latest path that led to the answer, and its place among the ends."""
+        return self._walks.get(answer)
 
     @property
     def asked(self) -> Query | None:

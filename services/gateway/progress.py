@@ -99,20 +99,23 @@ class RunListener:
 
 
 def _observation(run: int, number: int, turn: Turn, results: Sequence[ActionResult]) -> ObservationEvent:
-    walked = [
-        hop
+    found = (
+        hop.triple
         for action, result in zip(turn.actions, results, strict=True)
         if action.succeeded
         for hop in hops(action, result.details)
-    ][:_MAX_TRIPLES]
+    )
+    triples = list(dict.fromkeys(found))[:_MAX_TRIPLES]
     names = {id_: label for a in turn.actions for id_, label in zip(a.items, a.labels, strict=True)}
+    ends = dict.fromkeys(id_ for triple in triples for id_ in (triple[0], triple[2]))
     return ObservationEvent(
         run=run,
         turn=number,
         observation=turn.observation,
         status=turn.status,
         codes=[action.code for action in turn.actions],
-        triples=[hop.triple for hop in walked],
-        labels={hop.target: names[hop.target] for hop in walked if names[hop.target] != hop.target},
+        triples=triples,
+        # What lies on the way to an item has no label here; an earlier turn may have told it.
+        labels={id_: names[id_] for id_ in ends if names.get(id_, id_) != id_},
         elapsed_ms=round(turn.elapsed_ms, 3),
     )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.kg.actions import Action
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
-from services.gateway.answers import Played, answers_of, record, status_of, usage_of
+from services.gateway.answers import Played, answers_of, record, status_of, told_action, usage_of
 from services.gateway.claims import Claims
 
 
@@ -50,6 +54,35 @@ def test_runs_are_united_and_what_most_say_comes_first():
 
 def test_a_run_that_repeats_an_answer_supports_it_once():
     assert [a.support for a in united([run("x", "X", actions=[tails("t", "r", "x")])], {"t"})] == ["1/1"]
+
+
+def test_each_end_of_a_path_is_an_answer_with_its_way_also_beyond_those_that_were_told():
+    names = tuple(f"n{n:02}" for n in range(70))
+    tools = LocalGraphTools(
+        FixedGraphs({"films": OxigraphStore.from_triples(("t", "links", name) for name in names)})
+    )
+    arguments = {"entity": "t", "path": '["links"]', "relations": "100", "question": "which?"}
+    (result,) = tools.execute("films", [Action("follow_path", {"entity": "t", "path": ["links"]})])
+    followed = ExecutedAction("follow_path", arguments, None, names, names)
+    claims = Claims(tools, "films")
+    played = [Played(run(*names, actions=[followed]), (result.details,))]
+    while True:
+        answers = answers_of(played, frozenset({"t"}), claims)
+        if not claims.settle():
+            break
+    assert {a.id: a.evidence.triples for a in answers} == {name: [("t", "links", name)] for name in names}
+    assert not any(a.unsupported for a in answers)
+    claims = Claims(tools, "films")
+    claims.close()  # no time is left: they are answers all the same
+    assert [a.unsupported for a in answers_of(played, frozenset({"t"}), claims)] == [True] * 70
+
+
+def test_a_path_is_told_as_kg_server_takes_it():
+    arguments = {"entity": "1", "question": "2", "path": '["r", "^s"]', "relations": "5", "return": "true"}
+    failed = ExecutedAction("follow_path", arguments, "KG_NO_RESULTS")
+    told = {"entity": "1", "question": "2", "path": ["r", "^s"], "relations": 5, "return": True}
+    assert told_action(failed) == {"action": "follow_path", **told, "code": "KG_NO_RESULTS"}
+    assert told_action(Action("follow_path", told)) == {"action": "follow_path", **told}
 
 
 def test_a_name_of_several_entities_yields_each_of_them():

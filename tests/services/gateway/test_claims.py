@@ -8,7 +8,7 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from services.gateway.claims import Claims
-from services.gateway.evidence import Query
+from services.gateway.evidence import Query, Walk
 from tests.services.gateway.conftest import TRIPLES
 
 FILMS = LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(TRIPLES)}))
@@ -141,3 +141,28 @@ def test_a_logical_form_is_cited_as_the_query_that_it_is(claims, count):
 def test_everything_that_is_asked_is_counted(claims):
     settled(claims, [STARRED])
     assert claims.kg_calls == 3
+
+
+def test_what_triples_share_is_looked_at_once(claims):
+    other = ("Big", "starred", "Elizabeth Perkins")
+    assert settled(claims, [STARRED], [other]) == [[STARRED], [other]]
+    assert claims.kg_calls == 4
+
+
+def test_the_way_to_a_late_end_of_a_path_is_asked_for_and_confirmed():
+    triples = [("hub", "links", f"n{n:03}") for n in range(120)]
+    triples += [(f"n{n:03}", "on", f"m{n:03}") for n in range(120)]
+    tools = LocalGraphTools(FixedGraphs({"hub": OxigraphStore.from_triples(triples)}))
+    claims = Claims(tools, "hub")
+    walk = Walk("hub", ("links", "on"))
+    ends = {"m061": 61, "m099": 99, "m110": 110, "m200": 119}
+    while True:
+        ways = {end: claims.way(walk, place, end) for end, place in ends.items()}
+        if not claims.settle():
+            break
+    assert ways.pop("m200") is None
+    assert ways == {end: [("hub", "links", f"n{end[1:]}"), (f"n{end[1:]}", "on", end)] for end in ways}
+    # Two parts of the ends; what the hub has and where it leads, once; and of each of three ways four more.
+    assert claims.kg_calls == 2 + 2 + 3 * 4
+    claims.close()
+    assert claims.way(Walk("hub", ("links",)), 3, "n003") is None

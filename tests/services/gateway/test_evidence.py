@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.trajectory import ExecutedAction
-from services.gateway.evidence import Retrieved
+from services.gateway.evidence import Retrieved, Walk, hops
 
 
 def tails(entity, relation, *found, labels=None):
@@ -17,6 +19,62 @@ def tails(entity, relation, *found, labels=None):
 
 def heads(entity, relation, *found):
     return ExecutedAction("get_head_entities", {"entity": entity, "relation": relation}, None, found, found)
+
+
+def followed(entity, *path, found, via, **arguments):
+    """A path that was followed, with what the graph said of the way to its first ends."""
+    arguments = {"entity": entity, "path": json.dumps(path), "question": "who?", **arguments}
+    return ExecutedAction("follow_path", arguments, None, found, found), {"via": via, "relations": []}
+
+
+def cited(*steps):
+    return Retrieved(*zip(*steps, strict=True))
+
+
+CO_STARS = followed(
+    "Big",
+    *("starred", "^starred", "born in"),
+    found=("Dixon", "Rome"),
+    via=[["Big", "Hanks", "Philadelphia"], ["Big", "Perkins", "Avalon"]],
+)
+STARRED = ("Big", "starred", "Hanks")
+
+
+def test_a_path_is_a_triple_a_hop_from_its_start_to_its_end():
+    run = cited(CO_STARS)
+    assert run.chain("Dixon", {"Big"}) == (
+        STARRED,
+        ("Philadelphia", "starred", "Hanks"),
+        ("Philadelphia", "born in", "Dixon"),
+    )
+    assert run.chain("Hanks", {"Big"}) == (STARRED,)
+    assert run.label("Dixon") == "Dixon"
+    assert run.label("Hanks") is None
+
+
+def test_the_hops_of_paths_that_begin_alike_are_told_once():
+    told = followed("a", "r", "s", found=("x", "y"), via=[["a", "b"], ["a", "b"]])
+    assert [hop.triple for hop in hops(*told)] == [("a", "r", "b"), ("b", "s", "x"), ("b", "s", "y")]
+
+
+def test_a_path_and_single_hops_make_one_chain():
+    run = cited(
+        followed("Big", "starred", found=("Hanks",), via=[["Big"]]), (tails("Hanks", "born", "C"), {})
+    )
+    assert run.chain("C", {"Big"}) == (STARRED, ("Hanks", "born", "C"))
+
+
+def test_an_end_whose_way_was_not_told_has_no_chain_but_a_place():
+    run = cited(followed("a", "r", found=("x", "y", "z"), via=[["a"], []], offset="50", **{"return": "true"}))
+    assert run.chain("x", {"a"}) == (("a", "r", "x"),)
+    assert (run.chain("y", {"a"}), run.chain("z", {"a"})) == ((), ())
+    assert run.walk("z") == (Walk("a", ("r",), returning=True), 52)
+    assert run.walk("b") is None
+
+
+def test_a_path_without_steps_proves_nothing():
+    run = cited(followed("Big", found=("Big",), via=[[]]))
+    assert (run.chain("Big", {"Big"}), run.label("Big")) == ((), "Big")
 
 
 def test_a_tail_is_an_object_and_a_head_a_subject():
