@@ -142,6 +142,22 @@ def test_rankings_are_kept_and_wrong_arguments_are_not(client, redis_url, empty_
     assert empty_redis.dbsize() == 1  # faster than Redis
 
 
+def test_paths_are_kept_each_with_its_question(client):
+    server = client()
+
+    def follow(**arguments):
+        actions = [{"action": "follow_path", "entity": "Big", "path": ["starred"], **arguments}]
+        [result] = server.post("/v1/kg/films/actions", json={"actions": actions}).json()["results"]
+        return result.pop("cached"), {k: v for k, v in result.items() if k != "elapsed_ms"}
+
+    first, again = follow(question="who?"), follow(question="who?")
+    assert (first[0], again[0]) == (False, True)
+    assert first[1] == again[1]
+    assert not follow(question="where?")[0]
+    assert not follow(question="who?", path=["^starred"], entity="Tom Hanks")[0]
+    assert not follow(question="who?", **{"return": True})[0]
+
+
 def test_who_wants_no_cached_answer_gets_and_leaves_a_new_one(client):
     server = client()
     query = "SELECT ?o { <urn:kbqa:e:Big> ?p ?o }"

@@ -32,6 +32,30 @@ def test_items_and_totals(tools):
     assert (result.total, result.truncated, result.cached) == (2, False, False)
 
 
+def test_a_path_comes_with_what_can_be_followed_next_and_the_ways_to_its_ends(tools):
+    other_films = {"entity": "Big", "path": ["starred", "^starred"], "question": "which?"}
+    dead_end = {"entity": "Big", "path": ["starred", "released"]}
+    hub = {"entity": "hub", "path": ["links"], "relations": 5}
+    first, dead, whole = tools.execute(
+        "films", [Action("follow_path", arguments) for arguments in (other_films, dead_end, hub)]
+    )
+    assert first.items == (Item("Philadelphia", "Philadelphia"),)
+    assert first.details == {
+        "relations": [{"id": "starred", "label": "starred", "direction": "out"}],
+        "relations_total": 1,
+        "via": [["Big", "Tom Hanks"]],
+    }
+    assert isinstance(dead, Failure)
+    assert dead.message == 'No entities found for path "starred / released" from "Big" in knowledge graph'
+    assert (len(whole.items), whole.total, whole.truncated) == (1000, 1500, True)
+    assert whole.details["via"] == [["hub"]] * 50
+    again = {**other_films, "return": True, "path": [], "relations": 1}
+    [ranked] = tools.execute("films", [Action("follow_path", {**again, "question": "when was it released?"})])
+    [relation] = ranked.details["relations"]
+    assert (relation["id"], ranked.details["relations_total"]) == ("released", 2)
+    assert 0 < relation["score"] < 1
+
+
 def test_what_comes_back_is_accepted_as_an_argument(tools):
     seen, frontier = set(), ['Müller, "K." & Söhne/(GmbH) 100%', "Big"]
     while frontier:
