@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 SEED ?= 1
 DATASET ?= world
 MINUTES ?= 30
-RECIPE ?= kg-r1-small
+RECIPE ?= kg-r1-chooser
 SECONDS ?= 3600
 
 .PHONY: help setup demo up down images fmt check test test-integration test-gpu chart fuzz bench bench-large bench-metaqa bench-pathquestion \
@@ -22,7 +22,7 @@ setup: $(VENV)/.installed ## make ./.venv with every extra and the kbqa command
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
 
-demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop, RECIPE=kg-r1-small)
+demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop, RECIPE=kg-r1-chooser)
 	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET) --recipe $(RECIPE)
 
 up: .env ## build and start the compose stack; ends once it answers questions (what runs: .env)

@@ -37,6 +37,7 @@ class Parts(Generic[T]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._classes: dict[str, Any] = {}
+        self._adapters: dict[Any, TypeAdapter[Any]] = {}
 
     def register(self, name: str) -> Callable[[PartT], PartT]:
         """Decorates a dataclass that recipes may name."""
@@ -72,7 +73,10 @@ class Parts(Generic[T]):
         return part
 
     def _adapter(self, name: str) -> TypeAdapter[Any]:
-        return TypeAdapter(self._find(name))
+        part = self._find(name)
+        if part not in self._adapters:
+            self._adapters[part] = TypeAdapter(part)  # takes longer than building hundreds of parts
+        return self._adapters[part]
 
     def _find(self, name: str) -> Any:
         if name not in self._classes:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
+from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
 from kbqa.policies.vllm.policy import LARGEST_GAP
@@ -57,7 +58,7 @@ class AdaptedModel:
         """
         if base_model is None:
             raise PolicyIntegrityError(f"{adapter}: an adapter that does not say of which base model")
-        adapted = cls(load_language_model(find_base(base_model).directory), base_model)
+        adapted = cls(_load_base(find_base(base_model).directory, adapter), base_model)
         adapted.swap(adapter, probe)
         return adapted
 
@@ -68,7 +69,11 @@ class AdaptedModel:
         Raises:
             PolicyIntegrityError, PolicyMismatchError: as `load`; after the latter the model is in doubt.
         """
-        updates, scale = _read(adapter)
+        updates, scale, whole = _read(adapter)
+        own = dict(self.model.named_parameters())
+        for name, tensor in whole.items():
+            if name not in own or own[name].shape != tensor.shape:
+                raise PolicyIntegrityError(f"{adapter}: {name} does not fit base model {self._base_model}")
         for name, (down, up) in updates.items():
             self._keep(name, (up.shape[0], down.shape[1]), adapter)
         for name, base in self._unmerged.items():
@@ -78,6 +83,8 @@ class AdaptedModel:
             else:
                 down, up = (part.to(base) for part in update)
                 weight.copy_(torch.addmm(base, up, down, alpha=scale))
+        for name, tensor in whole.items():
+            own[name].copy_(tensor)
         if probe is not None:
             self._verify(adapter, probe)
 
@@ -106,8 +113,15 @@ class AdaptedModel:
             )
 
 
-def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float]:
-    """A and B of each layer that an adapter changes, and alpha / r.
+def _load_base(base: Path, adapter: Path) -> Any:
+    """What an adapter was trained beside: a language model, or an encoder that begins to choose."""
+    if is_encoder(base):
+        return begin_chooser(base, tags_of(adapter), seed=0)[0]  # the adapter brings the head
+    return load_language_model(base)
+
+
+def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Mapping[str, Tensor]]:
+    """A and B of each layer that an adapter changes, alpha / r, and parameters that it brings whole.
 
     Raises:
         PolicyIntegrityError: it cannot be read, or is of another kind than plain LoRA.
@@ -116,19 +130,22 @@ def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float]:
         config = json.loads((adapter / _CONFIG).read_bytes())
         tensors = load_file(adapter / _WEIGHTS)
         scale = float(config["lora_alpha"]) / int(config["r"])
+        saved = tuple(f"{_PREFIX}{name}." for name in config.get("modules_to_save") or ())
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise PolicyIntegrityError(f"{adapter}: no adapter that can be loaded ({error!r})") from error
+    whole = {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(saved)}
+    parts = {name: tensor for name, tensor in tensors.items() if not name.startswith(saved)}
     strange = [key for key in _OTHERWISE if config.get(key)]
-    strange += [name for name in tensors if not (name.startswith(_PREFIX) and name.endswith((_DOWN, _UP)))]
+    strange += [name for name in parts if not (name.startswith(_PREFIX) and name.endswith((_DOWN, _UP)))]
     if config.get("peft_type") != "LORA" or strange:
         raise PolicyIntegrityError(
             f"{adapter}: an adapter of another kind than plain LoRA ({', '.join(strange[:3])})"
         )
-    names = {name.removesuffix(_DOWN).removesuffix(_UP) for name in tensors}
+    names = {name.removesuffix(_DOWN).removesuffix(_UP) for name in parts}
     try:
         pairs = {
-            name.removeprefix(_PREFIX): (tensors[name + _DOWN], tensors[name + _UP]) for name in sorted(names)
+            name.removeprefix(_PREFIX): (parts[name + _DOWN], parts[name + _UP]) for name in sorted(names)
         }
     except KeyError as error:
         raise PolicyIntegrityError(f"{adapter}: {error} is missing") from error
-    return pairs, scale
+    return pairs, scale, whole

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.trajectory import Segment
+
+# Tags, and names that a graph lists again and again.
+_SHORT_CHARS, _KEPT = 64, 1 << 14
 
 
 class TokenizerCodec:
@@ -22,6 +26,7 @@ class TokenizerCodec:
         self._tags = tokenizer
         self._plain = Tokenizer.from_str(tokenizer.to_str())
         self._plain.encode_special_tokens = True
+        self._encode_again = lru_cache(_KEPT)(self._encode)
 
     @classmethod
     def load(cls, directory: Path) -> TokenizerCodec:
@@ -39,9 +44,13 @@ class TokenizerCodec:
     def encode(self, segments: Sequence[Segment]) -> list[int]:
         ids: list[int] = []
         for segment in segments:
-            tokenizer = self._tags if segment.trusted else self._plain
-            ids.extend(tokenizer.encode(segment.text, add_special_tokens=False).ids)
+            is_short = len(segment.text) <= _SHORT_CHARS
+            ids.extend((self._encode_again if is_short else self._encode)(segment.text, segment.trusted))
         return ids
+
+    def _encode(self, text: str, trusted: bool) -> tuple[int, ...]:
+        tokenizer = self._tags if trusted else self._plain
+        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self._tags.decode(list(token_ids), skip_special_tokens=False))

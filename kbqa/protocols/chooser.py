@@ -15,8 +15,10 @@ one (`follow_path`). Every number is a token of its own for a policy that choose
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -236,17 +238,17 @@ def _answers(items: Iterable[Item]) -> Iterable[Answer]:
 
 def _in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
     """Relations as words: their label, or the last part of their id; or all of it if that is another's."""
-    short = [_short(relation) for relation in relations]
-    named = [(text, relation["direction"]) for text, relation in zip(short, relations, strict=True)]
+    named = [(_short(relation["id"], relation["label"]), relation["direction"]) for relation in relations]
+    counts = Counter(named)
     return [
-        text if text and named.count(name) == 1 else words(relation["id"]) or relation["id"]
-        for text, name, relation in zip(short, named, relations, strict=True)
+        name[0] if name[0] and counts[name] == 1 else words(relation["id"]) or relation["id"]
+        for name, relation in zip(named, relations, strict=True)
     ]
 
 
-def _short(relation: Mapping[str, Any]) -> str:
-    label = str(relation["label"])
-    if label != relation["id"]:
+@lru_cache(1 << 14)
+def _short(id_: str, label: str) -> str:
+    if label != id_:
         return words(label)
     last = _LAST_PART.search(label)
     return words(last[0]) if last else ""

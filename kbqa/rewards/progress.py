@@ -16,6 +16,7 @@ from kbqa.errors import GraphUnavailableError, QueryError
 from kbqa.kg.actions import (
     ENTITY_DISTANCE,
     EXECUTE_SPARQL,
+    FOLLOW_PATH,
     NODE_RELATIONS,
     Action,
     ActionResult,
@@ -96,9 +97,9 @@ def measure(
     queries = [_query(turn) for turn in turns]
     found = [query for query in queries if query is not None and _finds(query)]
     superlative = any(
-        _EXTREME.search(query.arguments["query"]) and _covers(query, question) == "exactly" for query in found
+        _EXTREME.search(_text(query)) and _covers(query, question) == "exactly" for query in found
     )
-    counted = {query.arguments["query"]: without_count(query.arguments["query"]) for query in found}
+    counted = {_text(query): without_count(_text(query)) for query in found}
     counting = _is_number(question)
     topics = [(topic,) for topic in question.topic_entities]
     gauge = _Gauge(question, instruments, max_distance)
@@ -108,7 +109,7 @@ def measure(
     )
 
     def score(query: ExecutedAction) -> tuple[float, bool]:
-        stripped = counted[query.arguments["query"]]
+        stripped = counted[_text(query)]
         if counting and stripped is not None:
             return float(gauge.size(stripped) == int(normalise(question.answers[0]))), True
         if superlative and (covered := _covers(query, question)):
@@ -125,7 +126,7 @@ def measure(
                 step.well_formed,
                 step.subject,
                 value,
-                _variables(query.arguments["query"]),
+                _variables(_text(query)),
                 counts,
                 max(f1(query.labels, question.answers), f1(query.items, question.answers)),
             )
@@ -178,19 +179,28 @@ class _Gauge:
 
 
 def _query(turn: Turn) -> ExecutedAction | None:
-    return next((action for action in turn.actions if action.name == EXECUTE_SPARQL), None)
+    """What a turn asked the graph for: a query, or the end of a path."""
+    return next((action for action in turn.actions if action.name in (EXECUTE_SPARQL, FOLLOW_PATH)), None)
+
+
+def _text(query: ExecutedAction) -> str:
+    """A query; of a path, where it begins and its steps."""
+    arguments = query.arguments
+    return (
+        arguments["query"] if query.name == EXECUTE_SPARQL else f"{arguments['entity']} {arguments['path']}"
+    )
 
 
 def _finds(query: ExecutedAction) -> bool:
     """Whether it found something; that an ASK says yes or no is something."""
-    return query.code is None and (bool(query.items) or _form(query.arguments["query"]) == "ASK")
+    return query.code is None and (bool(query.items) or _form(_text(query)) == "ASK")
 
 
 def _unmeasured(turn: Turn, query: ExecutedAction | None) -> MeasuredStep:
     if turn.status is Status.ANSWERED:
         return MeasuredStep(Command.ANSWER, turn.well_formed)
     if query is not None:
-        return MeasuredStep(Command.SPARQL, turn.well_formed, _canonical(query.arguments["query"]))
+        return MeasuredStep(Command.SPARQL, turn.well_formed, _canonical(_text(query)))
     for action in turn.actions:
         if action.name == NODE_RELATIONS:
             return MeasuredStep(Command.NODE, turn.well_formed, action.arguments["node"])

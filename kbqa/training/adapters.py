@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from peft import LoraConfig
 from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils import ModulesToSaveWrapper
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from kbqa.errors import ConfigurationError, PolicyIntegrityError
+from kbqa.policies.chooser.model import Chooser
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,18 @@ class Adapter:
 def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
     """Freeze a model and put a fresh adapter into it, in place; what the model computes is unchanged.
 
+    Of a policy that chooses, what it has beside its encoder is trained whole, and saved with the adapter.
+
     Raises:
         ConfigurationError: the model has no layer of these names.
     """
+    chooses = isinstance(model, Chooser)
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,
         target_modules=list(adapter.targets),
-        task_type="CAUSAL_LM",
+        task_type=None if chooses else "CAUSAL_LM",
+        modules_to_save=["head"] if chooses else None,  # it has learned nothing that could be kept
     )
     try:
         with torch.random.fork_rng():
@@ -68,16 +74,23 @@ def merged(model: Any) -> Any:
             module.merge()
             parent, _, own = name.rpartition(".")
             setattr(twin.get_submodule(parent), own, module.get_base_layer())
+        elif isinstance(module, ModulesToSaveWrapper):
+            [whole] = module.modules_to_save.values()
+            setattr(twin, name, whole)
     # What transformers' own `add_adapter` leaves: such a model would save its adapter alone.
     twin._hf_peft_config_loaded = False
     del twin.peft_config
-    return twin.requires_grad_(True)
+    twin.requires_grad_(True)
+    if isinstance(twin, Chooser):
+        twin.bert.embeddings.requires_grad_(False)
+    return twin
 
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
     """The frozen model alone, for as long as the context lasts."""
-    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    adapting = (BaseTunerLayer, ModulesToSaveWrapper)
+    layers = [module for module in model.modules() if isinstance(module, adapting)]
     for layer in layers:
         layer.enable_adapters(False)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, END = "<pad>", "<end>"
@@ -49,7 +49,11 @@ class SmallPolicyConfig:
 
 
 def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE in which every tag is one token, and any text round-trips."""
+    """A byte-level BPE in which every tag is one token, and any text round-trips.
+
+    A tag that is a word, such as a reference to an entity, is one where it stands by itself: `e1` is, `type1`
+    and `e12` hold none.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -60,7 +64,7 @@ def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) 
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=[PAD, END, *tags],
+        special_tokens=[PAD, END, *(AddedToken(tag, single_word=tag.isalnum()) for tag in tags)],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -94,13 +98,13 @@ def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> A
     )
 
 
-def save_model(model: Any, tokenizer: Tokenizer, directory: Path) -> None:
+def save_model(model: Any, tokenizer: Tokenizer, directory: Path, *, pad: str = PAD, end: str = END) -> None:
     """Write config, safetensors weights and tokenizer files."""
     model.save_pretrained(directory)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
+        pad_token=pad,
+        eos_token=end,
         clean_up_tokenization_spaces=False,
         model_max_length=model.config.max_position_embeddings,
     ).save_pretrained(directory)

@@ -7,7 +7,15 @@ from typing import Any, Protocol
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from services.cli.api import Api, UnreachableError
 
@@ -36,6 +44,7 @@ def follow(api: Api, run: str) -> dict[str, Any]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[numbers]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=console,
     ) as progress:
         return _follow(api, run, Bars(progress))
@@ -54,24 +63,31 @@ class Display(Protocol):
 
 
 class Lines:
-    """A line for each phase and each evaluation, and now and then one for a step."""
+    """A line for each phase and each evaluation, and now and then one for a step, with what is left of it."""
 
     def __init__(self) -> None:
         self._phase = ""
         self._step_told_at = 0.0
+        self._first: tuple[int, float] | None = None  # the first step seen of the phase, and when
 
     def phase(self, name: str, step: int, of: int) -> None:
         if name != self._phase:
-            self._phase = name
+            self._phase, self._first = name, None
             typer.echo(f"{name} begins" if name != "done" else name)
 
     def record(self, record: dict[str, Any]) -> None:
         self.phase(record["phase"], record["step"], record["of"])
-        if record["kind"] == "step":
-            if time.monotonic() - self._step_told_at < _LINE_S:
-                return
-            self._step_told_at = time.monotonic()
-        typer.echo(describe(record))
+        if record["kind"] != "step":
+            typer.echo(describe(record))
+            return
+        step, seconds = record["step"], record["seconds"]
+        first_step, first_seconds = self._first = self._first or (step, seconds)
+        if time.monotonic() - self._step_told_at < _LINE_S:
+            return
+        self._step_told_at = time.monotonic()
+        pace = (seconds - first_seconds) / (step - first_step) if step > first_step else None
+        left = "" if pace is None else f", at most {pace * (record['of'] - step):.0f} s left"
+        typer.echo(f"{describe(record)}{left}")
 
 
 class Bars:

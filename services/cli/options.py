@@ -46,7 +46,7 @@ Limits = Annotated[
 DEFAULT_HOME = Path("var")
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 DEFAULT_TRAINER = "http://127.0.0.1:8003"
-DEFAULT_RECIPE = "kg-r1-small"
+DEFAULT_RECIPE = "kg-r1-chooser"
 
 
 def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from kbqa.errors import ConfigurationError, KbqaError
+from kbqa.recipes import Recipe
 from services.cli.programs import Program, choose_ports, redis_program, service_program
 from services.settings import SERVICES
 
@@ -41,8 +42,18 @@ _WRONG_SETTING = 2  # exit code of a service whose settings are wrong
 _FOUNDATIONS = ("redis", "kg_server")
 
 _REPLICATED = "rollout_worker"
-# A worker computes with one thread, since a small model gains nothing from two.
-TRAINING_WORKERS = min(os.cpu_count() or 1, 4)
+_MOST_WORKERS = 4
+
+
+def training_workers(recipe: Recipe | None = None) -> int:
+    """Rollout workers that train best on this machine beside their trainer; each computes with one thread.
+
+    A policy that chooses encodes each text once for each version: what one worker has encoded, all its
+    episodes share, and another one would encode it again.
+    """
+    if recipe is not None and recipe.protocol.name == "chooser":
+        return 1
+    return min(os.cpu_count() or 1, _MOST_WORKERS)
 
 
 class StackError(KbqaError):

@@ -14,6 +14,7 @@ import typer
 
 from kbqa.errors import ConfigurationError, RunError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.recipes import Recipe, load_recipe
 from services.cli.api import Api, UnreachableError
 from services.cli.first_run import begin
 from services.cli.following import follow
@@ -29,7 +30,7 @@ from services.cli.options import (
     TrainerUrl,
     read_pairs,
 )
-from services.cli.supervisor import TRAINING_WORKERS, Stack
+from services.cli.supervisor import Stack, training_workers
 
 runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
 runs.command()(begin)
@@ -78,11 +79,10 @@ def train(
     if name is not None:
         order["name"] = name
 
-    def check() -> None:
-        from kbqa.recipes import load_recipe
-
-        load_recipe(recipe, order["overrides"])
+    def check() -> Recipe:
+        chosen = load_recipe(recipe, order["overrides"])
         load_graph(home, dataset, seed)
+        return chosen
 
     with _trainer(trainer, home, check) as (api, is_ours):
         if not is_ours and _is_here(api.url):
@@ -167,11 +167,12 @@ def _api(url: str) -> Api:
 
 
 @contextmanager
-def _trainer(url: str, home: Path, check: Callable[[], None]) -> Iterator[tuple[Api, bool]]:
+def _trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tuple[Api, bool]]:
     """The trainer at `url`; where none is expected and none answers, one of our own (True).
 
     Args:
-        check: raises what that one would refuse, before anything is started.
+        check: gives the recipe that will be trained; raises what that one would refuse, before anything
+            is started.
     """
     api = _api(url)
     try:
@@ -182,7 +183,7 @@ def _trainer(url: str, home: Path, check: Callable[[], None]) -> Iterator[tuple[
     else:
         yield api, False
         return
-    check()
+    recipe = check()
     typer.echo("no trainer is up: starting one, with all that it needs")
     services = ("kg_server", "rollout_worker", "trainer")
     # A run that another stack left behind must not begin by itself: it would be in the way.
@@ -190,7 +191,7 @@ def _trainer(url: str, home: Path, check: Callable[[], None]) -> Iterator[tuple[
     with Stack(
         home,
         services=services,
-        rollout_workers=TRAINING_WORKERS,
+        rollout_workers=training_workers(recipe),
         free_ports=True,
         environment=manners,
         on_event=typer.echo,
@@ -202,14 +203,14 @@ def _trainer(url: str, home: Path, check: Callable[[], None]) -> Iterator[tuple[
 def _go_on(run: str | None, trainer: str, home: Path) -> None:
     """Resume a run, or the newest that was stopped or has failed, and follow it to its end."""
 
-    def check() -> None:
+    def check() -> Recipe:
         from services.trainer.runs import Runs
 
         runs_here = Runs(home / "runs")
         if run is not None:
             runs_here.get(run).require_unfinished()
-        else:
-            _newest_to_resume([directory.read().model_dump() for directory in runs_here.all()])
+        chosen = run or _newest_to_resume([directory.read().model_dump() for directory in runs_here.all()])
+        return runs_here.get(chosen).read().resolved_recipe()
 
     with _trainer(trainer, home, check) as (api, is_ours):
         chosen = run or _newest_to_resume(api.get("/v1/runs")["runs"])

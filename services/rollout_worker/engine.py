@@ -34,10 +34,11 @@ _SHAPE_FILES = ("config.json", "adapter_config.json", "tokenizer.json")  # equal
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the engine holds: a version, and the recipe that it was made with."""
+    """What the engine holds: a version, and the recipe that it was made with, with its digest."""
 
     version: PolicyVersion
     recipe: Recipe
+    recipe_digest: str
     hosted: Hosted
     codec: TokenizerCodec
 
@@ -179,7 +180,7 @@ class Engine:
         self._loads.labels(kind).inc()
         seconds = round(time.monotonic() - began, 3)
         logger.info("policy loaded", extra={"version": version.id, "kind": kind, "seconds": seconds})
-        return Held(version, recipe, hosted, codec)
+        return Held(version, recipe, recipe.digest(), hosted, codec)
 
 
 def _same_shape(left: PolicyVersion, right: PolicyVersion) -> bool:

@@ -101,7 +101,7 @@ class Rollouts:
             return self._reply(request, Timings(queued_s=queued_s), failure=failure)
 
     def _roll_out(self, held: Held, request: RolloutRequest, stopwatch: Stopwatch) -> ScoredRollout:
-        if held.recipe.digest() != request.recipe_digest:
+        if held.recipe_digest != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
                 f"version {held.version.id} was made with another recipe than the request's",

@@ -25,7 +25,7 @@ class StartRun(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    recipe: RecipeName | dict[str, Any] = "kg-r1-small"
+    recipe: RecipeName | dict[str, Any] = "kg-r1-chooser"
     dataset: Annotated[str, Field(min_length=1)]
     overrides: dict[str, Any] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0)] = 1

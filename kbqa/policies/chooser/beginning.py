@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from tokenizers import AddedToken, Tokenizer
-from transformers import BertConfig, BertModel
+from transformers import BertConfig
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.tokenizer import TokenizerCodec
 
 PAD, END = "[PAD]", "[SEP]"
+_UNUSED = ("pooler.", "embeddings.position_ids")  # in some files
 _BEGIN, _TOPIC = "[CLS]", "it"  # what a text begins with; the word that is read for a topic
 
 
@@ -24,6 +27,17 @@ def is_encoder(directory: Path) -> bool:
         return bool(json.loads((directory / "config.json").read_bytes()).get("model_type") == "bert")
     except (OSError, ValueError, AttributeError):
         return False  # who loads it says what is wrong with it
+
+
+def tags_of(directory: Path) -> list[str]:
+    """The tags that a tokenizer was given by `begin_chooser`, in the order of their ids.
+
+    Raises:
+        PolicyIntegrityError: there is no tokenizer that can be read.
+    """
+    TokenizerCodec.load(directory)
+    added = Tokenizer.from_file(str(directory / "tokenizer.json")).get_added_tokens_decoder()
+    return [token.content for _, token in sorted(added.items()) if token.content.startswith("<")]
 
 
 def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Chooser, Tokenizer]:
@@ -44,13 +58,7 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
     ids = {name: tokenizer.token_to_id(name) for name in (_BEGIN, END, _TOPIC, *tags)}
     if unknown := [name for name, id_ in ids.items() if id_ is None]:
         raise PolicyIntegrityError(f"{encoder}: its tokenizer has no {unknown[0]}: name a BERT in English")
-    try:
-        config = BertConfig.from_pretrained(encoder, local_files_only=True)
-        bert = BertModel.from_pretrained(
-            encoder, add_pooling_layer=False, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise PolicyIntegrityError(f"{encoder}: no encoder that can be loaded ({error})") from error
+    config = BertConfig.from_pretrained(encoder, local_files_only=True)
     # What is dropped at random would change the ratio of a policy to itself.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.chooser_tags = {tag: ids[tag] for tag in tags}
@@ -59,7 +67,11 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = Chooser(config)
-    model.bert.load_state_dict(bert.state_dict())
+    try:
+        weights = load_file(encoder / "model.safetensors")
+        model.bert.load_state_dict({n: w for n, w in weights.items() if not n.startswith(_UNUSED)})
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise PolicyIntegrityError(f"{encoder}: no encoder that can be loaded ({error})") from error
     model.bert.embeddings.requires_grad_(False)
     model.eval()
     return model, tokenizer

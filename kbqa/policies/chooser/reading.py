@@ -53,6 +53,7 @@ class Vocabulary:
 
     Attributes:
         numbers: token → the option's number.
+        first: the lowest of them.
     """
 
     question: tuple[int, int]
@@ -61,6 +62,7 @@ class Vocabulary:
     inverse: int
     error: int
     numbers: Mapping[int, int]
+    first: int
 
     @classmethod
     def of(cls, tags: Mapping[str, int]) -> Vocabulary:
@@ -77,6 +79,7 @@ class Vocabulary:
                 inverse=tags["<inverse>"],
                 error=tags["<error>"],
                 numbers={id_: int(tag[1:-1]) for tag, id_ in tags.items() if tag[1:-1].isdigit()},
+                first=min(tags.values()),
             )
         except KeyError as error:
             raise PolicyIntegrityError(f"a policy that chooses lacks the token {error}") from None
@@ -89,7 +92,8 @@ def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tupl
     offered: dict[int, Words | None] = {}
     opened = 0
     is_listing = False
-    for position, token in enumerate(token_ids):
+    for position in _tags(token_ids, vocabulary.first):
+        token = token_ids[position]
         if token in (vocabulary.question[0], vocabulary.options[0]):
             opened, is_listing = position + 1, token == vocabulary.options[0]
         elif token == vocabulary.question[1]:
@@ -106,8 +110,13 @@ def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tupl
             path.append(words)
 
 
+def _tags(token_ids: Sequence[int], first: int) -> Iterator[int]:
+    """The positions of tags; they come behind all other tokens of a vocabulary."""
+    return (position for position, token in enumerate(token_ids) if token >= first)
+
+
 def _options(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Option]:
-    starts = [at for at, token in enumerate(token_ids) if token in vocabulary.numbers]
+    starts = [at for at in _tags(token_ids, vocabulary.first) if token_ids[at] in vocabulary.numbers]
     for start, end in zip(starts, [*starts[1:], len(token_ids)], strict=True):
         token = token_ids[start]
         words = tuple(token_ids[start + 1 : end])

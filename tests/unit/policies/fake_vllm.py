@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import torch
 
 from kbqa.policies.base import Codec, SamplingParams, Truncation
-from kbqa.policies.transformers import TransformersPolicy, load_model
+from kbqa.policies.in_process import load_model
+from kbqa.policies.transformers import TransformersPolicy
 from kbqa.training.likelihood import token_logprobs
 
 Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]

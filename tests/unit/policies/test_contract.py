@@ -171,10 +171,10 @@ def test_a_completion_ends_with_the_token_that_completes_a_stop_string(policy, w
 
 
 def test_a_tag_stops(policy):
-    seed, free = free_run(policy, lambda ids: any(tag in CODEC.decode(ids) for tag in KgR1.tags))
-    completion = policy.generate([prompt("who")], params(80, seed=seed, stop=KgR1.tags))[0]
+    seed, free = free_run(policy, lambda ids: any(tag in CODEC.decode(ids) for tag in KgR1().tags))
+    completion = policy.generate([prompt("who")], params(80, seed=seed, stop=KgR1().tags))[0]
     assert completion.finish_reason is FinishReason.STOP
-    assert completion.token_ids == free[: first_end(free, KgR1.tags)]
+    assert completion.token_ids == free[: first_end(free, KgR1().tags)]
 
 
 def test_length_bounds_hold(policy):

@@ -6,8 +6,9 @@ import torch
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams, Truncation
+from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.transformers import TransformersPolicy, load_model
+from kbqa.policies.transformers import TransformersPolicy
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
