@@ -12,10 +12,9 @@ that the next choice needs, whatever came before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Item, Success
+from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Success
 from kbqa.kg.handlers import (
     FLAG,
     TEXT,
@@ -41,19 +40,6 @@ PATH = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Onwards:
-    """A relation that can be followed next: `out` along it, `in` from its tail to its head."""
-
-    relation: Item
-    direction: str
-    score: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        told = {"id": self.relation.id, "label": self.relation.label, "direction": self.direction}
-        return told if self.score is None else {**told, "score": self.score}
-
-
 def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
     """Details: `relations` of the entities at the end, each with `direction` and, where there are more
     than are listed, its `score`; `relations_total`; `via`, for each of the first items the ids
@@ -71,13 +57,12 @@ def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> Ac
     if not walk.ends.total:
         where = f"for path {quote(' / '.join(path))} from {quote(entity)}"
         return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found {where} in knowledge graph")
-    listed = _listed(surroundings, arguments, walk)
     return Success(
         walk.ends.items,
         walk.ends.total,
         truncated=not walk.complete or offset + len(walk.ends.items) < walk.ends.total,
         details={
-            "relations": [onwards.to_json() for onwards in listed],
+            "relations": _listed(surroundings, arguments, walk),
             "relations_total": len(walk.out) + len(walk.into),
             "via": [list(via) for via in walk.vias],
         },
@@ -96,28 +81,27 @@ def _steps(store: GraphStore, path: Sequence[str]) -> list[Step] | Failure:
     return steps
 
 
-def _listed(surroundings: Surroundings, arguments: Mapping[str, Any], walk: Walk) -> Sequence[_Onwards]:
+def _listed(
+    surroundings: Surroundings, arguments: Mapping[str, Any], walk: Walk
+) -> Sequence[Mapping[str, Any]]:
     """What can be followed next: by label, or if it is too much the best of it, best first."""
     most = min(arguments.get("relations", surroundings.max_items), surroundings.max_items)
-    found = [_Onwards(item, direction) for direction, side in _sides(walk) for item in side]
-    found.sort(key=lambda onwards: (onwards.relation.label, onwards.relation.id, onwards.direction))
-    question = arguments.get("question")
-    if len(found) <= most or question is None:
-        return found[:most]
-    unique = {item.id: item for _, side in _sides(walk) for item in side}
+    sides, question = ((IN, walk.into), (OUT, walk.out)), arguments.get("question")
+    if len(walk.into) + len(walk.out) <= most or most == 0 or question is None:
+        found = sorted((item.label, item.id, direction) for direction, side in sides for item in side)
+        return [{"id": id_, "label": label, "direction": direction} for label, id_, direction in found[:most]]
+    items = {item.id: item for _, side in sides for item in side}
+    directions: dict[str, list[str]] = {id_: [] for id_ in items}
+    for direction, side in sides:
+        for item in side:
+            directions[item.id].append(direction)
     ranker = surroundings.schema.relations
-    ranked = ranker.rank(question, unique.values(), top_k=most, instruction=INSTRUCTION) if most else []
-    directions = {(onwards.relation.id, onwards.direction) for onwards in found}
-    return [
-        _Onwards(unique[best.id], direction, best.score)
-        for best in ranked
-        for direction in (IN, OUT)
-        if (best.id, direction) in directions
-    ][:most]
-
-
-def _sides(walk: Walk) -> Sequence[tuple[str, Sequence[Item]]]:
-    return ((IN, walk.into), (OUT, walk.out))
+    ranked = [
+        {"id": best.id, "label": best.label, "direction": direction, "score": best.score}
+        for best in ranker.rank(question, items.values(), top_k=most, instruction=INSTRUCTION)
+        for direction in directions[best.id]
+    ]
+    return ranked[:most]
 
 
 HANDLERS: Mapping[str, Handler] = {

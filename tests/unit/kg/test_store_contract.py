@@ -285,6 +285,17 @@ def test_a_path_from_several_starts_tells_from_which(store):
     }
 
 
+def test_a_literal_among_the_starts_of_a_path_has_no_relation_to_follow(store):
+    walk = store.follow(['"Paris"@fr', e("paris")], [IN], limit=9)
+    assert (ids(walk.ends), walk.vias) == ([e("france")], ((e("paris"),),))
+
+
+def test_a_path_goes_through_blank_nodes(store):
+    walk = store.follow([e("x")], [Step((e("knows"),)), Step((e("note"),))], limit=9)
+    [[start, between]] = walk.vias
+    assert (ids(walk.ends), start, between.startswith(("_:", "nodeID:"))) == (['"nobody"'], e("x"), True)
+
+
 def test_a_path_to_nowhere_finds_nothing(store):
     assert store.follow([e("paris")], [IN, IN], limit=9).ends == Page((), 0)
     assert store.follow([e("nowhere")], [IN], limit=9).ends == Page((), 0)
