@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from kbqa.cold_start.teachers import TEACHERS, Lesson
+from kbqa.cold_start.teachers import Lesson, teacher_of
 from kbqa.kg.actions import (
     GET_HEAD_RELATIONS,
     GET_TAIL_RELATIONS,
@@ -175,7 +175,7 @@ def demonstrate(
     """
     if not has_program(question):
         raise ValueError(f"question {question.id} has no gold path from one topic entity, form or query")
-    if protocol.name not in TEACHERS:
+    if teacher_of(protocol) is None:
         raise ValueError(f"protocol {protocol.name} has no teacher")
     played = play_program(question, protocol, tools, max_turns, max_items)
     return None if played is None else played.demonstration
@@ -185,9 +185,10 @@ def play_program(
     question: Question, protocol: AgentProtocol, tools: GraphTools, max_turns: int, max_items: int = 20
 ) -> Played | None:
     """As `demonstrate`, with all that was seen; None, too, where there is no program or teacher."""
-    if not has_program(question) or protocol.name not in TEACHERS:
+    teacher = teacher_of(protocol)
+    if not has_program(question) or teacher is None:
         return None
-    played = play(question, protocol, tools, TEACHERS[protocol.name](question, max_items), max_turns)
+    played = play(question, protocol, tools, teacher(question, max_items), max_turns)
     return played if is_right(played) else None
 
 

@@ -15,6 +15,10 @@ from kbqa.errors import DatasetError
 T = TypeVar("T")
 
 
+BY_GOLD_PROGRAMS = frozenset({"gold", "referenced", "narrated"})
+"""Methods that follow gold programs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A demonstration and where it comes from.

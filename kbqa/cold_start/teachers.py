@@ -29,11 +29,13 @@ from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstra
 from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, relations
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression
+from kbqa.protocols import AgentProtocol
 from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kbqa_r1 as forms
 from kbqa.protocols import kg_r1 as one_hop
 from kbqa.protocols import knowcoder_a1 as tool_calls
 from kbqa.protocols import sparql_refinement as sparql
+from kbqa.protocols.references import References
 from kbqa.protocols.sparql_terms import VARIABLE, entity_term
 from kbqa.trajectory import Hop, Question
 
@@ -54,14 +56,26 @@ _TYPED = re.compile(r"\^\^http://www\.w3\.org/2001/XMLSchema#(?:integer|float|da
 
 def kg_r1(question: Question, max_items: int) -> Lesson:
     """Node by node along each path, thinking of the hops that remain; of several paths what all lead to."""
+    return _node_by_node(question, max_items, None)
+
+
+def kg_r1_by_reference(question: Question, max_items: int) -> Lesson:
+    """The same, writing references; one that needs more than there are ends."""
+    return _node_by_node(question, max_items, References(question.topic_entities))
+
+
+def _node_by_node(question: Question, max_items: int, references: References | None) -> Lesson:
+    """Args:
+    references: of the episode, kept as its dialogue keeps them; None writes names.
+    """
     branches = _branches(question)
-    reached: list[list[str]] = []
+    reached: list[dict[str, Item]] = []
     times: set[str] = set()
     for number, (topic, path) in enumerate(branches):
-        frontier = [topic]
+        frontier = {topic if references is None else references.of(topic): Item(topic, topic)}
         for position, hop in enumerate(path):
             thought = " and ".join(map(_thought, (path[position:], *(p for _, p in branches[number + 1 :]))))
-            found: dict[str, None] = {}
+            found: dict[str | None, Item] = {}
             for entity in frontier:
                 name = GET_HEAD_ENTITIES if hop.inverse else GET_TAIL_ENTITIES
                 action = Action(name, {"entity": entity, "relation": hop.relation})
@@ -70,15 +84,20 @@ def kg_r1(question: Question, max_items: int) -> Lesson:
                 if isinstance(result, Success):
                     if not _is_short(result, max_items):
                         return
-                    found.update(dict.fromkeys(item.label for item in result.items))
+                    if references is not None:
+                        references.add(result.items)
+                    for item in result.items:
+                        found[item.label if references is None else references.of(item.id)] = item
                     dated = (item for item in result.items if isinstance(item, DatedItem))
                     times.update(time for item in dated for time in item.times)
             # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
-            frontier = [name for name in found if name != topic]
-        reached.append(frontier)
+            frontier = {name: item for name, item in found.items() if topic not in (item.label, item.id)}
+            if None in frontier:
+                return
+        reached.append({name: item for name, item in frontier.items() if name is not None})
     if reached:
-        common = [name for name in reached[0] if all(name in names for names in reached[1:])]
-        yield one_hop.write_answer("", _read_off(question, common, times) if times else common)
+        common = {name: item for name, item in reached[0].items() if all(name in names for names in reached)}
+        yield one_hop.write_answer("", _read_off(question, common, times) if times else list(common))
 
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
@@ -134,6 +153,13 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
         yield parsing.write_answer("", _variable_or_names(result, question))
 
 
+def teacher_of(protocol: AgentProtocol) -> Teacher | None:
+    """Who plays programs in a dialect; None if nobody does."""
+    if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
+        return kg_r1_by_reference
+    return TEACHERS.get(protocol.name)
+
+
 TEACHERS: Mapping[str, Teacher] = {
     "interactive_parsing": interactive_parsing,
     "kbqa_r1": kbqa_r1,
@@ -153,12 +179,17 @@ def _branches(question: Question) -> list[_Branch]:
     return branches if len(branches) == len(conjuncts) else []
 
 
-def _read_off(question: Question, names: Sequence[str], times: Iterable[str]) -> Sequence[str]:
-    """The gold answers, if dated facts show them: as names, or as times or the months or years of those."""
+def _read_off(question: Question, found: Mapping[str, Item], times: Iterable[str]) -> Sequence[str]:
+    """The gold answers, if dated facts show them: entities, or times or the months or years of those.
+
+    Args:
+        found: entities by what the dialect calls them.
+    """
+    written = {item.label: name for name, item in found.items()}
     shown = all(
-        answer in names or any(time.startswith(answer) for time in times) for answer in question.answers
+        answer in written or any(time.startswith(answer) for time in times) for answer in question.answers
     )
-    return question.answers if shown else ()
+    return [written.get(answer, answer) for answer in question.answers] if shown else ()
 
 
 def _conjuncts(form: Expression) -> Iterable[Expression]:

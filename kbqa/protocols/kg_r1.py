@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from kbqa.kg.actions import (
@@ -25,7 +25,8 @@ from kbqa.kg.actions import (
     Item,
     Success,
 )
-from kbqa.protocols.base import Answer, Opening, Reply
+from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.references import REFERENCES, References, referring
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.turn_text import read_json, read_turn
@@ -39,6 +40,21 @@ _ARGUMENTS = {
 }
 
 RelationFormat = Literal["flat", "hierarchical"]
+
+_ECHOED = 100  # characters of what is no reference that an error repeats
+
+_TAGS = (
+    "<think>",
+    "</think>",
+    "<kg-query>",
+    "</kg-query>",
+    "<information>",
+    "</information>",
+    "<answer>",
+    "</answer>",
+    "<error>",
+    "</error>",
+)
 
 _COMMAND = re.compile(r"<(kg-query|answer)>(.*?)</\1>", re.DOTALL)
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
@@ -55,6 +71,11 @@ Queries:
 - get_head_relations(entity) : relations in which the entity is the object.
 - get_tail_entities(entity, relation) : objects of the relation whose subject is the entity.
 - get_head_entities(entity, relation) : subjects of the relation whose object is the entity.
+"""
+
+_REFERENCE_RULE = """\
+Entities have references, e1, e2 and so on: those of the question first, then those that results show. \
+Write the reference of an entity wherever a query or an answer names it.
 """
 
 # For a model that never saw the dialect.
@@ -78,6 +99,26 @@ graph: <information>Head entities for relation "book.author" with tail "Jane Aus
 </information>
 you: <think>Both are books of hers.</think><answer>Emma, Persuasion</answer>"""
 
+_REFERENCE_CHAT_RULES = """\
+References and relations stand in quotes and are those that results showed. Each of your messages is one \
+turn, as in the example: one <think> and then one <kg-query> or one <answer>, and nothing after it. \
+<information> comes from the graph: never write it yourself, and answer with nothing that it did not show.
+
+Example
+Question: which books did the author of e1 write ?
+Initial entities: e1 (Emma)
+you: <think>I look for the relation from the book to its author.</think>\
+<kg-query>get_tail_relations("e1")</kg-query>
+graph: <information>Tail relations for entity "e1": book.author, book.published</information>
+you: <think>book.author leads to the author.</think>\
+<kg-query>get_tail_entities("e1", "book.author")</kg-query>
+graph: <information>Tail entities for relation "book.author" with head "e1": e2 (Jane Austen)</information>
+you: <think>Her books have her as their author.</think>\
+<kg-query>get_head_entities("e2", "book.author")</kg-query>
+graph: <information>Head entities for relation "book.author" with tail "e2": e1 (Emma), e3 (Persuasion)\
+</information>
+you: <think>Both are books of hers.</think><answer>e1, e3</answer>"""
+
 
 @PROTOCOLS.register("kg_r1")
 @dataclass(frozen=True, slots=True)
@@ -89,31 +130,28 @@ class KgR1:
             question alone, for a policy that learned the dialect in its cold start.
         relations: a `flat` list, or `hierarchical`: relations named domain.type.property as
             an indented tree (E.3.2, Table 10), half as long and on CWQ 16.9 % worse.
+        entities: the policy reads and writes their `names`, as in the paper, or `references`
+            (`kbqa.protocols.references`), which are replaced by ids before the graph is asked. By
+            the brief prompt results are references alone; else names stand behind them.
     """
 
     prompt: Literal["full", "brief"] = "full"
     relations: RelationFormat = "flat"
+    entities: Literal["names", "references"] = "names"
 
     name: ClassVar[str] = "kg_r1"
-    tags: ClassVar[tuple[str, ...]] = (
-        "<think>",
-        "</think>",
-        "<kg-query>",
-        "</kg-query>",
-        "<information>",
-        "</information>",
-        "<answer>",
-        "</answer>",
-        "<error>",
-        "</error>",
-    )
     stop: ClassVar[tuple[str, ...]] = ("</kg-query>", "</answer>")
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return _TAGS if self.entities == "names" else _TAGS + REFERENCES
+
     def begin(self, question: Question, max_turns: int) -> KgR1Dialogue:
-        return KgR1Dialogue(question, max_turns, self)
+        kind = KgR1Dialogue if self.entities == "names" else ReferringDialogue
+        return kind(question, max_turns, self)
 
 
-class KgR1Dialogue:
+class KgR1Dialogue(Dialogue):
     """An episode; it remembers the entities that it has seen."""
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
@@ -187,6 +225,118 @@ class KgR1Dialogue:
         """Answers as labels. A label that was seen wins over a separator that happens to stand in it."""
         names = [name for line in text.strip().splitlines() for name in _split_line(line, self._seen)]
         return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
+
+
+class ReferringDialogue(KgR1Dialogue):
+    """An episode by reference; its actions bear ids, so that they are evidence as those of any other."""
+
+    def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
+        super().__init__(question, max_turns, protocol)
+        self._instruction += _REFERENCE_RULE
+        self._references = References(question.topic_entities)
+        self._written = ""  # the last query's entity, as the policy wrote it
+        self._names_shown = protocol.prompt == "full"
+
+    def prompt(self) -> list[Segment]:
+        if not self._names_shown:
+            return [Segment("Question "), *self._asked, Segment("\nAssistant")]
+        return [
+            Segment(f"{self._instruction}Question: "),
+            *self._asked,
+            Segment("\nInitial entities: "),
+            Segment(self._topics, trusted=False),
+            Segment("\nAssistant:"),
+        ]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        self._names_shown = True  # a model that chats can make use of them
+        asked = "".join(segment.text for segment in self._asked)
+        user = f"Question: {asked}\nInitial entities: {self._topics}"
+        return Opening(self._instruction + _REFERENCE_CHAT_RULES, user)
+
+    @property
+    def _asked(self) -> list[Segment]:
+        return referring(self._question.text, self._question.topic_entities)
+
+    @property
+    def _topics(self) -> str:
+        topics = self._question.topic_entities
+        return ", ".join(self._beside_its_name(Item(topic, topic)).label for topic in topics)
+
+    def reply(self, text: str) -> Reply:
+        reply = super().reply(text)
+        if not any("entity" in action.arguments for action in self._actions):
+            return reply
+        (action,) = self._actions
+        self._written = action.arguments["entity"]
+        entity = self._references.entity(self._written)
+        # Asked for what no graph has, even one with an entity named e9 or as the policy has it, the graph
+        # says that it is not there.
+        id_ = f"unknown reference {self._written[:_ECHOED]}" if entity is None else entity.id
+        self._actions = (replace(action, arguments={**action.arguments, "entity": id_}),)
+        return replace(reply, actions=self._actions)
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        for action, result in zip(self._actions, results, strict=True):
+            if isinstance(result, Success) and _finds_entities(action):
+                self._references.add(result.items)
+        return super().take(results)
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        (action,), (result,) = self._actions, self._results
+        if isinstance(result, Failure):
+            return self._fault(action, result.message)
+        if not self._names_shown:
+            shown = (
+                self._found(result) if _finds_entities(action) else [Segment(_listed(result.items), False)]
+            )
+            return [Segment("<information>"), *shown, Segment("</information>")]
+        if _finds_entities(action):
+            result = replace(result, items=tuple(map(self._beside_its_name, result.items)))
+        asked = replace(action, arguments={**action.arguments, "entity": self._written})
+        return _information(_describe(asked, result, self._protocol.relations), failed=False)
+
+    def _answers(self, text: str) -> tuple[Answer, ...]:
+        """Entities by their references; what is none, such as a date or a number, stands for itself."""
+        pieces = [piece.strip() for piece in re.split(r"[,\n]", text)]
+        found: dict[str, Answer] = {}
+        for piece in filter(None, pieces):
+            entity = self._references.entity(piece)
+            found[piece] = Answer(piece) if entity is None else Answer(entity.label, (entity.id,))
+        return tuple(dict.fromkeys(found.values()))
+
+    def _fault(self, action: Action, message: str) -> list[Segment]:
+        """An error about what the policy wrote, where the graph has told one about an id."""
+        opening, text, closing = _information(message, failed=True)
+        before, quoted, after = message.partition(f'"{action.arguments.get("entity")}"')
+        if not quoted:
+            return [opening, text, closing]
+        is_reference = self._references.entity(self._written) is not None
+        named = Segment(self._written, trusted=is_reference)
+        return [opening, Segment(f'{before}"', False), named, Segment(f'"{after}', False), closing]
+
+    def _found(self, result: Success[Item]) -> list[Segment]:
+        """References of what was found, with the times of dated facts; how many, if some have none."""
+        separator = "; " if any(isinstance(item, DatedItem) for item in result.items) else ", "
+        listed: list[Segment] = []
+        left_out = result.truncated
+        for item in result.items:
+            reference = self._references.of(item.id)
+            left_out |= reference is None
+            if reference is not None:
+                listed.append(Segment(f"{separator if listed else ''}{reference}"))
+                if isinstance(item, DatedItem):
+                    listed.append(Segment(f" [{'; '.join(item.times)}]", trusted=False))
+        return [*listed, Segment(f", ... ({result.total} in all)")] if left_out else listed
+
+    def _beside_its_name(self, item: Item) -> Item:
+        """An entity as results show it where they show names."""
+        reference = self._references.of(item.id)
+        return item if reference is None else replace(item, label=f"{reference} ({item.label})")
+
+
+def _finds_entities(action: Action) -> bool:
+    return action.name in (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 
 
 def write_query(thought: str, action: Action) -> str:

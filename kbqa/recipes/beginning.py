@@ -32,7 +32,11 @@ class WarmUpSection(Section):
 
 
 class SmallPolicySection(Section):
-    """A transformer from nothing; see `kbqa.training.small_policy` and `kbqa.training.copying`."""
+    """A transformer from nothing; see `kbqa.training.small_policy` and `kbqa.training.copying`.
+
+    Attributes:
+        warm_up: None for a dialect in which nothing is copied.
+    """
 
     vocabulary: Annotated[int, Field(ge=300)]
     layers: Positive
@@ -41,7 +45,7 @@ class SmallPolicySection(Section):
     feed_forward: Positive
     max_length: Positive
     tied: bool = True
-    warm_up: WarmUpSection
+    warm_up: WarmUpSection | None = None
 
     def build(self) -> SmallPolicyConfig:
         from kbqa.training.small_policy import SmallPolicyConfig
@@ -64,12 +68,16 @@ class QuestionsSection(Section):
 
 
 class ColdStartSection(Section):
-    """SFT on demonstrations: of gold programs, or those of a file.
+    """SFT on demonstrations: of paths, or those of a file.
 
     Attributes:
-        demonstrations: at most that many.
-        file: of demonstrations, in KBQA_HOME/cold_start; `kbqa cold-start` makes one. None plays the
-            gold programs of the data set's cold-start questions.
+        paths: `mined` from the answers of questions (`kbqa.cold_start.mining`); a run then keeps the gold
+            programs of all that it learns from out of everybody's sight. Or `gold`, the programs of the data
+            set's cold-start questions.
+        demonstrations: questions at most, of which each gives one or none; mining goes on from the
+            cold-start questions to those of training.
+        file: of demonstrations, in KBQA_HOME/cold_start; `kbqa cold-start` makes one. They take the place
+            of paths.
         fresh_names: whether entities get new names each time that a demonstration is drawn, which a
             small policy needs (`kbqa.cold_start.imitation`) and a pretrained one does not.
         known_names: of those, the share that is drawn from among the names of other entities: those of
@@ -86,6 +94,7 @@ class ColdStartSection(Section):
             `kbqa.training.sft.SftConfig`.
     """
 
+    paths: Literal["mined", "gold"] = "mined"
     demonstrations: Positive
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*\.jsonl$")] | None = None
     fresh_names: bool = True
@@ -107,6 +116,11 @@ class ColdStartSection(Section):
     floor: Fraction = 0.1
     precision: Literal["fp32", "bf16"] = "fp32"
     lora: LoraSection | None = None
+
+    @property
+    def is_mined(self) -> bool:
+        """Whether demonstrations come from answers alone."""
+        return self.file is None and self.paths == "mined"
 
     @model_validator(mode="after")
     def _lasts(self) -> Self:

@@ -47,10 +47,14 @@ _CHAT_ROOM = {"max_tokens": 65_536, "max_turn_tokens": 2048}
 class Method(StrEnum):
     """How demonstrations come about."""
 
+    MINED = "mined"
     GOLD = "gold"
     OUTCOME = "outcome"
     REFERENCED = "referenced"
     NARRATED = "narrated"
+
+
+_WITHOUT_TEACHER = (Method.MINED, Method.GOLD)
 
 
 class Split(StrEnum):
@@ -93,10 +97,11 @@ def cold_start(
     method: Annotated[
         Method,
         typer.Option(
-            help="gold plays gold programs; outcome keeps what a teacher answers rightly, from what it saw; "
+            help="mined plays paths that lead to just the answers; gold plays gold programs; "
+            "outcome keeps what a teacher answers rightly, from what it saw; "
             "referenced shows it each next gold step; narrated lets it think for gold steps."
         ),
-    ] = Method.GOLD,
+    ] = Method.MINED,
     teacher: Annotated[
         str | None,
         typer.Option(help="Who plays or thinks: openai:MODEL, NAME[@VERSION] of a policy, or a directory."),
@@ -129,9 +134,9 @@ def cold_start(
     file, so that the same command goes on where it was interrupted. Models behind an endpoint are reached
     as by `kbqa eval`.
     """
-    if method is Method.GOLD and teacher is not None:
-        raise ConfigurationError("--teacher: gold programs need none; say how it teaches with --method")
-    if method is not Method.GOLD and teacher is None:
+    if method in _WITHOUT_TEACHER and teacher is not None:
+        raise ConfigurationError(f"--teacher: {method} paths need none; say how it teaches with --method")
+    if method not in _WITHOUT_TEACHER and teacher is None:
         raise ConfigurationError(
             f"--method {method}: name a --teacher: openai:MODEL, NAME[@VERSION] of a policy, or a directory"
         )
@@ -149,7 +154,7 @@ def cold_start(
     kept = choose(tried, rng, per_question=per_question, balance=balance, count=count)
     report = {**acceptance(tried), "demonstrations": len(kept)}
     if kept:
-        told = teacher or "gold program"
+        told = teacher or f"{method} path"
         write_entries(file, (Entry(one, chosen.protocol.name, method.value, told) for one in kept))
         write_file(file.with_suffix(".acceptance.json"), json.dumps(report, indent=1).encode())
     if as_json:
@@ -169,6 +174,7 @@ def _questions(order: _Order, split: Split, limit: int | None) -> list[Question]
     Raises:
         DatasetError: there are none.
     """
+    from kbqa.cold_start.mining import blind
     from kbqa.datasets import load_dataset
 
     data = os.environ.get("KBQA_DATA")
@@ -178,6 +184,8 @@ def _questions(order: _Order, split: Split, limit: int | None) -> list[Question]
         raise DatasetError(
             f"{order.dataset} has no questions in its split {split.value}: try --split {Split.TRAIN.value}"
         )
+    if order.method is Method.MINED:
+        drawn = tuple(map(blind, drawn))
     if limit is None:
         return list(drawn)
     rng = random.Random(f"cold-start/questions/{order.seed}")
@@ -199,6 +207,7 @@ def _tried(
 
     from kbqa.cold_start.collecting import Setting, attempt, attempts
     from kbqa.cold_start.ledger import AttemptLedger
+    from kbqa.cold_start.mining import bounds_for, mine
 
     ledger = AttemptLedger(file.with_name(f".{file.stem}-{order.digest()}.attempts.jsonl"))
     waiting = [question for question in questions if question.id not in ledger.done]
@@ -207,6 +216,8 @@ def _tried(
         opened.callback(catalog.close)
         protocol, turns = order.recipe.protocol.build(), order.recipe.rollout.max_turns
         setting = Setting(protocol, LocalGraphTools(catalog), turns)
+        if order.method is Method.MINED:
+            waiting = mine(waiting, setting.tools, bounds_for(protocol, turns), order.seed)
         teacher = _teacher(order, setting, home, location, opened)
         work = partial(attempt, teacher=teacher, setting=setting, by=order.kind)
         made = attempts(waiting, work, parallel)
@@ -226,8 +237,8 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
     from kbqa.cold_start.collecting import GoldTeacher, NarratedTeacher, ReferencedTeacher, SamplingTeacher
     from kbqa.rollouts import Agent, ChatAgent
 
-    if order.method is Method.GOLD:
-        return GoldTeacher(setting)
+    if order.method in _WITHOUT_TEACHER:
+        return GoldTeacher(setting)  # of mined paths as of gold ones
     from services.cli.candidates import open_candidate
 
     candidate = open_candidate(order.teacher, home, location, recipe=order.recipe_name, baseline=None)

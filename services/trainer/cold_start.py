@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from kbqa.cold_start.demonstrations import Demonstration, Passage, demonstrate
-from kbqa.cold_start.files import read_entries
+from kbqa.cold_start.demonstrations import Demonstration, Passage, play_program
+from kbqa.cold_start.files import BY_GOLD_PROGRAMS, Entry, read_entries, write_entries
 from kbqa.cold_start.imitation import Names, epochs, example, under_other_names
+from kbqa.cold_start.mining import bounds_for, mine
 from kbqa.cold_start.recoveries import recovery
 from kbqa.datasets import Splits
 from kbqa.errors import RunError
@@ -19,7 +20,6 @@ from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import ColdStartSection
 from kbqa.training.adapters import add_adapter, has_adapter, merged
 from kbqa.training.sft import Example, fine_tune
-from kbqa.trajectory import Question
 from services.trainer.context import Context
 from services.trainer.evaluation import Evaluation
 from services.trainer.student import Student
@@ -30,43 +30,57 @@ _SHOW_EVERY = 10  # steps between two metrics records
 
 
 def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonstration]:
-    """What the recipe's cold start imitates; nothing if it has none.
+    """What the recipe's cold start imitates; nothing if it has none. Made once, and kept with the run.
 
     Raises:
-        RunError: no gold program can be played, or the file does not fit the recipe.
+        RunError: no path can be played, or the file does not fit the recipe.
         DatasetError: the file cannot be read.
     """
-    section = context.recipe.cold_start
+    section, kept = context.recipe.cold_start, context.directory.demonstrations_path
     if section is None:
         return []
-    found = (
-        _played(context, questions.cold_start[: section.demonstrations], kg)
-        if section.file is None
-        else _read(context, section.file, questions)[: section.demonstrations]
-    )
-    recovered = _recoveries(context, found, section.recoveries)
-    logger.info("demonstrations", extra={"found": len(found), "recoveries": len(recovered)})
-    return [*found, *recovered]
+    if not kept.is_file():
+        found = (
+            _played(context, section, questions, kg)
+            if section.file is None
+            else _read(context, section.file, questions)[: section.demonstrations]
+        )
+        recovered = _recoveries(context, [entry.demonstration for entry in found], section.recoveries)
+        values = {
+            "source": section.file or f"{section.paths} paths",
+            "found": len(found),
+            "recoveries": len(recovered),
+            "gold_programs": sum(entry.method in BY_GOLD_PROGRAMS for entry in found),
+        }
+        context.journal.record("demonstrations", values)
+        context.journal.keep(demonstrations=values)
+        write_entries(kept, [*found, *recovered])
+    return [entry.demonstration for entry in read_entries(kept)]
 
 
-def _played(context: Context, questions: Sequence[Question], kg: str) -> list[Demonstration]:
-    """Gold programs that can be played; those that cannot are left out."""
+def _played(context: Context, section: ColdStartSection, questions: Splits, kg: str) -> list[Entry]:
+    """Paths that can be played, mined or gold; those that cannot are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     context.kg_version(kg)
+    asked = questions.cold_start[: section.demonstrations]
+    if section.is_mined:
+        asked = (*questions.cold_start, *questions.train)[: section.demonstrations]
+        bounds = bounds_for(protocol, turns)
+        asked = tuple(mine(asked, context.tools, bounds, context.record.seed, context.check))
     found = []
-    for question in questions:
+    for question in asked:
         context.check()
-        demonstration = demonstrate(question, protocol, context.tools, turns)
-        if demonstration is not None:
-            found.append(demonstration)
+        played = play_program(question, protocol, context.tools, turns)
+        if played is not None:
+            found.append(Entry(played.demonstration, protocol.name, section.paths, f"{section.paths} path"))
     if not found:
-        raise RunError(f"no gold program of data set {context.record.dataset} can be played on its graph")
+        raise RunError(
+            f"no {section.paths} path of data set {context.record.dataset} can be played on its graph"
+        )
     return found
 
 
-def _recoveries(
-    context: Context, demonstrations: Sequence[Demonstration], share: float
-) -> list[Demonstration]:
+def _recoveries(context: Context, demonstrations: Sequence[Demonstration], share: float) -> list[Entry]:
     """Some of the demonstrations again, as recoveries; those that nothing can be made of are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     rng = random.Random(f"recoveries/{context.record.seed}")
@@ -75,11 +89,11 @@ def _recoveries(
         context.check()
         recovered = recovery(one, demonstrations, protocol, context.tools, turns, rng)
         if recovered is not None:
-            found.append(recovered)
+            found.append(Entry(recovered, protocol.name, "recovery", "recovery"))
     return found
 
 
-def _read(context: Context, name: str, questions: Splits) -> list[Demonstration]:
+def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
     """The demonstrations of a file, under the prompt of this recipe; none about a question held out."""
     path = context.settings.home / "cold_start" / name
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
@@ -102,7 +116,8 @@ def _read(context: Context, name: str, questions: Splits) -> list[Demonstration]
             passed_over += 1
             continue
         prompt = Passage(tuple(protocol.begin(demonstration.question, turns).prompt()), by_policy=False)
-        found.append(replace(demonstration, passages=(prompt, *demonstration.passages[1:])))
+        demonstration = replace(demonstration, passages=(prompt, *demonstration.passages[1:]))
+        found.append(replace(entry, demonstration=demonstration))
     if passed_over:
         logger.warning("demonstrations of held-out questions are left out", extra={"count": passed_over})
     if not found:

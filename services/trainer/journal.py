@@ -66,8 +66,8 @@ class Journal:
         """Append a record to the metrics.
 
         Args:
-            kind: step, evaluation, stage (of a curriculum, begun), alarm, refused (a checkpoint),
-                resumed, or ended (early).
+            kind: demonstrations, step, evaluation, stage (of a curriculum, begun), alarm, refused (a
+                checkpoint), resumed, or ended (early).
             step: finished steps of the phase, if that has changed.
         """
         self._seq += 1

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from kbqa.cold_start.mining import blind
 from kbqa.datasets import Splits, load_dataset
 from kbqa.errors import DatasetError, RunError
 from kbqa.policy_store import PolicyVersion
@@ -42,6 +43,8 @@ class Material:
 def prepare(context: Context) -> Material:
     """Read the questions of the data set that suit the recipe, and make sure that its graph is there.
 
+    Where the recipe mines paths, those that the run learns from are without their gold programs.
+
     Raises:
         DatasetError: the data set cannot be read.
         RunError: its graph is not loaded.
@@ -51,6 +54,13 @@ def prepare(context: Context) -> Material:
     dataset = load_dataset(record.dataset, record.seed, context.settings.data)
     context.kg_version(dataset.kg)
     suitable = dataset.splits.only(context.recipe.questions.suit)
+    cold_start = context.recipe.cold_start
+    if cold_start is not None and cold_start.is_mined:
+        suitable = replace(
+            suitable,
+            cold_start=tuple(map(blind, suitable.cold_start)),
+            train=tuple(map(blind, suitable.train)),
+        )
     questions = replace(
         suitable,
         train=suitable.train[: limits.train],
@@ -70,9 +80,10 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
         return context.version(known)
     small = context.recipe.small_policy
     if context.recipe.base_model is not None:
-        student = Student.pretrained(context.recipe.base_model)
+        tags = context.recipe.protocol.build().tags
+        student = Student.pretrained(context.recipe.base_model, tags, context.record.seed)
     elif small is not None:
-        student = _warmed_up(context, material, small)
+        student = _from_nothing(context, material, small)
     else:
         raise RunError(f"recipe {context.recipe.name} has neither base_model nor small_policy")
     return _conclude(context, "base", student, material)
@@ -93,13 +104,17 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     return _conclude(context, "cold_start", Student.load(best.path), material)
 
 
-def _warmed_up(context: Context, material: Material, small: SmallPolicySection) -> Student:
-    """A small policy that has learned to copy, and nothing else."""
-    context.journal.enter("warm_up", of=small.warm_up.steps)
-    seed = context.record.seed
+def _from_nothing(context: Context, material: Material, small: SmallPolicySection) -> Student:
+    """A small policy that has learned to copy if it has to, and nothing else."""
+    seed, warm_up = context.record.seed, small.warm_up
+    context.journal.enter("warm_up", of=0 if warm_up is None else warm_up.steps)
     found = demonstrations(context, material.questions, material.kg)
-    texts = tokenizer_texts(material.triples(), found, material.questions.train)
+    # One that copies nothing has no name of the graph to spell.
+    triples = () if warm_up is None else material.triples()
+    texts = tokenizer_texts(triples, found, material.questions.train)
     student = Student.fresh(small.build(), texts, context.recipe.protocol.build().tags, seed)
+    if warm_up is None:
+        return student
 
     def on_step(step: int, loss: float) -> None:
         context.check()
@@ -107,7 +122,7 @@ def _warmed_up(context: Context, material: Material, small: SmallPolicySection) 
         if step % _SHOW_EVERY == 0:
             context.journal.record("step", {"loss": loss}, step)
 
-    if not student.warm_up(small.warm_up.build(), seed, on_step):
+    if not student.warm_up(warm_up.build(), seed, on_step):
         logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
     return student
 

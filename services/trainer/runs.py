@@ -3,6 +3,7 @@
     runs/<run>/run.json         the service's: recipe, data set, seed, state
     runs/<run>/progress.json    the training process's: phase, step, results
     runs/<run>/metrics.jsonl    one record a line, numbered by `seq`
+    runs/<run>/demonstrations.jsonl   what its cold start imitates, see `kbqa.cold_start.files`
     runs/<run>/ledger.json      what became of every group, as of the last checkpoint
     runs/<run>/summary.json     the results, once the run is done
     runs/<run>/groups/          what the rollouts of steps said and earned, see `services.page.traces`
@@ -89,6 +90,7 @@ class RunDirectory:
         self.path = path
         self.progress_path = path / "progress.json"
         self.metrics_path = path / "metrics.jsonl"
+        self.demonstrations_path = path / "demonstrations.jsonl"
         self.ledger_path = path / "ledger.json"
         self.summary_path = path / "summary.json"
         self.log_path = path / "train.log"

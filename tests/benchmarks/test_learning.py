@@ -171,7 +171,6 @@ TINY = {
     "small_policy.heads": 2,
     "small_policy.feed_forward": 16,
     "small_policy.vocabulary": 400,
-    "small_policy.warm_up.steps": 2,
     "cold_start.steps": 2,
     "cold_start.batch": 2,
     "cold_start.cool_down_steps": 1,
@@ -184,7 +183,15 @@ TINY = {
     ("recipe", "changes"),
     [
         ("kg-r1-small", {"rollout.n": 2}),
-        ("isp-kgr-small", {"rollout.k": 2, "rollout.max_nodes": 4, "rollout.max_turns": 3}),
+        (
+            "isp-kgr-small",
+            {
+                "rollout.k": 2,
+                "rollout.max_nodes": 4,
+                "rollout.max_turns": 3,
+                "small_policy.warm_up.steps": 2,
+            },
+        ),
     ],
 )
 def test_a_run_trains_evaluates_and_shares_its_beginning(tmp_path, recipe, changes):

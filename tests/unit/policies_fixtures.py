@@ -15,7 +15,7 @@ TINY = SmallPolicyConfig(vocabulary=320, layers=2, width=32, heads=2, feed_forwa
 
 def make_tokenizer():
     return train_tokenizer(
-        ["who is the parent of Ada ?", "get_tail_entities"] * 3, KgR1.tags, TINY.vocabulary
+        ["who is the parent of Ada ?", "get_tail_entities"] * 3, KgR1().tags, TINY.vocabulary
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from kbqa.cold_start.files import read_entries
+from kbqa.datasets import load_dataset
+from kbqa.trajectory import Hop
 from tests.chat_server import serve
 
 ARGUMENTS = ("cold-start", "world", "--recipe", "kbqa-r1-small", "--name", "a", "--kind", "hops", "--json")
@@ -19,7 +22,8 @@ def file(tmp_path):
 
 
 def test_gold_programs_become_a_file_with_its_acceptance(in_process, file):
-    code, out, errors = in_process(*ARGUMENTS, "--limit", "9", "--balance", "--count", "6")
+    order = (*ARGUMENTS, "--method", "gold", "--limit", "9", "--balance", "--count", "6")
+    code, out, errors = in_process(*order)
     assert code == 0, errors
     report = json.loads(out)
     assert report["questions"] == 9
@@ -28,6 +32,24 @@ def test_gold_programs_become_a_file_with_its_acceptance(in_process, file):
     assert len(entries) == report["demonstrations"] <= 6
     assert {(entry.protocol, entry.method) for entry in entries} == {("kbqa_r1", "gold")}
     assert json.loads(file.with_suffix(".acceptance.json").read_text()) == report
+
+
+def test_unless_told_otherwise_paths_are_mined_and_gold_programs_not_seen(in_process, file, monkeypatch):
+    def with_untrue_programs(*arguments, **options):
+        dataset = load_dataset(*arguments, **options)
+        untrue = {"path": (Hop("no.such.relation"),), "form": "(", "sparql": "{"}
+        questions = tuple(replace(question, **untrue) for question in dataset.splits.cold_start)
+        return replace(dataset, splits=replace(dataset.splits, cold_start=questions))
+
+    monkeypatch.setattr("kbqa.datasets.load_dataset", with_untrue_programs)
+    code, out, errors = in_process(*ARGUMENTS, "--limit", "40")
+    assert code == 0, errors
+    report = json.loads(out)
+    assert (report["questions"], report["taught"]) == (40, report["demonstrations"])
+    assert report["taught"] > 30
+    entries = read_entries(file)
+    assert {(entry.method, entry.teacher) for entry in entries} == {("mined", "mined path")}
+    assert {entry.demonstration.question.hops for entry in entries} == {1, 2, 3}
 
 
 def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, file, monkeypatch):
@@ -68,7 +90,8 @@ def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, f
     ("arguments", "message"),
     [
         (("--method", "outcome"), "--method outcome: name a --teacher"),
-        (("--teacher", "openai:m"), "gold programs need none"),
+        (("--teacher", "openai:m"), "mined paths need none"),
+        (("--method", "gold", "--teacher", "openai:m"), "gold paths need none"),
     ],
 )
 def test_what_cannot_be_done_says_what_to_do(in_process, arguments, message):

@@ -10,15 +10,18 @@ import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
 from kbqa.cold_start.files import Entry, write_entries
+from kbqa.cold_start.mining import blind
 from kbqa.datasets import load_dataset
 from kbqa.errors import RunError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
 from kbqa.protocols import KgR1
 from kbqa.recipes import recipe_from
+from kbqa.trajectory import Hop
 from services.trainer.cold_start import ColdStart, demonstrations
 from services.trainer.context import Context
 from services.trainer.journal import Journal
+from services.trainer.phases import prepare
 from services.trainer.runs import Limits, Runs
 from services.trainer.settings import TrainerSettings
 from services.trainer.student import Student
@@ -76,6 +79,56 @@ def write(tmp_path, graphs, splits):
 
 def text(passage) -> str:
     return "".join(segment.text for segment in passage.segments)
+
+
+def untrue(question):
+    """The same question with programs that lead nowhere."""
+    return replace(question, path=(Hop("no.such.relation"),), form="(", sparql="{")
+
+
+def test_mining_sees_no_gold_program_of_any_question(make_context, splits) -> None:
+    parts = {name: tuple(map(untrue, getattr(splits, name))) for name in ("cold_start", "train")}
+    told, untold = make_context(demonstrations=200), make_context(demonstrations=200)
+    found = demonstrations(told, splits, "world")
+    assert len(found) > 100  # those of one hop and of two
+    assert found == demonstrations(untold, replace(splits, **parts), "world")
+    assert {one.question.id.partition("-")[0] for one in found} == {"cold_start", "train"}
+    assert told.journal.results["demonstrations"] == {
+        "source": "mined paths",
+        "found": len(found),
+        "recoveries": 0,
+        "gold_programs": 0,
+    }
+
+
+def test_where_paths_are_mined_a_run_learns_from_questions_without_programs(make_context, splits) -> None:
+    """What comes after has nothing of a program to read: no lesson, request, curve or curriculum."""
+    material = prepare(make_context(demonstrations=20)).questions
+    for name in ("cold_start", "train"):
+        assert [blind(question) for question in getattr(splits, name)] == list(getattr(material, name))
+    assert material.validation == splits.validation  # whose hops evaluations are told apart by
+    gold = prepare(make_context(demonstrations=20, paths="gold")).questions
+    assert gold == splits
+
+
+def test_gold_programs_are_named_by_the_journal_where_they_were_used(make_context, write, splits) -> None:
+    context = make_context(demonstrations=20, paths="gold")
+    found = demonstrations(context, splits, "world")
+    told = context.journal.results["demonstrations"]
+    assert (told["source"], told["gold_programs"]) == ("gold paths", len(found))
+    assert context.directory.records()[-1]["gold_programs"] == len(found)
+    write(splits.cold_start[:6])  # by gold programs
+    of_a_file = make_context(file="a.jsonl")
+    count = len(demonstrations(of_a_file, splits, "world"))
+    told = of_a_file.journal.results["demonstrations"]
+    assert (told["source"], told["gold_programs"]) == ("a.jsonl", count)
+
+
+def test_demonstrations_are_made_once_in_a_run(make_context, splits) -> None:
+    context = make_context(demonstrations=20)
+    found = demonstrations(context, splits, "world")
+    assert demonstrations(context, replace(splits, cold_start=(), train=()), "world") == found
+    assert len([record for record in context.directory.records() if record["kind"] == "demonstrations"]) == 1
 
 
 def test_a_share_of_the_demonstrations_comes_again_as_recoveries(make_context, splits) -> None:

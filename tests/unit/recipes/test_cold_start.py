@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbqa.errors import RecipeError
-from kbqa.recipes import load_recipe
+from kbqa.recipes import load_recipe, recipe_names
 from kbqa.training.adapters import Adapter
 
 
@@ -22,7 +22,7 @@ def test_epochs_become_steps_once_it_is_known_how_many_demonstrations_there_are(
 
 
 def test_small_recipes_imitate_as_they_always_did():
-    for name in ("kg-r1-small", "kbqa-r1-small", "knowcoder-a1-small", "isp-kgr-small"):
+    for name in ("kbqa-r1-small", "knowcoder-a1-small", "isp-kgr-small"):
         section = load_recipe(name).cold_start
         assert section is not None
         config = section.build(150)
@@ -33,6 +33,26 @@ def test_small_recipes_imitate_as_they_always_did():
             None,
             None,
         )
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_no_recipe_follows_gold_programs_unless_it_says_so(name):
+    """Those that imitate a file leave to its maker what it was made from."""
+    section = load_recipe(name).cold_start
+    follows = section is not None and section.paths == "gold"
+    assert follows == (name in ("knowcoder-a1-multihop", "knowcoder-a1-pathquestion"))
+    if name.endswith("-small"):
+        assert section is not None
+        assert section.is_mined
+
+
+def test_demonstrations_of_a_file_are_not_mined():
+    section = load_recipe("kg-r1-small", {"cold_start.file": "a.jsonl"}).cold_start
+    assert section is not None
+    assert not section.is_mined
+    gold = load_recipe("kg-r1-small", {"cold_start.paths": "gold"}).cold_start
+    assert gold is not None
+    assert not gold.is_mined
 
 
 @pytest.mark.parametrize(
@@ -48,4 +68,4 @@ def test_small_recipes_imitate_as_they_always_did():
 )
 def test_a_cold_start_that_could_not_be_is_refused(changes, message):
     with pytest.raises(RecipeError, match=message):
-        load_recipe("kg-r1-small", {f"cold_start.{key}": value for key, value in changes.items()})
+        load_recipe("kbqa-r1-small", {f"cold_start.{key}": value for key, value in changes.items()})

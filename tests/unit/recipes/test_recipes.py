@@ -32,7 +32,9 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
     [
         ({"schedule.stepz": 3}, r"schedule.stepz: unknown key \(known: steps, "),
         ({"rolout.n": 3}, r"rolout: unknown key \(known: name, base_model"),
-        ({"small_policy.warm_up.step": 3}, r"small_policy.warm_up.step: unknown key \(known: steps"),
+        ({"small_policy.layer": 3}, r"small_policy.layer: unknown key \(known: vocabulary"),
+        ({"cold_start.paths": "silver"}, r"cold_start.paths: .*'mined' or 'gold'"),
+        ({"protocol.entities": "ids"}, r"protocol\.entities: .*'names' or 'references'"),
         ({"rollout.n": 0}, r"rollout.n: .*greater than or equal to 1"),
         ({"rollout.n": "many"}, r"rollout.n: .*integer"),
         ({"advantage.kind": "best"}, r"advantage.kind: .*'group', 'turn', 'turn_and_outcome' or 'state'"),
@@ -168,7 +170,8 @@ def test_a_small_recipe_is_its_paper_with_a_policy_from_nothing(name):
     assert small.base_model is None
     assert small.small_policy is not None
     assert small.cold_start is not None
-    assert small.cold_start.demonstrations <= 300
+    assert small.cold_start.is_mined
+    assert (small.small_policy.warm_up is None) == (name == "kg-r1-small")
     assert small.rollout.max_tokens <= small.small_policy.max_length
     assert (small.protocol.name, small.rollout.kind) == (paper.protocol.name, paper.rollout.kind)
     assert small.reward.name == paper.reward.name

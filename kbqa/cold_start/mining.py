@@ -1,0 +1,180 @@
+"""Paths mined from answers: relations that lead from a question's topic to just its gold answers.
+
+A teacher that needs pairs of question and answers alone. What such a path is followed by is the
+player of gold programs (`kbqa.cold_start.demonstrations`). Often several paths end so; which of
+them a question means its words tell (`kbqa.cold_start.wording`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kbqa.cold_start.wording import likeliest
+from kbqa.kg.actions import (
+    GET_HEAD_ENTITIES,
+    GET_HEAD_RELATIONS,
+    GET_TAIL_ENTITIES,
+    GET_TAIL_RELATIONS,
+    Action,
+    GraphTools,
+    Item,
+    Success,
+)
+from kbqa.protocols import AgentProtocol, KgR1
+from kbqa.protocols.references import referring
+from kbqa.trajectory import Hop, Question
+
+Path = tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far paths are looked for.
+
+    Attributes:
+        hops: of a path, at most.
+        width: entities that a hop may lead to from one entity, or from all at hand; through a hub no
+            path is followed.
+        entities: whose surroundings are looked at for one question.
+        look_ups: of a path, one for each entity at hand before each of its hops; None for any number.
+            An agent that goes node by node has no turns for more.
+    """
+
+    hops: int = 3
+    width: int = 20
+    entities: int = 500
+    look_ups: int | None = None
+
+
+def blind(question: Question) -> Question:
+    """A question without its gold program: what mining and reinforcement learning may see of it."""
+    return replace(question, path=(), form="", sparql="")
+
+
+def bounds_for(protocol: AgentProtocol, max_turns: int) -> Bounds:
+    """What can be played: KG-R1 asks about one node a turn, the other dialects about all at hand."""
+    return Bounds(look_ups=max_turns - 1 if isinstance(protocol, KgR1) else None)
+
+
+def mine(
+    questions: Sequence[Question],
+    tools: GraphTools,
+    bounds: Bounds,
+    seed: int,
+    check: Callable[[], None] = lambda: None,
+) -> list[Question]:
+    """The questions, each with the likeliest of the paths that lead to its answers, or none.
+
+    Nothing of a gold program is read, and none is left in what is returned.
+
+    Args:
+        seed: decides between paths that are equally likely.
+        check: called between two questions; whatever it raises ends the search.
+
+    Raises:
+        GraphNotFoundError, GraphUnavailableError: from the tools.
+    """
+    asked = [blind(question) for question in questions]
+    neighbours = _Neighbours(tools, bounds.width)
+    found: list[list[Path]] = []
+    for question in asked:
+        check()
+        found.append(list(paths_to_answers(question, neighbours, bounds)))
+    chosen = likeliest([_wording(question) for question in asked], found, seed)
+    return [replace(question, path=path or ()) for question, path in zip(asked, chosen, strict=True)]
+
+
+def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds) -> Iterator[Path]:
+    """Every path within the bounds that ends with just the gold answers, by id or by label.
+
+    A topic that a path comes back to is not what is asked for (MetaQA's gold answers leave it out, too).
+    """
+    if len(question.topic_entities) != 1 or not question.answers:
+        return
+    [topic] = question.topic_entities
+    gold = set(question.answers)
+    known: set[str] = set()
+    at_hand: dict[Path, dict[str, Item]] = {(): {topic: Item(topic, topic)}}
+    spent: dict[Path, int] = {(): 0}  # look-ups
+    for _ in range(bounds.hops):
+        wanted = dict.fromkeys(id_ for ends in at_hand.values() for id_ in ends if id_ not in known)
+        near = list(wanted)[: bounds.entities - len(known)]
+        known.update(near)
+        neighbours.look_at(question.kg, question.graph, near)
+        following: dict[Path, dict[str, Item]] = {}
+        for path, ends in at_hand.items():
+            spent[path] = spent[path[:-1]] + len(ends)
+            too_long = bounds.look_ups is not None and spent[path] > bounds.look_ups
+            if too_long or not known.issuperset(ends):
+                continue
+            around = [neighbours.of(question.kg, question.graph, id_) for id_ in ends]
+            for hop in dict.fromkeys(hop for hops in around for hop in hops):
+                reached = _union(hops[hop] for hops in around if hop in hops)
+                others = [item for item in reached.values() if topic not in (item.id, item.label)]
+                if not others or len(reached) > bounds.width:
+                    continue
+                following[*path, hop] = reached
+                if _are(others, gold):
+                    yield (*path, hop)
+        at_hand = following
+
+
+class _Neighbours:
+    """What each relation of an entity leads to; asked of the graph once.
+
+    Args:
+        width: a relation that leads to more entities is left out.
+    """
+
+    def __init__(self, tools: GraphTools, width: int) -> None:
+        self._tools, self._width = tools, width
+        self._known: dict[tuple[str, str | None, str], dict[Hop, tuple[Item, ...]]] = {}
+
+    def of(self, kg: str, graph: str | None, entity: str) -> Mapping[Hop, tuple[Item, ...]]:
+        return self._known[kg, graph, entity]
+
+    def look_at(self, kg: str, graph: str | None, entities: Iterable[str]) -> None:
+        """Get to know entities, by two batches of actions."""
+        new = [entity for entity in entities if (kg, graph, entity) not in self._known]
+        self._known |= {(kg, graph, entity): {} for entity in new}
+        edges = [(entity, inverse) for entity in new for inverse in (False, True)]
+        actions = [
+            Action(GET_HEAD_RELATIONS if inverse else GET_TAIL_RELATIONS, {"entity": entity})
+            for entity, inverse in edges
+        ]
+        hops: list[tuple[str, Hop]] = []
+        for (entity, inverse), result in zip(edges, self._execute(kg, actions, graph), strict=True):
+            hops += [(entity, Hop(relation.id, inverse)) for relation in result]
+        actions = [
+            Action(
+                GET_HEAD_ENTITIES if hop.inverse else GET_TAIL_ENTITIES,
+                {"entity": entity, "relation": hop.relation, "limit": self._width + 1},
+            )
+            for entity, hop in hops
+        ]
+        for (entity, hop), items in zip(hops, self._execute(kg, actions, graph), strict=True):
+            if 0 < len(items) <= self._width:
+                self._known[kg, graph, entity][hop] = items
+
+    def _execute(self, kg: str, actions: Sequence[Action], graph: str | None) -> list[tuple[Item, ...]]:
+        results = self._tools.execute(kg, actions, graph=graph) if actions else []
+        return [result.items if isinstance(result, Success) else () for result in results]
+
+
+def _are(items: Sequence[Item], gold: set[str]) -> bool:
+    """Whether entities are those that are named, all by id or all by label."""
+    first = items[0]  # which tells of almost all that they are not
+    if first.id not in gold and first.label not in gold:
+        return False
+    return gold in ({item.id for item in items}, {item.label for item in items})
+
+
+def _union(groups: Iterable[Iterable[Item]]) -> dict[str, Item]:
+    return {item.id: item for group in groups for item in group}
+
+
+def _wording(question: Question) -> str:
+    """The text of a question without its topic."""
+    segments = referring(question.text, question.topic_entities)
+    return " ".join(segment.text for segment in segments if not segment.trusted)
