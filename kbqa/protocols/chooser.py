@@ -121,7 +121,7 @@ class ChooserDialogue(Dialogue):
         segments = [Segment(_INSTRUCTION.format(hops=self._hops))] if is_full else []
         segments.append(Segment("<question>"))
         # A name says nothing of what is asked; where there are several, options tell where they begin.
-        named = None if is_full or len(self._topics) != 1 else _place(text, *self._topics.items())
+        named = None if is_full or len(self._topics) != 1 else place(text, *self._topics.items())
         if named is None:
             segments.append(Segment(text, trusted=False))
         else:
@@ -199,7 +199,7 @@ class ChooserDialogue(Dialogue):
         options: list[_Option] = []
         for topic, relations in listed.items():
             name = f"{self._topics[topic]} : " if len(listed) > 1 else ""
-            for relation, text in zip(relations, _in_words(relations), strict=True):
+            for relation, text in zip(relations, in_words(relations), strict=True):
                 inverse = relation["direction"] == "in"
                 step = f"^{relation['id']}" if inverse else relation["id"]
                 options.append(_Option(topic, step, inverse, name + text))
@@ -236,7 +236,7 @@ def _answers(items: Iterable[Item]) -> Iterable[Answer]:
     return (Answer(label, tuple(ids)) for label, ids in named.items())
 
 
-def _in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
+def in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
     """Relations as words: their label, or the last part of their id; or all of it if that is another's."""
     named = [(_short(relation["id"], relation["label"]), relation["direction"]) for relation in relations]
     counts = Counter(named)
@@ -254,7 +254,7 @@ def _short(id_: str, label: str) -> str:
     return words(last[0]) if last else ""
 
 
-def _place(text: str, topic: tuple[str, str]) -> tuple[int, int] | None:
+def place(text: str, topic: tuple[str, str]) -> tuple[int, int] | None:
     """Where a question names its topic, by label or id; None if it does not."""
     for name in sorted(set(topic), key=len, reverse=True):
         for flags in (re.NOFLAG, re.IGNORECASE):
