@@ -36,7 +36,6 @@ _READY_S = 300.0
 _SERVICES = ("kg_server", "rollout_worker", "trainer")
 # Everything that kg-r1-small does; what comes before the reinforcement is cut short.
 _SHORT: dict[str, object] = {
-    "small_policy.warm_up.steps": 400,
     "cold_start.steps": 300,
     "cold_start.validate_every": 300,
     "schedule.validate_every": 200,

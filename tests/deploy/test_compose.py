@@ -33,7 +33,6 @@ CUT = {
     "small_policy.width": 32,
     "small_policy.heads": 2,
     "small_policy.feed_forward": 64,
-    "small_policy.warm_up.steps": 5,
     "cold_start.demonstrations": 12,
     "cold_start.steps": 4,
     "cold_start.batch": 4,

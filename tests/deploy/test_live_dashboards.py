@@ -28,7 +28,6 @@ OVERRIDES = {
     "small_policy.width": 32,
     "small_policy.heads": 2,
     "small_policy.feed_forward": 64,
-    "small_policy.warm_up.steps": 5,
     "cold_start.demonstrations": 30,
     "cold_start.steps": 60,
     "cold_start.batch": 8,
