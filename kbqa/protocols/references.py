@@ -1,7 +1,7 @@
 """Entities by reference: `e1`, `e2` … stand for them, in the order in which an episode shows them.
 
 A policy that writes references copies no names, which a small one from random weights has to learn
-first (docs/adr/0038-entities-by-reference-and-mined-paths.md). The topics of a question come first.
+first (docs/adr/0038-references-and-mined-paths.md). The topics of a question come first.
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ class CurriculumSection(Section):
         if not asked:
             raise DatasetError(
                 f"curriculum.stages: {section.name} has no questions: no training question is known to be "
-                f"{' or '.join(section.tiers)} (that takes gold paths, forms or queries)"
+                f"{' or '.join(section.tiers)} (that takes gold paths, forms or queries, "
+                "which a run with cold_start.paths=mined is not shown)"
             )
         until = None if section.until is None else section.until.build()
         return Stage(section.name, self._deck(asked, seed), until)

@@ -10,6 +10,7 @@ def test_a_run_goes_from_stage_to_stage(start_service, client, tiny_recipe, home
     recipe = copy.deepcopy(tiny_recipe)
     easy = {"name": "easy", "tiers": ["easy"], "until": {"steps": 2}}
     whole = {"name": "whole", "reward": {"w_format": 0.0, "w_query": 0.0, "w_answer": 0.0}}
+    recipe["cold_start"]["paths"] = "gold"  # tiers are of gold programs
     recipe["curriculum"] = {"balance": "hops", "stages": [easy, whole]}
     recipe["schedule"].update(steps=4, max_staleness=0, max_in_flight=4, request_deadline_s=60.0)
     start_service("rollout_worker").ready()
