@@ -23,6 +23,7 @@ API_KEY_VARIABLE = "KBQA_GATEWAY_API_KEY"
 
 _PATIENCE_S = 30.0  # beyond the question's own time
 _ROWS = 10  # of a query, that are shown
+_UNTOLD = ("action", "code", "question", "relations")  # of an action: what every turn repeats
 _TAGS = re.compile(r"</?(information|error)>")
 _EXPLANATIONS = {
     "no_answer": "no answer was found",
@@ -182,8 +183,9 @@ def _append_turn(text: Text, turn: TurnRecord) -> None:
 
 
 def _called(action: dict[str, object]) -> str:
+    told = (value for name, value in action.items() if name not in _UNTOLD)
     arguments = ", ".join(
-        f'"{printable(str(value))}"' for name, value in action.items() if name not in ("action", "code")
+        f'"{printable(" / ".join(value) if isinstance(value, list) else str(value))}"' for value in told
     )
     return f"{printable(str(action['action']))}({arguments})"
 

@@ -3,9 +3,10 @@
 Question and relations are encoded once. A recurrent state, fed with each relation that is taken,
 attends over the question's tokens, and tokens that a taken relation resembles count for less; what is
 left is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its graph
-network). The score of an option is the cosine of its words and the query; "answer" has a network of
-its own. At the beginning the first query is the encoder's own sentence vector, so that what the
-encoder knows of language is there from the first question on.
+network). The score of an option is the cosine of its words and the query, and how much nearer the path
+as a whole comes to the question with it; "answer" has a network of its own. At the beginning the first
+query is the encoder's own sentence vector, so that what the encoder knows of language is there from the
+first question on.
 
 Shapes: B decisions, O options of one, Q questions, L tokens of one, K relations, W width of the encoder.
 """
@@ -29,6 +30,7 @@ from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.reading import Decision, Vocabulary, Words
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
+_TINY = 1e-6
 _BATCH_TOKENS = 8192  # padded, of one pass of the encoder; bounds its memory
 
 Ids = tuple[int, ...]
@@ -53,11 +55,19 @@ class Encoded(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What is known after some turns: of N walks, their question, memory [N, W] and what was seen [N, L]."""
+    """What is known after some turns of N walks.
+
+    Attributes:
+        question: place of each.
+        memory: [N, W], of the recurrent cell.
+        seen: [N, L], how much each token resembles a relation that was taken.
+        path: [N, W], the sum of those relations.
+    """
 
     question: Tensor
     memory: Tensor
     seen: Tensor
+    path: Tensor
 
     def at(self, places: Sequence[int]) -> _State:
         """Of some of the walks."""
@@ -70,7 +80,7 @@ class Head(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
-        self.near = nn.Parameter(torch.tensor(0.5))
+        self.near, self.gain = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(15.0))
         self.direction = nn.Parameter(torch.zeros(2, width))
         self.start = nn.Parameter(0.02 * torch.randn(width))
         self.cell = nn.GRUCell(width, width)
@@ -84,7 +94,8 @@ class Head(nn.Module):
         places = torch.tensor([encoded.questions[question] for question in questions])
         memory = self.cell(self.start[None], torch.zeros_like(self.start)[None])
         seen = encoded.states.new_zeros(len(places), encoded.states.shape[1])
-        return _State(places, memory.expand(len(places), -1), seen)
+        path = encoded.states.new_zeros(len(places), encoded.states.shape[2])
+        return _State(places, memory.expand(len(places), -1), seen, path)
 
     def take(self, encoded: Encoded, state: _State, relations: Sequence[Words]) -> _State:
         """The state after a relation was taken in each walk."""
@@ -92,7 +103,7 @@ class Head(nn.Module):
         tokens = functional.normalize(encoded.states[state.question], dim=-1)
         alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), tokens).clamp(min=0)
         memory = self.cell(taken, state.memory)
-        return _State(state.question, memory, torch.maximum(state.seen, alike))
+        return _State(state.question, memory, torch.maximum(state.seen, alike), state.path + taken)
 
     def scores(self, encoded: Encoded, state: _State, turn: int) -> Tensor:
         """Of every relation, [N, K], and in the last column of the answer; after so many turns."""
@@ -105,7 +116,22 @@ class Head(nn.Module):
         turns = torch.full_like(rest, turn)
         features = torch.cat([query, state.memory, turns[:, None], rest[:, None]], dim=1)
         follow = self.scale * functional.normalize(query, dim=1) @ encoded.vectors.T
+        follow = follow + self.gain * _nearer(encoded, state)
         return torch.cat([follow, self.answer(features) + 0.25 * self.scale], dim=1)
+
+
+def _nearer(encoded: Encoded, state: _State) -> Tensor:
+    """How much nearer a path comes to its question, as a sum, with each relation in it: cosines, [N, K].
+
+    cos(q, p + v) - cos(q, p); where nothing is left to be said in other words, no relation brings it nearer.
+    """
+    sentences = (encoded.states * encoded.mask[..., None]).sum(1)
+    question = functional.normalize(sentences, dim=1)[state.question]
+    vectors, path = encoded.vectors, state.path
+    along = (question * path).sum(1, keepdim=True)
+    squared = (path * path).sum(1, keepdim=True)
+    longer = (squared + 2 * path @ vectors.T + (vectors * vectors).sum(1)).clamp(min=_TINY).sqrt()
+    return (along + question @ vectors.T) / longer - along / squared.clamp(min=_TINY).sqrt()
 
 
 class Chooser(BertPreTrainedModel):  # type: ignore[misc]

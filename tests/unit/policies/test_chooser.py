@@ -14,7 +14,7 @@ from transformers import BertModel
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.model import Chooser, _nearer
 from kbqa.policies.chooser.policy import ChooserPolicy
 from kbqa.policies.chooser.reading import Decision, Option, Vocabulary, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
@@ -119,8 +119,9 @@ def test_at_the_beginning_the_first_query_is_the_sentence_vector(beginning):
             float(sentence("who directed heat ?") @ sentence(words).T)
             for words in ("directed by", "starring")
         ]
+    # By the query, and by how much nearer a path of this one relation comes to the question than none.
     # The attention of the beginning is nearly, but not wholly, uniform.
-    assert logits[0].tolist() == pytest.approx([10 * cosine for cosine in cosines], abs=0.05)
+    assert logits[0].tolist() == pytest.approx([(10 + 15) * cosine for cosine in cosines], abs=0.1)
 
 
 def test_what_else_is_in_a_batch_does_not_matter(codec, model):
@@ -151,6 +152,25 @@ def test_a_direction_changes_what_a_relation_is_worth_once_it_has_learned_so(cod
         after = model([both])[0]
         model.head.direction[1] -= 0.1
     assert after[0] != pytest.approx(float(after[1]))
+
+
+def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, model):
+    asked, words = (
+        tuple(tokens(codec, "who directed it ?")),
+        Words(tuple(tokens(codec, "directed by")), False),
+    )
+    other = Words(tuple(tokens(codec, "city born")), False)
+    with torch.no_grad():
+        encoded = model.encode([asked], [words, other])
+        begun = model.head.begin(encoded, [asked])
+        first = _nearer(encoded, begun)[0]
+        again = _nearer(encoded, model.head.take(encoded, begun, [words]))[0]
+    question = torch.nn.functional.normalize((encoded.states * encoded.mask[..., None]).sum(1), dim=1)[0]
+    cosines = encoded.vectors @ question
+    assert first.tolist() == pytest.approx(cosines.tolist(), abs=1e-5)
+    assert float(again[0]) == pytest.approx(0.0, abs=1e-5)
+    both = torch.nn.functional.normalize(encoded.vectors.sum(0), dim=0) @ question
+    assert float(again[1]) == pytest.approx(float(both - cosines[0]), abs=1e-5)
 
 
 def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):

@@ -96,10 +96,12 @@ export function steps(box) {
   };
 }
 
+const UNTOLD = ["question", "relations"]; // what every turn of a walk repeats
+
 function actionLine({ action, code, ...given }) {
-  const named = Object.entries(given).filter(([, value]) => value !== null);
+  const named = Object.entries(given).filter(([name, value]) => value !== null && !UNTOLD.includes(name));
   return h("p", { class: "action" }, h("b", {}, words(action)), named.map(([name, value]) => {
-    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const text = typeof value === "string" ? value : Array.isArray(value) ? value.map((step) => (step.startsWith("^") ? `^${shortRelation(step.slice(1))}` : shortRelation(step))).join(" / ") : JSON.stringify(value);
     return [" ", h("span", { class: "argument", title: `${name}: ${text}`, dir: "auto" }, name === "relation" ? shortRelation(text) : text)];
   }), code ? h("span", { class: "code" }, code) : null);
 }
