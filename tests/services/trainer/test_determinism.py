@@ -13,13 +13,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.unit.encoders import save_encoder
+
 STEPS = 20
 PATIENCE_S = 400.0  # nothing here may hang on how busy the machine is
 
 
-@pytest.fixture
-def recipe(tiny_recipe):
+@pytest.fixture(params=["writes", "chooses"])
+def recipe(request, tiny_recipe, tmp_path):
     recipe = copy.deepcopy(tiny_recipe)
+    if request.param == "chooses":
+        adapter = {"rank": 8, "alpha": 16, "targets": ["query", "key", "value", "dense"]}
+        recipe |= {"base_model": str(save_encoder(tmp_path)), "protocol": {"name": "chooser"}}
+        recipe["small_policy"] = recipe["cold_start"] = None
+        recipe["rollout"].update(max_tokens=16384, max_observation_tokens=4096)
+        recipe["optimisation"].update(lora=adapter, token_budget=1_000_000)
     recipe["deterministic"] = True
     # The run is killed in either stage.
     stages = [{"name": "first", "until": {"steps": 9}}, {"name": "second", "reward": {"w_format": 0.25}}]
