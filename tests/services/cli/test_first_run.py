@@ -78,7 +78,7 @@ def test_a_run_begins_once_its_graph_is_there_and_what_is_better_is_promoted(ser
         "runs",
         "begin",
         "--recipe",
-        "kg-r1-small",
+        "kg-r1-chooser",
         "--set",
         "schedule.steps=2",
         "--limit",
@@ -88,7 +88,7 @@ def test_a_run_begins_once_its_graph_is_there_and_what_is_better_is_promoted(ser
     assert code == 0
     assert trainer.orders == [
         {
-            "recipe": "kg-r1-small",
+            "recipe": "kg-r1-chooser",
             "dataset": "world",
             "overrides": {"schedule.steps": 2},
             "limits": {"test": 6},

@@ -126,7 +126,7 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
         (
             "start",
             {
-                "recipe": "kg-r1-small",
+                "recipe": "kg-r1-chooser",
                 "dataset": "world",
                 "overrides": {"schedule.steps": 2},
                 "limits": {"test": 6},
