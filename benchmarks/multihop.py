@@ -165,7 +165,7 @@ def _added(dataset: str, cold_start: Mapping[str, Any], rl: Mapping[str, Any]) -
     """Whether reinforcement has added to the cold start, question by question."""
     before = {record["id"]: record["measures"]["hits@1"] for record in cold_start["records"]}
     gains = [record["measures"]["hits@1"] - before[record["id"]] for record in rl["records"]]
-    interval = bootstrap(gains)
+    interval = bootstrap(gains, groups=[record["group"] for record in rl["records"]])
     assert interval is not None, "there are questions"
     low, high = interval
     test = mcnemar(sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains))

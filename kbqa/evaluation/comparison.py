@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbqa.errors import ConfigurationError
 from kbqa.evaluation.evaluation import Record
@@ -17,14 +17,23 @@ Measured = Mapping[str, Mapping[str, float | None]]
 """Question id → metric → value; None where it has none."""
 
 
+class _Pair(NamedTuple):
+    """A question's measure in both, and its group."""
+
+    ours: float
+    theirs: float
+    group: str
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Ours less theirs in one metric, over the questions that both have.
 
     Attributes:
         ours, theirs: means.
-        interval: of the difference, 95 %, by bootstrap over pairs.
-        test: McNemar's, of a metric that each question has or has not.
+        interval: of the difference, 95 %, by bootstrap over groups of pairs; see `Record.group`.
+        test: McNemar's, of a metric that each question has or has not. It takes questions for
+            independent, even those of one group.
     """
 
     ours: float
@@ -39,11 +48,13 @@ class Comparison:
     """Attributes:
     name: of the other one.
     questions: that both answered.
+    groups: of those that ask for the same.
     differences: by metric.
     """
 
     name: str
     questions: int
+    groups: int
     differences: dict[str, Difference]
 
     def to_json(self) -> dict[str, Any]:
@@ -80,21 +91,23 @@ def compare(records: Sequence[Record], name: str, earlier: Measured) -> Comparis
     differences = {}
     for metric in METRICS:
         pairs = [
-            (measured.value / measured.weight, theirs)
+            _Pair(measured.value / measured.weight, theirs, record.group)
             for record in common
             if (measured := record.measures[metric]).weight
             and isinstance(theirs := earlier[record.question.id].get(metric), int | float)
         ]
         if pairs:
             differences[metric] = _difference(pairs, is_binary=METRICS[metric].is_binary)
-    return Comparison(name, len(common), differences)
+    return Comparison(name, len(common), len({record.group for record in common}), differences)
 
 
-def _difference(pairs: Sequence[tuple[float, float]], *, is_binary: bool) -> Difference:
-    interval = bootstrap([ours - theirs for ours, theirs in pairs])
+def _difference(pairs: Sequence[_Pair], *, is_binary: bool) -> Difference:
+    interval = bootstrap([pair.ours - pair.theirs for pair in pairs], groups=[pair.group for pair in pairs])
     assert interval is not None, "there are pairs"
-    ours, theirs = (sum(side) / len(pairs) for side in zip(*pairs, strict=True))
+    ours = sum(pair.ours for pair in pairs) / len(pairs)
+    theirs = sum(pair.theirs for pair in pairs) / len(pairs)
     test = None
     if is_binary:
-        test = mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
+        won, lost = sum(p.ours > p.theirs for p in pairs), sum(p.ours < p.theirs for p in pairs)
+        test = mcnemar(won, lost)
     return Difference(ours, theirs, ours - theirs, interval, test)

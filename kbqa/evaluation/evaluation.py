@@ -55,11 +55,24 @@ class Record:
     failure: Failure | None
     error: Error | None
 
+    @property
+    def group(self) -> str:
+        """What the question asks for, in whichever words: from which topics along which gold path.
+
+        Questions of one group are not independent. One without a gold path is a group of its own.
+        """
+        question = self.question
+        if not question.path:
+            return question.id
+        path = " / ".join(f"{'^' if hop.inverse else ''}{hop.relation}" for hop in question.path)
+        return f"{', '.join(sorted(question.topic_entities))} : {path}"
+
     def to_json(self) -> dict[str, Any]:
         """Without the trajectories. A measure without weight is null."""
         question = self.question
         return {
             "id": question.id,
+            "group": self.group,
             "question": question.text,
             "gold": list(question.answers),
             "answers": list(self.answers),
@@ -84,11 +97,13 @@ class Summary:
     """Metrics over questions; one without any weight is left out.
 
     Attributes:
+        groups: of questions that ask for the same; see `Record.group`.
         metrics: by the names of `METRICS`.
-        intervals: 95 %, by bootstrap over the questions.
+        intervals: 95 %, by bootstrap over the groups.
     """
 
     questions: int
+    groups: int
     metrics: dict[str, float]
     intervals: dict[str, Interval]
 
@@ -96,6 +111,7 @@ class Summary:
         return {
             "metrics": self.metrics,
             "questions": self.questions,
+            "groups": self.groups,
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
         }
 
@@ -117,12 +133,18 @@ class Evaluation:
     @property
     def summary(self) -> Summary:
         """Over all questions, of the union of their runs."""
-        return summarise([record.measures for record in self.records])
+        return summarise([record.measures for record in self.records], self._groups)
+
+    @property
+    def _groups(self) -> list[str]:
+        return [record.group for record in self.records]
 
     def to_json(self) -> dict[str, Any]:
         """`{"metrics": {"f1": …, "hits@1": …, …}, "questions": n, …}`: fractions of 1, and what is behind."""
         runs = len(self.records[0].each)
-        single = [summarise([record.each[run] for record in self.records]) for run in range(runs)]
+        single = [
+            summarise([record.each[run] for record in self.records], self._groups) for run in range(runs)
+        ]
         return {
             **self.summary.to_json(),
             "unjudged": sum(record.verdict is None for record in self.records),
@@ -139,12 +161,17 @@ class Evaluation:
 
     def _breakdown(self, of: Callable[[Question], str]) -> dict[str, Any]:
         """A summary of the questions with each value; empty where it is known of none."""
-        parts: dict[str, list[Measures]] = {}
+        parts: dict[str, list[Record]] = {}
         for record in self.records:
-            parts.setdefault(of(record.question), []).append(record.measures)
+            parts.setdefault(of(record.question), []).append(record)
         if set(parts) == {""}:
             return {}
-        return {value or "unknown": summarise(parts[value]).to_json() for value in sorted(parts)}
+        return {
+            value or "unknown": summarise(
+                [record.measures for record in part], [record.group for record in part]
+            ).to_json()
+            for value, part in sorted(parts.items())
+        }
 
 
 def evaluate(
@@ -176,17 +203,17 @@ def evaluate(
     return Evaluation(tuple(records), tuple(gallery.chosen()), about or {})
 
 
-def summarise(measures: Sequence[Measures]) -> Summary:
-    """The metrics of questions with these measures."""
+def summarise(measures: Sequence[Measures], groups: Sequence[str]) -> Summary:
+    """The metrics of questions with these measures, each of the group of its place."""
     metrics: dict[str, float] = {}
     intervals: dict[str, Interval] = {}
     for name in METRICS:
         values = [one[name].value for one in measures]
         weights = [one[name].weight for one in measures]
-        interval = bootstrap(values, weights)
+        interval = bootstrap(values, weights, groups=groups)
         if interval is not None:
             metrics[name], intervals[name] = sum(values) / sum(weights), interval
-    return Summary(len(measures), metrics, intervals)
+    return Summary(len(measures), len(set(groups)), metrics, intervals)
 
 
 class Gallery:

@@ -1,13 +1,20 @@
-"""How sure a measured difference is: bootstrap intervals and McNemar's test."""
+"""How sure a measured difference is: bootstrap intervals and McNemar's test.
+
+Paraphrases of one question are answered alike, mostly, so that a policy's figure over them is less
+sure than over as many questions of their own. The bootstrap draws whole groups of them (a cluster
+bootstrap: Davison and Hinkley 1997, section 3.8). McNemar's test pairs question with question, whatever
+group they are of; where groups are large, the interval of the difference is what to go by.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 _RESAMPLES = 2000
 _EXACT_BELOW = 25  # discordant pairs; with more the chi-squared distribution is close
@@ -24,6 +31,7 @@ def bootstrap(
     values: Sequence[float],
     weights: Sequence[float] | None = None,
     *,
+    groups: Sequence[Hashable] | None = None,
     confidence: float = 0.95,
     resamples: int = _RESAMPLES,
     seed: int = 0,
@@ -33,6 +41,8 @@ def bootstrap(
     Args:
         values: of each question.
         weights: likewise; 1 each where left out, so that the ratio is the mean.
+        groups: likewise, of which group it is; groups are drawn, with all their questions. Each question
+            is a group of its own where left out.
         seed: the same seed gives the same interval.
 
     Returns:
@@ -41,6 +51,8 @@ def bootstrap(
     pairs = np.column_stack([values, np.ones(len(values)) if weights is None else weights])
     if not len(pairs) or pairs[:, 1].sum() == 0:
         return None
+    if groups is not None:
+        pairs = _totals(pairs, groups)
     # Drawing questions with replacement is drawing how often each distinct pair comes: few are distinct.
     distinct, counts = np.unique(pairs, axis=0, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(pairs), counts / len(pairs), size=resamples)
@@ -50,9 +62,17 @@ def bootstrap(
     return Interval(float(low), float(high))
 
 
+def _totals(pairs: NDArray[np.float64], groups: Sequence[Hashable]) -> NDArray[np.float64]:
+    """Each group's sums of values and of weights. [groups, 2]"""
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    totals = np.zeros((len(numbers), 2))
+    np.add.at(totals, [numbers[group] for group in groups], pairs)
+    return totals
+
+
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Whether two systems differ on the same questions (McNemar 1947).
+    """Whether two systems differ on the same questions, each taken as independent (McNemar 1947).
 
     Attributes:
         ours, theirs: questions that one alone got right, and the other alone.

@@ -32,6 +32,11 @@ def print_summary(result: Mapping[str, Any]) -> None:
         digits = 3 if METRICS[name].is_share else 1
         table.add_row(METRICS[name].title, f"{value:.{digits}f}", f"{low:.{digits}f} … {high:.{digits}f}")
     console.print(table)
+    if (said := _grouped(result)) is not None:
+        console.print(
+            f"95 % intervals over {said}: those of one group ask for one path from the same topic",
+            soft_wrap=True,
+        )
     for kind, parts in result["breakdowns"].items():
         if parts:
             table = Table(kind, "questions", *(METRICS[name].title for name in _PRINTED), box=None)
@@ -51,9 +56,16 @@ def print_summary(result: Mapping[str, Any]) -> None:
         _print_comparison(console, result["comparison"])
 
 
+def _grouped(counted: Mapping[str, Any]) -> str | None:
+    """How many groups there are of how many questions; None where each is one of its own."""
+    questions, groups = counted["questions"], counted["groups"]
+    return None if groups == questions else f"{groups:,} groups of {questions:,} questions"
+
+
 def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:
-    console.print(f"against {comparison['name']}, {comparison['questions']:,} questions", soft_wrap=True)
-    table = Table("metric", "this", "that", "difference", "95 % interval", "McNemar", box=None)
+    said = _grouped(comparison) or f"{comparison['questions']:,} questions"
+    console.print(f"against {comparison['name']}, {said}", soft_wrap=True)
+    table = Table("metric", "this", "that", "difference", "95 % interval", "McNemar by question", box=None)
     for name, difference in comparison["differences"].items():
         low, high = difference["interval"]
         test = difference["test"]

@@ -24,11 +24,16 @@ function range(name, [low, high]) {
   return `${value(name, low)} – ${value(name, high)}`;
 }
 
+// What intervals are drawn over: questions that ask for one path from the same topic are drawn together.
+function grouped({ questions, groups }) {
+  return groups === questions ? "the questions" : `${groups.toLocaleString("en-GB")} groups of questions that ask for the same in other words`;
+}
+
 function lead() {
   const how = data.baseline ? `baseline ${words(data.baseline)}` : `recipe ${data.recipe}`;
   return h("header", {}, h("h1", {}, `${data.policy} on ${data.dataset}`),
     h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over the graph `, h("code", {}, data.kg), `, played as `, h("code", {}, how),
-      data.runs.length ? `, the answers of ${data.runs.length} runs united` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} a second. Intervals are 95 %, by bootstrap over the questions.`,
+      data.runs.length ? `, the answers of ${data.runs.length} runs united` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} a second. Intervals are 95 %, by bootstrap over ${grouped(data)}.`,
       data.leaking ? " The split was drawn at random: what it asks stands in other words among the training questions." : "",
       data.left_out ? ` ${data.left_out} questions were left out, since they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict of the judge.` : ""));
 }
@@ -138,8 +143,8 @@ function comparison() {
   if (!other) return null;
   const signedValue = (name, x) => (x > 0 ? "+" : x < 0 ? "−" : "") + value(name, Math.abs(x));
   return h("section", { id: "comparison" }, h("h2", {}, `Compared with ${other.name}`),
-    h("p", { class: "about" }, `On the ${other.questions.toLocaleString("en-GB")} questions that both answered. McNemar's test counts the questions that one alone got right: exact where they are few, else chi-squared with continuity correction.`),
-    figures(["Metric", "This", "That", "Difference", "95 % interval", "Only this : only that", "p"], Object.entries(other.differences).map(([name, { ours, theirs, difference, interval, test }]) => {
+    h("p", { class: "about" }, `On the ${other.questions.toLocaleString("en-GB")} questions that both answered; intervals by bootstrap over ${grouped(other)}. McNemar's test counts the questions that one alone got right, each as independent of the others: exact where they are few, else chi-squared with continuity correction.`),
+    figures(["Metric", "This", "That", "Difference", "95 % interval", "Only this : only that", "p by question"], Object.entries(other.differences).map(([name, { ours, theirs, difference, interval, test }]) => {
       const sure = interval[0] > 0 || interval[1] < 0, shows = data.titles[name][2] && sure ? (difference > 0 ? "better" : "worse") : "";
       return h("tr", {}, h("th", { scope: "row" }, data.titles[name][0]), [value(name, ours), value(name, theirs)].map((text) => h("td", { class: "number" }, text)),
         h("td", { class: `number ${shows}` }, h("b", {}, signedValue(name, difference))), h("td", { class: "number" }, `${signedValue(name, interval[0])} … ${signedValue(name, interval[1])}`),

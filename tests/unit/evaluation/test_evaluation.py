@@ -61,6 +61,55 @@ def test_executability_is_over_all_queries_not_over_questions():
     assert "executability" not in evaluated(episode("Byron")).to_json()["metrics"]
 
 
+def reworded(*runs, times):
+    """Each question asked several times, of the same topic and path."""
+    cases = []
+    for number, run in enumerate(runs):
+        one = replace(asked(number), topic_entities=(f"e{number}",))
+        cases += [(replace(one, id=f"q{number}-{again}"), [run]) for again in range(times)]
+    return evaluate(cases, MatchingJudge())
+
+
+def test_intervals_are_over_what_is_asked_not_over_its_wordings():
+    once, thrice = (reworded(*[RIGHT, RIGHT, WRONG] * 10, times=times).to_json() for times in (1, 3))
+    assert (once["questions"], once["groups"]) == (30, 30)
+    assert (thrice["questions"], thrice["groups"]) == (90, 30)
+    assert thrice["intervals"]["f1"] == pytest.approx(once["intervals"]["f1"])
+    assert thrice["breakdowns"]["hops"]["1"]["groups"] == 30
+    assert thrice["records"][0]["group"] == thrice["records"][1]["group"] == "e0 : parent"
+
+
+def test_a_question_without_a_gold_path_is_a_group_of_its_own():
+    cases = [(replace(asked(number), path=()), [RIGHT]) for number in range(4)]
+    result = evaluate([*cases, (asked(4), [RIGHT]), (asked(5), [RIGHT])], MatchingJudge()).to_json()
+    assert (result["questions"], result["groups"]) == (6, 5)
+
+
+def test_groups_are_told_apart_by_direction_and_topic_not_by_the_topics_order():
+    along, against = asked(0), replace(asked(1), path=(Hop("parent", inverse=True),))
+    both = [replace(asked(n), topic_entities=topics) for n, topics in ((2, ("a", "b")), (3, ("b", "a")))]
+    records = evaluate([(one, [RIGHT]) for one in (along, against, *both)], MatchingJudge()).records
+    assert [record.group for record in records] == [
+        "Ada : parent",
+        "Ada : ^parent",
+        "a, b : parent",
+        "a, b : parent",
+    ]
+
+
+def test_a_difference_is_as_sure_as_its_groups_are_many():
+    def against_nothing(times):
+        ours = reworded(*[RIGHT, RIGHT, WRONG] * 10, times=times)
+        theirs = {record.question.id: {"hits@1": 0.0} for record in ours.records}
+        return compare(ours.records, "nothing", theirs)
+
+    once, thrice = against_nothing(1), against_nothing(3)
+    assert (thrice.questions, thrice.groups, once.groups) == (90, 30, 30)
+    hits = [comparison.differences["hits@1"] for comparison in (once, thrice)]
+    assert hits[0].interval == pytest.approx(hits[1].interval)
+    assert [one.test.ours for one in hits] == [20, 60]  # McNemar's is by question
+
+
 def test_runs_are_told_one_by_one():
     cases = [(asked(0), [WRONG, RIGHT]), (asked(1), [RIGHT, RIGHT])]
     result = evaluate(cases, MatchingJudge()).to_json()

@@ -74,3 +74,34 @@ def test_the_same_seed_gives_the_same_interval():
 def test_nothing_has_no_interval():
     assert bootstrap([]) is None
     assert bootstrap([0.0, 0.0], [0.0, 0.0]) is None
+
+
+def test_groups_of_one_question_give_the_interval_of_the_questions():
+    rng = np.random.default_rng(1)
+    values, weights = rng.random(60), rng.integers(0, 4, 60)
+    apart = [f"q{n}" for n in range(60)]
+    assert bootstrap(values, groups=apart) == bootstrap(values)
+    assert bootstrap(values, weights, groups=apart) == bootstrap(values, weights)
+
+
+@pytest.mark.parametrize("times", [2, 4, 8])
+def test_questions_that_are_asked_again_make_nothing_surer(times):
+    values = [0.0] * 20 + [1.0] * 30
+    groups = [*range(50)] * times
+    assert bootstrap(values * times, groups=groups) == bootstrap(values)
+    low, high = bootstrap(values * times)
+    assert high - low < 0.75 * (bootstrap(values).high - bootstrap(values).low)
+
+
+def test_an_interval_over_groups_is_as_wide_as_theory_says():
+    # 100 groups of 4, all of a group alike: the deviation of 100 questions, not of 400.
+    values, groups = [0.0] * 160 + [1.0] * 240, [n // 4 for n in range(400)]
+    half = 1.96 * (0.6 * 0.4 / 100) ** 0.5
+    assert bootstrap(values, groups=groups) == pytest.approx((0.6 - half, 0.6 + half), abs=0.011)
+
+
+def test_a_group_counts_by_its_questions():
+    # Drawn twice of two groups: the first alone (3 of 3), both (3 of 4, however often), the second alone.
+    low, high = bootstrap([1, 1, 1, 0], groups=["a", "a", "a", "b"])
+    assert (low, high) == (0.0, 1.0)
+    assert bootstrap([1, 0, 1, 0], groups=["a", "a", "b", "b"]) == (0.5, 0.5)
