@@ -98,7 +98,8 @@ def measure(question: Question, runs: Sequence[Trajectory], verdict: Verdict | N
         "retrieval": Measure(max(retrieval(question, run) for run in runs)),
         "answered": Measure(float(any(run.answers for run in runs))),
         "turns": Measure(sum(turns) / len(runs)),
-        "llm_calls": Measure(sum(turns)),
+        # What no model wrote has no version: a baseline that ranks asks none.
+        "llm_calls": Measure(sum(bool(turn.policy_version) for run in runs for turn in run.turns)),
         "generated_tokens": Measure(sum(run.generated_tokens for run in runs)),
         "total_tokens": Measure(sum(map(total_tokens, runs))),
     }

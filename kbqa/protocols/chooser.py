@@ -139,7 +139,7 @@ class ChooserDialogue(Dialogue):
         number = None if found is None else int(found[1])
         well_formed = found is not None and text.strip() == found[0]
         if number == _ANSWER and (self._path or not self._options):
-            found_here = tuple(_answers(self._at_hand)) if self._path else ()
+            found_here = tuple(answers_of(self._at_hand)) if self._path else ()
             return Reply(well_formed=well_formed, answers=found_here)
         option = None if number is None else self._options.get(number)
         if option is None:
@@ -228,7 +228,7 @@ def _relations(result: ActionResult) -> list[Mapping[str, Any]]:
     return relations
 
 
-def _answers(items: Iterable[Item]) -> Iterable[Answer]:
+def answers_of(items: Iterable[Item]) -> Iterable[Answer]:
     """The entities as answers; those of one name are one answer."""
     named: dict[str, list[str]] = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""What `kbqa eval` evaluates: a policy version, a model's directory, or a model that chats."""
+"""What `kbqa eval` evaluates: a policy version, a model's directory, or a model that chats or encodes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kbqa.bases import find_base
 from kbqa.chat import ChatModel
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
 from kbqa.evaluation.baselines import BASELINES, baseline_player
+from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
 from kbqa.judges import Judge, MatchingJudge
 from kbqa.kg.actions import GraphTools
+from kbqa.kg.ranking.opening import open_encoder
+from kbqa.kg.ranking.ranker import Ranker
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import Manifest, PolicyStore, PolicyVersion, open_store
@@ -27,8 +31,10 @@ CHAT = "openai:"
 
 _ROWS = 64  # episodes under way; a row more costs memory, and hardly makes a step longer
 _CHATS = 16  # conversations under way
+_RANKED = 4  # questions whose paths are ranked at a time; the encoder takes one batch after the other
 _CACHED_TOKENS = 131_072  # what the episodes under way have read, as keys and values
 _CHAT_RECIPE = "kg-r1"
+_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _CHAT_URL, _CHAT_KEY = (
     ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"),
     ("KBQA_GATEWAY_CHAT_API_KEY", "OPENAI_API_KEY"),
@@ -57,26 +63,39 @@ class Candidate:
 
 
 def open_candidate(
-    policy: str, home: Path, location: str | None, *, recipe: str | None, baseline: str | None
+    policy: str,
+    home: Path,
+    location: str | None,
+    *,
+    recipe: str | None,
+    baseline: str | None,
+    max_hops: int | None = None,
+    known_hops: bool = False,
 ) -> Candidate:
     """Open what is to be evaluated.
 
     Args:
-        policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL.
+        policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL; for the baseline
+            `RANKING` a sentence encoder, as `find_base` takes it.
         location: of the policy store, if it is not in `home`.
         recipe: plays it; unless given, the recipe that the policy was trained with.
-        baseline: one of `BASELINES`, instead of a recipe.
+        baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
+        max_hops, known_hops: of `RANKING`; see `PathRanking`.
 
     Raises:
         NoPolicyError: there is no such policy.
         PolicyIntegrityError, PolicyMismatchError: it cannot be loaded.
-        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
+        BaseNotFoundError: the base of an adapter, or the encoder, is not on this machine.
         ConfigurationError: the recipe does not suit it, or a baseline or endpoint is none.
     """
-    if baseline is not None and baseline not in BASELINES:
-        raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join(BASELINES)})')
+    if baseline is not None and baseline not in (*BASELINES, RANKING):
+        raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join((*BASELINES, RANKING))})')
     if baseline is not None and recipe is not None:
         raise ConfigurationError("--baseline and --recipe each say how it plays: give one of them")
+    if baseline == RANKING:
+        return _ranking(policy, max_hops, known_hops=known_hops)
+    if max_hops is not None or known_hops:
+        raise ConfigurationError(f"--max-hops and --known-hops are for --baseline {RANKING}")
     if policy.startswith(CHAT):
         return _chat(policy, recipe, baseline)
     if baseline is not None:
@@ -175,6 +194,38 @@ def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
                 f'recipe {recipe.name} does not suit {name}: it plays {protocol.name}, and "{tag}" is no '
                 "token of this policy; leave --recipe out, or name one of the dialect that it was trained in"
             )
+
+
+def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Candidate:
+    """Paths that a sentence encoder ranks."""
+    if max_hops is not None and known_hops:
+        raise ConfigurationError(
+            "--max-hops bounds what --known-hops says of each question: give one of them"
+        )
+    if encoder.startswith(CHAT):
+        raise ConfigurationError(
+            f"baseline {RANKING} is played by a sentence encoder: name one, for instance {_ENCODER}"
+        )
+    opened = open_encoder(str(find_base(encoder).directory))
+    ranking = PathRanking(Ranker(opened, lambda: ()), max_hops or MAX_HOPS, known_hops)
+    about = {
+        "policy": encoder,
+        "version": opened.name,
+        "recipe": None,
+        "baseline": RANKING,
+        "ranking": {
+            "hops": "known" if known_hops else f"at most {ranking.max_hops}",
+            "beam": ranking.beam,
+        },
+    }
+
+    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
+        return PathRanker(ranking, tools), 0.0
+
+    def suits(question: Question) -> bool:
+        return question.hops > 0 or not known_hops
+
+    return Candidate(encoder, about, _RANKED, MatchingJudge(), suits, play, lambda: None)
 
 
 def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candidate:

@@ -30,21 +30,27 @@ if TYPE_CHECKING:
     from services.cli.candidates import Candidate
 
 _CHUNK = 1024  # questions whose runs are all played before the next: bounds memory
+_MOST_HOPS = 8  # what `follow_path` follows
 _RUN_STRIDE = 104_729  # keeps the random streams of runs apart
 
 
 class Baseline(StrEnum):
-    """See `kbqa.evaluation.baselines`."""
+    """See `kbqa.evaluation.baselines`; of the last, `kbqa.evaluation.ranking`."""
 
     VANILLA = "vanilla"
     COT = "cot"
     ONE_SHOT = "one-shot"
     ITERATIVE = "iterative"
+    RANKING = "ranking"
 
 
 def evaluate(
     policy: Annotated[
-        str, typer.Argument(help="A directory, NAME[@VERSION] under KBQA_HOME/policies, or openai:MODEL.")
+        str,
+        typer.Argument(
+            help="A directory, NAME[@VERSION] under KBQA_HOME/policies, or openai:MODEL; for --baseline "
+            "ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
+        ),
     ],
     dataset: Annotated[str, typer.Argument(help="Its questions: world, metaqa-1hop, pathquestion-2h, …")],
     kg: Annotated[
@@ -60,8 +66,24 @@ def evaluate(
         typer.Option(help="How it plays; unless given, as it was trained (kg-r1 for a chat model)."),
     ] = None,
     baseline: Annotated[
-        Baseline | None, typer.Option(help="Let a chat model answer in a simpler way instead.")
+        Baseline | None,
+        typer.Option(
+            help="In place of a recipe: a simpler way for a chat model to answer; or ranking, without any "
+            "training: relation paths by how much their words resemble the question."
+        ),
     ] = None,
+    max_hops: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=_MOST_HOPS, help="With --baseline ranking: relations of a path, at most (3)."
+        ),
+    ] = None,
+    known_hops: Annotated[
+        bool,
+        typer.Option(
+            "--known-hops", help="With --baseline ranking: as many as each question's gold path has."
+        ),
+    ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Of a question; their answers are united.")] = 1,
     seed: Annotated[
         int, typer.Option(min=0, help="Of a split that is drawn, and of runs after the first.")
@@ -100,7 +122,9 @@ def evaluate(
     drawn: tuple[Question, ...] = getattr(asked.splits, split)
     name = None if baseline is None else baseline.value
     with ExitStack() as opened:
-        candidate = open_candidate(policy, home, location, recipe=recipe, baseline=name)
+        candidate = open_candidate(
+            policy, home, location, recipe=recipe, baseline=name, max_hops=max_hops, known_hops=known_hops
+        )
         opened.callback(candidate.close)
         questions = [question for question in drawn if candidate.suits(question)]
         left_out, questions = len(drawn) - len(questions), questions[:limit]

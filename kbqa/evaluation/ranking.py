@@ -1,0 +1,209 @@
+"""A baseline that has learned nothing: relation paths ranked by how much their words resemble a question.
+
+    paths     of at most three relations, in both directions, from the topic entity, by `follow_path`
+    score     cosine of the question, without the topic's name, and the path's words, the last relation
+              first, as English says "the nationality of the spouse", by a frozen sentence encoder
+    answer    the entities at the end of the best path
+
+Where a level has more paths than are gone on from, the best of them are (a beam); a path that has come
+back to where it began is not gone on from. Direction is not put into words: of two paths with the same
+words the one with fewer relations that are followed backwards comes first. It is played and measured
+like any policy; no language model is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from kbqa.environment import Budget
+from kbqa.environment.play import Play
+from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, GraphTools, Item, Success
+from kbqa.kg.ranking.ranker import Ranker
+from kbqa.kg.retrieval.follow_path import INVERSE
+from kbqa.protocols import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.chooser import answers_of, in_words, place
+from kbqa.rollouts.agent import Sampling
+from kbqa.trajectory import Question, Segment, Status, Turn
+
+RANKING = "ranking"
+"""What the baseline is called."""
+
+MAX_HOPS = 3
+BEAM = 50
+
+_MOST_RELATIONS = 100  # of the entities at a path's end; of more the graph lists those that fit best
+_SHOWN_PATHS, _SHOWN_ENTITIES = 5, 20
+# A turn to follow the best path, one to answer with what is there; nothing is read or written in tokens.
+_BUDGET = Budget(max_turns=2, max_tokens=1, max_turn_tokens=1, max_observation_tokens=1)
+
+
+class _Path(NamedTuple):
+    """Attributes:
+    steps: as `follow_path` takes them.
+    words: of its relations, the last one first.
+    score: of the words, as the question is.
+    """
+
+    topic: str
+    steps: tuple[str, ...] = ()
+    words: str = ""
+    score: float = 0.0
+
+    @property
+    def backwards(self) -> int:
+        """How many of its relations are followed from tail to head."""
+        return sum(step.startswith(INVERSE) for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class PathRanking:
+    """What is ranked, and by what. Safe for many threads.
+
+    Attributes:
+        ranker: of texts; encodes each once, however many questions meet it.
+        max_hops: most relations of a path.
+        known_hops: each question is told how many relations its gold path has, and its paths have as many.
+        beam: paths of a level that are gone on from.
+    """
+
+    ranker: Ranker
+    max_hops: int = MAX_HOPS
+    known_hops: bool = False
+    beam: int = BEAM
+
+    name: ClassVar[str] = "path_ranking"
+    tags: ClassVar[tuple[str, ...]] = ()
+    stop: ClassVar[tuple[str, ...]] = ()
+
+    def begin(self, question: Question, max_turns: int) -> Dialogue:
+        return PathSearch(question, self)
+
+
+class PathSearch(Dialogue):
+    """The paths of a question: looked for level by level before the first turn, then followed, best first."""
+
+    def __init__(self, question: Question, ranking: PathRanking) -> None:
+        self._ranking = ranking
+        self._question = self._query = question.text
+        self._hops = question.hops if ranking.known_hops else ranking.max_hops
+        self._open = [_Path(topic) for topic in question.topic_entities]  # whose relations are asked for
+        self._starts: dict[str, set[str]] = {}  # topic → the entities that its name stands for
+        self._found: list[_Path] = []
+        self._answers: tuple[Answer, ...] | None = None
+
+    def first_look(self) -> tuple[Action, ...]:
+        return tuple(map(self._look, self._open))
+
+    def prompt(self) -> list[Segment]:
+        return [Segment(self._query, trusted=False)]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        return Opening("", self._query)
+
+    def reply(self, text: str) -> Reply:
+        if self._answers is not None:
+            return Reply(well_formed=True, answers=self._answers)
+        ranked = sorted(self._found, key=lambda path: (-path.score, len(path.steps), path.backwards))
+        if not ranked:
+            return Reply("no path leads away from the topic", well_formed=True, answers=())
+        best = "; ".join(f"{path.score:.3f} {' / '.join(path.steps)}" for path in ranked[:_SHOWN_PATHS])
+        arguments = {"entity": ranked[0].topic, "path": list(ranked[0].steps), "relations": 0}
+        self._answers = ()
+        return Reply(best, well_formed=True, actions=(Action(FOLLOW_PATH, arguments),))
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        if self._answers is None:
+            return self._grow(results)
+        [result] = results
+        if isinstance(result, Success):
+            self._answers = tuple(answers_of(result.items))
+        return ()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        names = [answer.text for answer in self._answers or ()]
+        rest = f", … ({len(names)} in all)" if len(names) > _SHOWN_ENTITIES else ""
+        text = ", ".join(names[:_SHOWN_ENTITIES]) + rest
+        return [Segment("<entities>"), Segment(text, trusted=False), Segment("</entities>")]
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        return [Segment(""), Segment("")]  # never read: nothing is misunderstood
+
+    def _grow(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        """One relation more on each open path; the best of them are open then."""
+        grown: list[_Path] = []
+        for path, result in zip(self._open, results, strict=True):
+            if isinstance(result, Failure):
+                continue
+            if not path.steps:
+                self._begin_at(path.topic, result.items)
+            elif result.items[0].id in self._starts[path.topic]:
+                continue  # it has come back, or where it began would not be among its ends
+            relations = result.details["relations"]
+            for relation, words in zip(relations, in_words(relations), strict=True):
+                step = relation["id"] if relation["direction"] == "out" else f"{INVERSE}{relation['id']}"
+                grown.append(_Path(path.topic, (*path.steps, step), f"{words} {path.words}".rstrip()))
+        scores = self._ranking.ranker.similarities(self._query, [path.words for path in grown])
+        # Rounded, since the same text may come out otherwise among others in the last digit.
+        grown = [
+            path._replace(score=round(float(score), 4)) for path, score in zip(grown, scores, strict=True)
+        ]
+        depth = len(grown[0].steps) if grown else self._hops
+        if depth == self._hops or not self._ranking.known_hops:
+            self._found += grown
+        grown.sort(key=lambda path: (-path.score, path.backwards))
+        self._open = grown[: self._ranking.beam] if depth < self._hops else []
+        return tuple(map(self._look, self._open))
+
+    def _begin_at(self, topic: str, items: Sequence[Item]) -> None:
+        """Leave the topic's name out of the question: it says nothing of what is asked."""
+        self._starts[topic] = {item.id for item in items}
+        label = items[0].label if items else topic
+        named = place(self._query, (topic, label))
+        if named is not None:
+            self._query = " ".join((self._query[: named[0]] + " " + self._query[named[1] :]).split())
+
+    def _look(self, path: _Path) -> Action:
+        """What can be followed at a path's end; of the entities there one tells whether it has come back."""
+        asked = {"question": self._question, "relations": _MOST_RELATIONS}
+        limit = {"limit": 1} if path.steps else {}
+        return Action(FOLLOW_PATH, {"entity": path.topic, "path": list(path.steps), **asked, **limit})
+
+
+class RankedEpisode(Play):
+    """An episode without tokens and without a policy: what it says is what it has ranked."""
+
+    def say(self) -> None:
+        """Follow the best path, or answer with what is at its end. Nobody wrote it, so there is no text."""
+        self._said(Turn(0, 0, (), "", Status.OK), cut=False)
+
+    def _begin(self) -> None:
+        pass
+
+    def _tokens(self) -> tuple[int, ...]:
+        return ()
+
+    def _keep(self, observation: Sequence[Segment]) -> str:
+        return "".join(segment.text for segment in observation)
+
+    @property
+    def _full(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PathRanker:
+    """Plays `RankedEpisode`s."""
+
+    ranking: PathRanking
+    tools: GraphTools
+
+    def begin(self, question: Question) -> RankedEpisode:
+        """As `Player.begin`."""
+        return RankedEpisode(question, self.ranking, _BUDGET)
+
+    def speak(self, episodes: Sequence[RankedEpisode], sampling: Sampling) -> None:
+        """As `Player.speak`; every run is the same, whatever the temperature."""
+        for episode in episodes:
+            episode.say()
