@@ -81,7 +81,7 @@ def test_a_store_that_is_away_is_asked_again_and_then_named(tmp_path, monkeypatc
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(shelves, "_BACK_OFF_S", (0.05, 1.0))
-    shelf = RemoteShelf("s3://nowhere/policies", tmp_path, patience_s=2)
+    shelf = RemoteShelf("s3://nowhere/policies", tmp_path, patience_s=6)
     asked: list[str] = []
     ls = shelf._files.ls
     monkeypatch.setattr(

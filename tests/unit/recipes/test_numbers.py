@@ -11,7 +11,8 @@ import pytest
 
 from kbqa.recipes import load_recipe, recipe_names
 
-PAPERS = [name for name in recipe_names() if load_recipe(name).small_policy is None]
+CHOOSERS = [name for name in recipe_names() if name.endswith("-chooser")]
+PAPERS = [n for n in recipe_names() if n not in CHOOSERS and load_recipe(n).small_policy is None]
 
 KG_R1 = {  # table 8, D.4, 3.3
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
@@ -283,3 +284,19 @@ def test_every_number_says_where_it_comes_from(name):
         else:
             sections[indent + 2] = told
     assert silent == []
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_a_policy_that_chooses_learns_by_the_rewards_and_advantages_of_its_paper(name):
+    chooser, paper = load_recipe(name), load_recipe(name.removesuffix("-chooser"))
+    told = paper.reward.model_dump() | ({"format": 0.0} if paper.reward.name == "knowcoder_a1" else {})
+    assert chooser.reward.model_dump() == told
+    assert chooser.advantage == paper.advantage
+    assert chooser.rollout.kind == paper.rollout.kind
+    clip = ("clip_low", "clip_high")
+    assert [getattr(chooser.optimisation, key) for key in clip] == [
+        getattr(paper.optimisation, key) for key in clip
+    ]
+    assert chooser.cold_start is None
+    assert chooser.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert chooser.optimisation.entropy_coefficient > 0

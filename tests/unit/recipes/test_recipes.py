@@ -60,7 +60,7 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
 
 
 def test_an_unknown_recipe_names_the_known_ones():
-    with pytest.raises(RecipeError, match="known: .*kg-r1, kg-r1-as-released, kg-r1-small, "):
+    with pytest.raises(RecipeError, match="known: .*kg-r1, kg-r1-as-released, kg-r1-chooser, kg-r1-small, "):
         load_recipe("kgr1")
 
 
