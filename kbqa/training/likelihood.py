@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -54,8 +54,12 @@ def token_logprobs(
         Two tensors [M], in row order: log p of the token, and the entropy of its distribution.
     """
     hidden = model.model(input_ids=token_ids, use_cache=False).last_hidden_state
-    score = partial(_score, model.lm_head, entropy_gradient, temperature, truncation)
+    score = partial(_projected, model.lm_head, partial(_chosen, entropy_gradient, temperature, truncation))
     return score(hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
+
+
+Chosen = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Log-probabilities of targets [M], and entropies, from logits [M, V]."""
 
 
 class Likelihood(nn.Module):
@@ -73,6 +77,10 @@ class Likelihood(nn.Module):
         """The parts that are sharded each for itself."""
         raise NotImplementedError
 
+    def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
+        """What `chosen` makes of the logits at the row's targets, in their order."""
+        raise NotImplementedError
+
     def forward(
         self,
         row: Row,
@@ -87,7 +95,9 @@ class Likelihood(nn.Module):
         Args:
             precision: of matrix products; with bf16 weights, norms and all results stay fp32.
         """
-        raise NotImplementedError
+        chosen = partial(_chosen, entropy_gradient, temperature, truncation)
+        with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            return self.score(row, chosen)
 
 
 def likelihood_of(model: Any) -> Likelihood:
@@ -98,9 +108,7 @@ def likelihood_of(model: Any) -> Likelihood:
 
 
 class TokenLikelihood(Likelihood):
-    """Args:
-    model: a causal language model of transformers.
-    """
+    """Of a causal language model of transformers."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -111,58 +119,34 @@ class TokenLikelihood(Likelihood):
         layers: Iterable[nn.Module] = self.model.model.layers
         return layers
 
-    def forward(
-        self,
-        row: Row,
-        *,
-        precision: Precision = "fp32",
-        entropy_gradient: bool = False,
-        temperature: float = 1.0,
-        truncation: Truncation = _WHOLE,
-    ) -> tuple[Tensor, Tensor]:
+    def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
         model: Any = self.model
-        device = row.token_ids.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
-            hidden = model.model(
-                input_ids=row.token_ids[None],
-                position_ids=row.positions[None],
-                use_cache=False,
-                segments=row.segments,
-            ).last_hidden_state[0]
-            score = partial(_score, model.lm_head, entropy_gradient, temperature, truncation)
-            most = max(1, _MAX_LOGITS // model.config.vocab_size)
-            if len(row.targets) <= most:
-                return score(hidden[row.sources], row.targets)
-            parts = [
-                checkpoint(score, hidden[sources], targets, use_reentrant=False)
-                for sources, targets in zip(
-                    torch.split(row.sources, most), torch.split(row.targets, most), strict=True
-                )
-            ]
+        hidden = model.model(
+            input_ids=row.token_ids[None],
+            position_ids=row.positions[None],
+            use_cache=False,
+            segments=row.segments,
+        ).last_hidden_state[0]
+        score = partial(_projected, model.lm_head, chosen)
+        most = max(1, _MAX_LOGITS // model.config.vocab_size)
+        if len(row.targets) <= most:
+            return score(hidden[row.sources], row.targets)
+        split = zip(torch.split(row.sources, most), torch.split(row.targets, most), strict=True)
+        parts = [
+            checkpoint(score, hidden[sources], targets, use_reentrant=False) for sources, targets in split
+        ]
         return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
 class ChoiceLikelihood(Likelihood):
-    """The distribution of a token is that of the options listed before it; each decision is computed once.
-
-    Args:
-        model: a policy that chooses.
-    """
+    """Of a policy that chooses: a token is one of the options before it. Each decision is computed once."""
 
     @property
     def layers(self) -> Iterable[nn.Module]:
         layers: Iterable[nn.Module] = self.model.bert.encoder.layer
         return layers
 
-    def forward(
-        self,
-        row: Row,
-        *,
-        precision: Precision = "fp32",
-        entropy_gradient: bool = False,
-        temperature: float = 1.0,
-        truncation: Truncation = _WHOLE,
-    ) -> tuple[Tensor, Tensor]:
+    def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
         listed: dict[int, Decision] = {}
         for start, first, sequence in row.sequences():
             for position, decision in decisions(sequence, self.model.vocabulary):
@@ -170,31 +154,21 @@ class ChoiceLikelihood(Likelihood):
                     listed[start + position - first] = decision
         asked = [listed[source] for source in row.sources.tolist()]
         distinct = {decision: place for place, decision in enumerate(dict.fromkeys(asked))}
-        with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            scores = self.model(list(distinct))
-        logits = scores.float()[[distinct[decision] for decision in asked]]
+        logits = self.model(list(distinct)).float()[[distinct[decision] for decision in asked]]
         columns = [
             [option.token for option in decision.options].index(token)
             for decision, token in zip(asked, row.targets.tolist(), strict=True)
         ]
-        targets = torch.tensor(columns, device=logits.device)
-        return _chosen(logits, targets, entropy_gradient, temperature, truncation)
+        return chosen(logits, torch.tensor(columns, device=logits.device))
 
 
-def _score(
-    head: Any,
-    entropy_gradient: bool,
-    temperature: float,
-    truncation: Truncation,
-    hidden: Tensor,
-    targets: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of targets [M] and entropies, from the hidden states [M, width] before them."""
-    return _chosen(head(hidden).float(), targets, entropy_gradient, temperature, truncation)
+def _projected(head: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """From the hidden states [M, width] before the targets [M]."""
+    return chosen(head(hidden).float(), targets)
 
 
 def _chosen(
-    logits: Tensor, targets: Tensor, entropy_gradient: bool, temperature: float, truncation: Truncation
+    entropy_gradient: bool, temperature: float, truncation: Truncation, logits: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of targets [M] and entropies, from logits [M, V]; -inf is none at all."""
     if temperature != 1:

@@ -75,7 +75,16 @@ class _State(NamedTuple):
 
 
 class Head(nn.Module):
-    """Everything beside the encoder."""
+    """Everything beside the encoder.
+
+    Attributes:
+        scale: of the cosine of an option's words and the query, in the logits.
+        gain: of the growth of the cosine of question and path, likewise; see `_nearer`.
+        cover: how much less a token counts that resembles a relation which was taken.
+        near: how much less a token counts the farther it stands from the topic.
+        direction: [2, W], added to a relation that is followed forwards, or backwards.
+        start: [W], the first input of the recurrent cell.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -91,7 +100,7 @@ class Head(nn.Module):
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
 
     def begin(self, encoded: Encoded, questions: Sequence[Ids]) -> _State:
-        places = torch.tensor([encoded.questions[question] for question in questions])
+        places = torch.tensor([encoded.questions[q] for q in questions], device=encoded.states.device)
         memory = self.cell(self.start[None], torch.zeros_like(self.start)[None])
         seen = encoded.states.new_zeros(len(places), encoded.states.shape[1])
         path = encoded.states.new_zeros(len(places), encoded.states.shape[2])
@@ -182,8 +191,8 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         states, mask = self.tokens(list(texts), _OPTION_TOKENS)
         weights = mask[..., None].float()
         pooled = functional.normalize((states * weights).sum(1) / weights.sum(1), dim=1)
-        rows = torch.tensor([texts[words.token_ids] for words in relations])
-        inverse = torch.tensor([int(words.inverse) for words in relations])
+        rows = torch.tensor([texts[words.token_ids] for words in relations], device=self.device)
+        inverse = torch.tensor([int(words.inverse) for words in relations], device=self.device)
         return pooled[rows] + self.head.direction[inverse]
 
     def tokens(self, texts: Sequence[Ids], most: int = _QUESTION_TOKENS) -> tuple[Tensor, Tensor]:
@@ -204,6 +213,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         for place, row in enumerate(rows):
             ids[place, : len(row)], mask[place, : len(row)] = torch.tensor(row), True
         size = max(1, _BATCH_TOKENS // width)
+        ids, mask = ids.to(self.device), mask.to(self.device)
         parts = zip(torch.split(ids, size), torch.split(mask, size), strict=True)
         states = [self.bert(input_ids=part, attention_mask=kept).last_hidden_state for part, kept in parts]
         return torch.cat(states), mask
@@ -217,7 +227,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             if topics:
                 apart = torch.arange(len(row))[:, None] - torch.tensor(topics)
                 row.copy_(apart.abs().min(1).values)
-        return distances
+        return distances.to(self.device)
 
     def forward(self, decisions: Sequence[Decision], encoded: Encoded | None = None) -> Tensor:
         """Logits of the options of each decision, in their order, [B, O]; -inf where there is none.
@@ -238,6 +248,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
                     for option in decision.options
                 ]
             )
+        columns = columns.to(self.device)
         logits = scores.gather(1, columns.clamp(min=0))
         return logits.masked_fill(columns < 0, float("-inf"))
 

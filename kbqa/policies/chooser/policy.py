@@ -91,7 +91,7 @@ class ChooserPolicy:
         self._inbox.put(swap)
         if self._closed:
             self._refuse(PolicyUnavailableError("the policy engine is closed"))
-        swap.done.result()
+        swap.future.result()
 
     def close(self) -> None:
         """Stop computing; calls in flight fail."""
@@ -106,15 +106,18 @@ class ChooserPolicy:
         raise ValueError(f"a prompt of {len(prompt)} tokens does not end with options to choose from")
 
     def _run(self) -> None:
+        batch: list[_Request | _Swap] = []
+        failed = PolicyUnavailableError("the policy engine was closed")
         try:
             with torch.inference_mode():
                 while not self._closed:
-                    self._work(self._waiting())
+                    batch = self._waiting()
+                    self._work(batch)
         except Exception as error:  # whatever it is, nobody may wait for ever
             self._closed = True
             logger.exception("the policy engine failed")
-            self._refuse(PolicyUnavailableError(f"the policy engine failed: {error!r}"))
-        self._refuse(PolicyUnavailableError("the policy engine was closed"))
+            failed = PolicyUnavailableError(f"the policy engine failed: {error!r}")
+        self._refuse(failed, batch)
 
     def _waiting(self) -> list[_Request | _Swap]:
         """Everything that waits; blocks while there is nothing."""
@@ -138,32 +141,20 @@ class ChooserPolicy:
         try:
             swap.change(self._model)
         except Exception as error:
-            swap.done.set_exception(error)
+            swap.future.set_exception(error)
             return
         self._version = swap.version
         self._questions.clear()
         self._relations.clear()
-        swap.done.set_result(None)
+        swap.future.set_result(None)
 
     def _answer(self, requests: Sequence[_Request]) -> None:
         for request in requests:
             if request.unwanted:
                 aborted = Completion((), (), FinishReason.ABORTED, self._version)
                 request.future.set_result([aborted for _ in request.decisions])
-        wanted = [request for request in requests if not request.future.done()]
-        try:
-            if self._deterministic:
-                for request in wanted:
-                    self._compute([request])
-            elif wanted:
-                self._compute(wanted)
-        except BaseException as error:
-            for request in wanted:
-                if not request.future.done():
-                    request.future.set_exception(
-                        PolicyUnavailableError(f"the policy engine failed: {error!r}")
-                    )
-            raise
+        if wanted := [request for request in requests if not request.future.done()]:
+            self._compute(wanted)
 
     def _compute(self, requests: Sequence[_Request]) -> None:
         asked = [decision for request in requests for decision in request.decisions]
@@ -208,9 +199,8 @@ class ChooserPolicy:
             for words, vector in zip(missing, self._model.vectors(missing), strict=True):
                 self._relations.keep(words, vector.clone())
         tokens = [self._questions[question] for question in questions]
-        mask = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.bool)
-        for row, states in zip(mask, tokens, strict=True):
-            row[: len(states)] = True
+        lengths = torch.tensor([len(states) for states in tokens], device=self._model.device)
+        mask = torch.arange(int(lengths.max()), device=self._model.device) < lengths[:, None]
         encoded = Encoded(
             {question: place for place, question in enumerate(questions)},
             pad_sequence(tokens, batch_first=True),
@@ -225,17 +215,15 @@ class ChooserPolicy:
         self._relations.trim()
         return encoded
 
-    def _refuse(self, error: PolicyUnavailableError) -> None:
-        """Fail everything that waits."""
+    def _refuse(self, error: PolicyUnavailableError, begun: Iterable[_Request | _Swap] = ()) -> None:
+        """Fail what was begun and not finished, and everything that waits."""
+        refused = [*begun]
         while not self._inbox.empty():
-            work = self._inbox.get()
-            future: Future[list[Completion]] | Future[None] | None = None
-            if isinstance(work, _Request):
-                future = work.future
-            elif work is not None:
-                future = work.done
-            if future is not None and not future.done():
-                future.set_exception(error)
+            if (work := self._inbox.get()) is not None:
+                refused.append(work)
+        for work in refused:
+            if not work.future.done():
+                work.future.set_exception(error)
 
 
 class _Kept(Generic[K]):
@@ -287,4 +275,4 @@ class _Request:
 class _Swap:
     version: str
     change: Callable[[Chooser], None]
-    done: Future[None] = field(default_factory=Future)
+    future: Future[None] = field(default_factory=Future)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.model import Chooser, _nearer
-from kbqa.policies.chooser.policy import ChooserPolicy
+from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
 from kbqa.policies.chooser.reading import Decision, Option, Vocabulary, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
 from kbqa.policies.tokenizer import TokenizerCodec
@@ -303,6 +305,52 @@ def test_an_engine_that_fails_says_so_and_stops(model, codec, monkeypatch):
     assert not policy.alive
     with pytest.raises(PolicyUnavailableError):
         policy.generate([tokens(codec, ASKED)], params())
+
+
+def test_nobody_waits_for_an_engine_that_failed_before_their_turn(model, codec, monkeypatch):
+    """A request, and a swap that was taken up with it, as they are when both wait for one pass."""
+    policy = ChooserPolicy(model, "v")
+    begun, failing = threading.Event(), threading.Event()
+
+    def fail(*_, **__):
+        begun.set()
+        failing.wait(10)
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(model.head, "scores", fail)
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(policy.generate, [tokens(codec, ASKED)], params())]
+        assert begun.wait(10)
+        waiting.append(pool.submit(policy.generate, [tokens(codec, ASKED)], params()))
+        waiting.append(pool.submit(policy.swap, "v2", lambda model: None))
+        failing.set()
+        for future in waiting:
+            with pytest.raises(PolicyUnavailableError):
+                future.result(timeout=10)
+
+
+def test_a_batch_that_fails_fails_all_that_was_taken_up_with_it(model, codec):
+    policy = ChooserPolicy(model, "v")
+    policy.close()
+    swap = _Swap("v2", lambda model: None)
+    policy._refuse(PolicyUnavailableError("failed"), [swap])
+    with pytest.raises(PolicyUnavailableError, match="failed"):
+        swap.future.result(timeout=1)
+
+
+class _Encoder(torch.nn.Module):
+    """Gives states where it is given tokens; BERT itself looks at its mask, which `meta` does not hold."""
+
+    def forward(self, input_ids, attention_mask):
+        assert input_ids.device == attention_mask.device
+        return SimpleNamespace(last_hidden_state=torch.zeros(*input_ids.shape, 32, device=input_ids.device))
+
+
+def test_everything_is_computed_where_the_weights_are(model, codec):
+    """Without a GPU: tensors of the device `meta` refuse to meet those of another."""
+    elsewhere = copy.deepcopy(model)
+    elsewhere.bert = _Encoder()
+    assert elsewhere.to("meta")(read(codec, model, AGAIN)).device.type == "meta"
 
 
 def test_a_swap_that_fails_is_told_and_changes_nothing(policy, codec):
