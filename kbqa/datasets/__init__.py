@@ -1,6 +1,6 @@
 """Data sets as questions, and the generated world."""
 
 from kbqa.datasets.catalog import DATASETS, Dataset, load_dataset
-from kbqa.datasets.splits import Splits
+from kbqa.datasets.splits import Splits, spread
 
-__all__ = ["DATASETS", "Dataset", "Splits", "load_dataset"]
+__all__ = ["DATASETS", "Dataset", "Splits", "load_dataset", "spread"]

@@ -26,7 +26,6 @@ DATASETS = (*GENERATED_NAMES, *FAMILIES)
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
 _COLD_START, _VALIDATION = 2000, 500  # of the whole of a set, at most
-_WHOLE_SEED = 0
 
 
 class Design(StrEnum):
@@ -34,9 +33,9 @@ class Design(StrEnum):
 
     `SAMPLE`: small validation and test splits, so that a run that evaluates is over soon; the
     default where a small policy trains (MetaQA, PathQuestion). `WHOLE`: the published test file;
-    without one a tenth each for validation and test, by (topic, path); always the same, whatever
-    the seed. `RANDOM`: as `WHOLE`, but at random, as in published tables of sets without a split;
-    that leaks paraphrases and paths.
+    without one a tenth each for validation and test, by (topic, path). `RANDOM`: as `WHOLE`, but at
+    random, as in published tables of sets without a split; that leaks paraphrases and paths. Those
+    two are always the same, whatever the seed; `whole-1`, `whole-2` and so on are split anew.
     """
 
     SAMPLE = "sample"
@@ -96,7 +95,7 @@ def load_dataset(
     Raises:
         DatasetError: unknown name, or its files are not there or malformed.
     """
-    base, design = _design(name)
+    base, design, draw = _design(name)
     if base in GENERATED_NAMES and (data is not None or design is not None):
         raise DatasetError(f"{base} is generated: it has no files and no designs")
     if base in GENERATED:
@@ -113,11 +112,12 @@ def load_dataset(
     if len(graphs) != 1 or not graphs[0]:
         raise DatasetError(f'{name}: its questions should be about one graph, by "kg", not about {graphs}')
     design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
+    draw = seed if design is Design.SAMPLE else draw
     whole = parts.pop(Part.ALL, None)
     return Dataset(
         name,
         graphs[0],
-        _divided(whole, design, seed) if whole is not None else _official(name, parts, design, seed),
+        _divided(whole, design, draw) if whole is not None else _official(name, parts, design, draw),
         graph_file=published.graph_file,
         malformed=tuple(published.malformed),
         leaking=design is Design.RANDOM,
@@ -150,13 +150,15 @@ def open_published(
     return Published.under(name, where, answers, on_error)
 
 
-def _design(name: str) -> tuple[str, Design | None]:
+def _design(name: str) -> tuple[str, Design | None, int]:
+    """A data set, how it is split, and which of the splits of that kind."""
     base, at, written = name.partition("@")
     if not at:
-        return base, None
-    if written not in set(Design):
-        raise DatasetError(f'{name}: there is no design "{written}" (known: {", ".join(Design)})')
-    return base, Design(written)
+        return base, None, 0
+    design, dash, draw = written.partition("-")
+    if design not in set(Design) or (dash and (design == Design.SAMPLE or not draw.isdecimal())):
+        raise DatasetError(f'{name}: there is no design "{written}" (known: {", ".join(Design)}, whole-1, …)')
+    return base, Design(design), int(draw or 0)
 
 
 def _unknown(name: str) -> DatasetError:
@@ -173,7 +175,7 @@ def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Spli
     tenth = max(1, len(questions) // 10)
     split = split_by_path if design is Design.WHOLE else split_at_random
     cold_start = min(_COLD_START, 2 * tenth)
-    return split(questions, _WHOLE_SEED, cold_start=cold_start, validation=tenth, test=tenth)
+    return split(questions, seed, cold_start=cold_start, validation=tenth, test=tenth)
 
 
 def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design, seed: int) -> Splits:
@@ -195,7 +197,7 @@ def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design
     most = (_SAMPLE["cold_start"], _SAMPLE["validation"]) if sampled else (_COLD_START, _VALIDATION)
     splits = split_by_path(
         material,
-        seed if sampled else _WHOLE_SEED,
+        seed,
         cold_start=min(most[0], len(material) // 5),
         validation=0 if validation else min(most[1], len(material) // 10),
         test=0,

@@ -32,6 +32,14 @@ class Splits:
         return Splits(*(tuple(filter(suits, part)) for part in parts))
 
 
+def spread(questions: Sequence[Question], most: int | None) -> tuple[Question, ...]:
+    """At most so many of them, evenly from all over: a test file may be sorted by hops."""
+    count = len(questions)
+    if most is None or most >= count:
+        return tuple(questions)
+    return tuple(questions[place * count // most] for place in range(most))
+
+
 def split_by_path(
     questions: Sequence[Question], seed: int, *, cold_start: int, validation: int, test: int
 ) -> Splits:

@@ -125,9 +125,9 @@ def _promote_what_is_better(api: Api, run: str, wait_s: float) -> None:
             if f1 >= best:
                 best = f1
                 version = api.post(f"/v1/runs/{run}/promote", {"version": known})["version"]
-                typer.echo(f"promoted {version}, test F1 {f1:.3f}")
+                typer.echo(f"promoted {version}, {view['split']} F1 {f1:.3f}")
             else:
-                typer.echo(f"left {known}: its test F1 is {f1:.3f}, after {best:.3f}")
+                typer.echo(f"left {known}: its {view['split']} F1 is {f1:.3f}, after {best:.3f}")
         if view["state"] in _OVER:
             typer.echo(f"run {run} is {view['state']}")
             return

@@ -78,7 +78,7 @@ def _lines(view: dict[str, Any]) -> list[str]:
         "run": f"{view['id']}: {view['recipe']} on {view['dataset']}, seed {view['seed']}",
         "state": f"{view['state']}, {where}",
         "restarts": view["restarts"] or "",
-        "test F1": ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items()),
+        f"{view['split']} F1": ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items()),
         "groups": ", ".join(f"{count} {outcome}" for outcome, count in view["groups"].items()),
         "newest record": describe(view["history"][-1]) if view["history"] else "",
         "best": "step {step}: {version}, {value:.4g}".format(**view["best"]) if view["best"] else "",

@@ -244,7 +244,7 @@ def _conclude(view: dict[str, Any]) -> None:
         typer.echo(f"run {view['id']} was stopped; go on with: kbqa resume {view['id']}")
         return
     scores = ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items())
-    typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; test F1: {scores}")
+    typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; {view['split']} F1: {scores}")
     if view.get("ended"):
         typer.echo(f"it ended early: {view['ended']}")
     typer.echo(f"let it answer with: kbqa promote {view['id']}")

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from kbqa.cold_start.mining import blind
-from kbqa.datasets import Splits, load_dataset
+from kbqa.datasets import Splits, load_dataset, spread
 from kbqa.errors import DatasetError, RunError
+from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import SmallPolicySection
+from kbqa.training.adapters import add_adapter
+from kbqa.trajectory import Question
 from services.trainer.cold_start import ColdStart, demonstrations
 from services.trainer.context import Context
-from services.trainer.evaluation import Evaluation
 from services.trainer.student import Student, tokenizer_texts
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,23 @@ class Material:
     kg: str
     triples: Callable[[], Iterable[str]]
     questions: Splits
+
+    @property
+    def judging(self) -> str:
+        """The split that the phases are judged by."""
+        return "test" if self.questions.test else "validation"
+
+    def judge(self, context: Context, name: str, version: PolicyVersion) -> None:
+        """Evaluate what a phase has made, and keep the result under its name: base, cold_start or rl."""
+        questions: tuple[Question, ...] = getattr(self.questions, self.judging)
+        evaluation = context.evaluate(version, questions, self.judging)
+        results = context.journal.results
+        context.journal.keep(
+            versions={**results.get("versions", {}), name: evaluation.version},
+            f1={**results.get("f1", {}), name: evaluation.f1},
+            f1_by_hops={**results.get("f1_by_hops", {}), name: evaluation.f1_by_hops},
+            judged_by={"split": self.judging, "questions": evaluation.questions},
+        )
 
 
 def prepare(context: Context) -> Material:
@@ -65,10 +84,10 @@ def prepare(context: Context) -> Material:
         suitable,
         train=suitable.train[: limits.train],
         validation=suitable.validation[: limits.validation],
-        test=suitable.test[: limits.test],
+        test=spread(suitable.test, limits.test),
     )
     for split in ("train", "validation", "test"):
-        if not getattr(questions, split):
+        if not getattr(questions, split) and getattr(limits, split) != 0:
             raise DatasetError(f"data set {record.dataset} has no {split} questions for this recipe")
     return Material(dataset.kg, dataset.graph_lines, questions)
 
@@ -82,6 +101,10 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
     if context.recipe.base_model is not None:
         tags = context.recipe.protocol.build().tags
         student = Student.pretrained(context.recipe.base_model, tags, context.record.seed)
+        adapter = context.recipe.optimisation.lora
+        if adapter is not None and not isinstance(student.model, Chooser):
+            # An engine that holds the base takes adapters alone, so the first version is one, too.
+            add_adapter(student.model, adapter.build(), context.record.seed)
     elif small is not None:
         student = _from_nothing(context, material, small)
     else:
@@ -128,18 +151,7 @@ def _from_nothing(context: Context, material: Material, small: SmallPolicySectio
 
 
 def _conclude(context: Context, name: str, student: Student, material: Material) -> PolicyVersion:
-    """Publish what a phase has made, evaluate it on the test questions, and keep the result."""
+    """Publish what a phase has made, and judge it."""
     version = context.publish(student, step=0, metrics={})
-    evaluation = context.evaluate(version, material.questions.test, "test")
-    keep_result(context, name, evaluation)
+    material.judge(context, name, version)
     return version
-
-
-def keep_result(context: Context, name: str, evaluation: Evaluation) -> None:
-    """Keep a test result under the name of what was evaluated: base, cold_start or rl."""
-    results = context.journal.results
-    context.journal.keep(
-        versions={**results.get("versions", {}), name: evaluation.version},
-        f1={**results.get("f1", {}), name: evaluation.f1},
-        f1_by_hops={**results.get("f1_by_hops", {}), name: evaluation.f1_by_hops},
-    )

@@ -19,6 +19,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from kbqa.bases import find_base
 from kbqa.errors import CheckpointError, RunError
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyVersion
@@ -35,7 +36,7 @@ from services.trainer.context import Context, Stopped
 from services.trainer.guards import Guards
 from services.trainer.ledger import Outcome
 from services.trainer.pacing import Pacing, Received, position_of
-from services.trainer.phases import Material, keep_result
+from services.trainer.phases import Material
 from services.trainer.selection import Selection
 from services.trainer.statistics import Curves
 from services.trainer.student import Student
@@ -55,21 +56,25 @@ class Reinforcement:
         self._context, self._material = context, material
         self._schedule = context.recipe.schedule
         context.journal.enter("rl", of=self._schedule.steps)
-        self._student = Student.load(start.path)
+        whole = start.path
+        if start.manifest.kind == "lora":  # a fresh one, which the learner makes again
+            assert context.recipe.base_model is not None
+            whole = find_base(context.recipe.base_model).directory
+        self._student = Student.load(whole)
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
         if self._grpo.adapter is not None and self._grpo.adapter.quantised:
-            model = load_quantised(start.path, context.ranks.device)
+            model = load_quantised(whole, context.ranks.device)
             self._student = replace(self._student, model=model)
         seed_generators(context.record.seed)
         self._learner = begin(
             self._student.model,
             self._grpo,
-            reference=partial(load_model, start.path),
+            reference=partial(load_model, whole),
             seed=context.record.seed,
             ranks=context.ranks,
-            origin=str(start.path),
+            origin=str(whole),
         )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
@@ -109,7 +114,7 @@ class Reinforcement:
         return self._seconds_before + time.monotonic() - self._began
 
     def run(self) -> None:
-        """Train until the schedule or a guard ends it, then evaluate the result on the test questions."""
+        """Train until the schedule or a guard ends it, then judge the result."""
         try:
             self._validate()  # unless the process died after it had been due and done
             while not self._over():
@@ -121,8 +126,7 @@ class Reinforcement:
             raise
         self._pacing.end()
         self._checkpoint()
-        evaluation = self._context.evaluate(self._final_version(), self._material.questions.test, "test")
-        keep_result(self._context, "rl", evaluation)
+        self._material.judge(self._context, "rl", self._final_version())
 
     def _over(self) -> bool:
         schedule, patience = self._schedule, self._context.recipe.guards.patience
@@ -234,7 +238,7 @@ class Reinforcement:
     def _validate(self) -> bool:
         """Evaluate on the validation questions if that is due; returns whether the weights are the best."""
         step, schedule = self._pacing.step, self._schedule
-        last = step >= schedule.steps and schedule.best_by is None  # the test questions are asked anyway
+        last = step >= schedule.steps and schedule.best_by is None  # the result is judged anyway
         if step == self._validated or step % schedule.validate_every or last:
             return False
         with self._timed("evaluated_s"):

@@ -107,6 +107,7 @@ def view(directory: RunDirectory) -> RunView:
         restarts=record.restarts,
         f1=results.get("f1", {}),
         f1_by_hops=results.get("f1_by_hops", {}),
+        split=results.get("judged_by", {}).get("split", "test"),
         policy=_best(directory),
         latest=steps[-1] if steps else None,
         history=records[-_HISTORY:],

@@ -153,15 +153,15 @@ def train(
         base = base_version(context, material)
         start = cold_started_version(context, material, base)
         Reinforcement(context, material, start).run()
-    _summarise(context, len(material.questions.test))
+    _summarise(context)
 
 
-def _summarise(context: Context, questions: int) -> None:
+def _summarise(context: Context) -> None:
     journal, record = context.journal, context.record
     summary = {
         "f1": journal.results["f1"],
         "f1_by_hops": journal.results["f1_by_hops"],
-        "questions": questions,
+        **journal.results["judged_by"],
         "seconds": round(journal.seconds, 1),
         "seed": record.seed,
         "dataset": record.dataset,

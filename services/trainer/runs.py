@@ -48,13 +48,18 @@ class State(StrEnum):
 
 
 class Limits(BaseModel):
-    """At most that many questions of each split; None takes all."""
+    """At most that many questions of each split; None takes all.
+
+    Attributes:
+        test: spread over the split; with 0 a run's phases are judged by the validation questions, so
+            that the test questions stay unseen while a recipe is still being chosen.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     train: Annotated[int, Field(ge=1)] | None = None
     validation: Annotated[int, Field(ge=1)] | None = None
-    test: Annotated[int, Field(ge=1)] | None = None
+    test: Annotated[int, Field(ge=0)] | None = None
 
 
 class RunRecord(BaseModel):

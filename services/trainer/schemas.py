@@ -40,8 +40,9 @@ class RunView(BaseModel):
         phase: prepare, warm_up, cold_start, rl or done.
         step: finished steps of the phase, `of` at most so many.
         seconds: worked on so far.
-        f1: mean F1 on the test questions by phase (base, cold_start, rl), as far as it is known.
-        policy: id of the newest version with a test result.
+        split: whose questions judge the phases: test, or validation where a run uses no test questions.
+        f1: mean F1 on those by phase (base, cold_start, rl), as far as it is known.
+        policy: id of the newest version that was judged.
         latest: the newest record of a step.
         history: the newest records, oldest first.
         groups: number of groups by what became of them.
@@ -63,6 +64,7 @@ class RunView(BaseModel):
     seed: int
     created_at: str
     restarts: int
+    split: str
     f1: dict[str, float]
     f1_by_hops: dict[str, dict[str, float]]
     policy: str | None

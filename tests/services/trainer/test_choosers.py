@@ -71,3 +71,14 @@ def test_a_recipe_that_chooses_goes_the_whole_way(trainer, client, home, encoder
     exported = load_model(weights)
     for one, other in zip(exported.parameters(), held.parameters(), strict=True):
         assert one.detach().allclose(other.detach(), atol=1e-6)
+
+
+def test_a_run_that_uses_no_test_question_is_judged_by_validation(trainer, client, home, encoder):
+    runs = client(trainer)
+    recipe = load_recipe("kg-r1-chooser", {**CUT, "base_model": str(encoder)})
+    run = runs.start(recipe.model_dump(mode="json"), limits={"validation": 3, "test": 0})
+    view = runs.wait(run, lambda view: view["state"] == "done", timeout_s=120)
+    records = (home / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    splits = {json.loads(line).get("split") for line in records}
+    assert (view["split"], set(view["f1"]), splits) == ("validation", {"base", "rl"}, {"validation", None})
+    assert (view["summary"]["split"], view["summary"]["questions"]) == ("validation", 3)

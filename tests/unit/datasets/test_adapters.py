@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from kbqa.datasets import load_dataset
+from kbqa.datasets import load_dataset, spread
 from kbqa.datasets.formats import Answers, OnError, read
 from kbqa.datasets.metaqa import gold_query
 from kbqa.datasets.published import FAMILIES
@@ -357,6 +357,9 @@ def test_all_of_metaqa_is_one_data_set(tmp_path):
     assert [question.hops for question in splits.test] == [1] * 10 + [2] * 10
     assert len({question.id for question in splits.test}) == 20
     assert {question.hops for question in (*splits.train, *splits.cold_start, *splits.validation)} == {1, 2}
+    assert [question.hops for question in spread(splits.test, 4)] == [1, 1, 2, 2]
+    assert spread(splits.test, None) == spread(splits.test, 21) == splits.test
+    assert spread(splits.test, 0) == ()
 
 
 FORWARD, BACK = Hop("starred_actors"), Hop("starred_actors", inverse=True)

@@ -63,7 +63,10 @@ def test_metaqa_lines_are_read_with_their_types(tmp_path):
         ("nosuch", "no data set named"),
         ("../etc", "no data set named"),
         ("webqsp", "set KBQA_DATA"),
-        ("metaqa-1hop@all", 'no design "all" (known: sample, whole, random)'),
+        ("metaqa-1hop@all", 'no design "all" (known: sample, whole, random, whole-1, …)'),
+        ("metaqa-1hop@whole-x", 'no design "whole-x"'),
+        ("metaqa-1hop@whole-", 'no design "whole-"'),
+        ("metaqa-1hop@sample-1", 'no design "sample-1"'),  # of which the seed decides
         ("world@whole", "generated"),
     ],
 )
@@ -107,6 +110,14 @@ def test_a_set_can_be_used_whole_and_is_split_alike_for_every_seed(data, name, s
     assert splits == other.splits
     assert tuple(map(len, (splits.cold_start, splits.train, splits.validation, splits.test))) == sizes
     assert one.leaking is name.endswith("@random")
+
+
+def test_a_set_that_nobody_has_split_can_be_split_anew(data):
+    splits = {n: load_dataset(f"pathquestion-2h@whole-{n}", 1, data).splits for n in range(3)}
+    assert splits[0] == load_dataset("pathquestion-2h@whole", 2, data).splits
+    assert len({frozenset(question.id for question in split.test) for split in splits.values()}) == 3
+    for split in splits.values():
+        assert leaks([*split.cold_start, *split.train, *split.validation], split.test).pairs == 0.0
 
 
 def test_a_random_split_of_pathquestion_leaks_and_ours_does_not(data):
