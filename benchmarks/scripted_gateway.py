@@ -29,6 +29,7 @@ from kbqa.kg.actions import (
 )
 from kbqa.kg.store import GraphInfo
 from kbqa.policies.base import Completion, FinishReason, SamplingParams
+from kbqa.policies.frame import Frame
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.trajectory import Segment
 from services.gateway.app import create_app
@@ -47,6 +48,8 @@ _ANSWER = "<think>at {at:.6f}</think><answer>found</answer>"
 
 class Bytes:
     """A tokenizer: every byte is a token."""
+
+    frame = Frame()
 
     def encode(self, segments: Sequence[Segment]) -> list[int]:
         return list("".join(segment.text for segment in segments).encode())

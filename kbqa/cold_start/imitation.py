@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbqa.cold_start.demonstrations import Demonstration
+from kbqa.environment.layout import opening_ids, shown_ids
 from kbqa.policies.base import Codec
 from kbqa.training.sft import Example
 
@@ -71,13 +72,14 @@ def example(demonstration: Demonstration, codec: Codec, max_observation_tokens: 
     """
     ids: list[int] = []
     mask: list[bool] = []
+    tokens: list[int] = []
     for number, passage in enumerate(demonstration.passages):
-        if passage.by_policy or number == 0 or max_observation_tokens is None:
+        if number == 0:
+            tokens = opening_ids(codec, passage.segments)
+        elif passage.by_policy:
             tokens = codec.encode(passage.segments)
         else:
-            opening, *body, closing = passage.segments
-            inner = codec.encode(body)[:max_observation_tokens]
-            tokens = [*codec.encode([opening]), *inner, *codec.encode([closing])]
+            tokens = shown_ids(codec, tokens, passage.segments, max_observation_tokens).token_ids
         ids.extend(tokens)
         mask.extend([passage.by_policy and passage.imitated] * len(tokens))
     return Example(tuple(ids), tuple(mask))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
+from kbqa.environment.layout import opening_ids, shown_ids
 from kbqa.environment.play import Budget, Play
 from kbqa.policies.base import Codec, Completion, FinishReason
 from kbqa.protocols import AgentProtocol
@@ -44,25 +45,24 @@ class Episode(Play):
             start=start,
             end=len(self.token_ids),
             logprobs=completion.logprobs,
-            text=self._codec.decode(completion.token_ids),
+            text=self._codec.decode(completion.token_ids).removesuffix(self._codec.frame.end),
             status=Status.OK,
             policy_version=completion.policy_version,
         )
         self._said(turn, cut=completion.finish_reason is FinishReason.LENGTH)
 
     def _begin(self) -> None:
-        self.token_ids = self._codec.encode(self._dialogue.prompt())
+        self.token_ids = opening_ids(self._codec, self._dialogue.prompt())
         self._check_room()
 
     def _tokens(self) -> tuple[int, ...]:
         return tuple(self.token_ids)
 
     def _keep(self, observation: Sequence[Segment]) -> str:
-        opening, *body, closing = observation
-        inner = self._codec.encode(body)[: self._budget.max_observation_tokens]
-        ids = [*self._codec.encode([opening]), *inner, *self._codec.encode([closing])]
-        self.token_ids.extend(ids)
-        return self._codec.decode(ids)
+        turn = self.token_ids[self._turns[-1].start : self._turns[-1].end]
+        shown = shown_ids(self._codec, turn, observation, self._budget.max_observation_tokens)
+        self.token_ids.extend(shown.token_ids)
+        return self._codec.decode(shown.observation)
 
     @property
     def _full(self) -> bool:

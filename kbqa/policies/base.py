@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kbqa.chat import ChatParams, ChatReply, Conversation
+from kbqa.policies.frame import Frame
 from kbqa.trajectory import Segment
 
 
@@ -117,6 +118,11 @@ class Policy(Protocol):
 
 class Codec(Protocol):
     """A tokenizer as far as an environment needs it."""
+
+    @property
+    def frame(self) -> Frame:
+        """What its model wants around the messages of an episode."""
+        ...
 
     def encode(self, segments: Sequence[Segment]) -> list[int]:
         """Token ids of the segments in turn; only trusted ones may yield tag tokens."""

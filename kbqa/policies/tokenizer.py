@@ -9,10 +9,12 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.frame import Frame, read_frame
 from kbqa.trajectory import Segment
 
 # Tags, and names that a graph lists again and again.
 _SHORT_CHARS, _KEPT = 64, 1 << 14
+_NO_FRAME = Frame()
 
 
 class TokenizerCodec:
@@ -22,24 +24,25 @@ class TokenizerCodec:
     spells them out as characters. So no question and no graph can forge a tag.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tags = tokenizer
+    def __init__(self, tokenizer: Tokenizer, frame: Frame = _NO_FRAME) -> None:
+        self._tags, self.frame = tokenizer, frame
         self._plain = Tokenizer.from_str(tokenizer.to_str())
         self._plain.encode_special_tokens = True
         self._encode_again = lru_cache(_KEPT)(self._encode)
 
     @classmethod
     def load(cls, directory: Path) -> TokenizerCodec:
-        """Read `tokenizer.json` of a model directory.
+        """Read `tokenizer.json` of a model directory, and its chat template.
 
         Raises:
-            PolicyIntegrityError: there is none, or it cannot be read.
+            PolicyIntegrityError: there is no tokenizer, or one of them cannot be used.
         """
         path = directory / "tokenizer.json"
         try:
-            return cls(Tokenizer.from_file(str(path)))
+            tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception
             raise PolicyIntegrityError(f"{path}: no readable tokenizer ({error})") from error
+        return cls(tokenizer, read_frame(directory, tokenizer))
 
     def encode(self, segments: Sequence[Segment]) -> list[int]:
         ids: list[int] = []

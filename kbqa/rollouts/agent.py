@@ -91,7 +91,7 @@ class Agent:
                 max_tokens=self.budget.max_turn_tokens,
                 max_total_tokens=self.budget.max_tokens,
                 temperature=sampling.temperature,
-                stop=self.protocol.stop,
+                stop=(*self.protocol.stop, *filter(None, [self.codec.frame.end])),
                 seed=sampling.stream,
                 truncation=self.truncation,
             ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from kbqa.environment import Budget
+from kbqa.environment.layout import opening_ids
 from kbqa.errors import KbqaError, NoPolicyError
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy, Codec, Policy
@@ -63,7 +64,7 @@ class ServedPolicy:
         """Length of a question's prompt; 0 where nobody can tell."""
         if self.codec is None:
             return 0
-        return len(self.codec.encode(self.protocol.begin(question, budget.max_turns).prompt()))
+        return len(opening_ids(self.codec, self.protocol.begin(question, budget.max_turns).prompt()))
 
 
 class Lease:

@@ -29,7 +29,14 @@ logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _RETRY_S = 1.0  # from one attempt to reach an engine that does not answer to the next
-_SHAPE_FILES = ("config.json", "adapter_config.json", "tokenizer.json")  # equal where weights alone differ
+# Equal where weights alone differ.
+_SHAPE_FILES = (
+    "config.json",
+    "adapter_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+)
 
 
 @dataclass(frozen=True, slots=True)

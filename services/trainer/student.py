@@ -44,11 +44,13 @@ class Student:
 
     Attributes:
         tokenizer_files: contents by name; they never change, so every version gets the same.
+        codec: as every later process will read them.
     """
 
     model: Any
     tokenizer: Tokenizer
     tokenizer_files: dict[str, bytes]
+    codec: TokenizerCodec
 
     @classmethod
     def fresh(
@@ -72,8 +74,9 @@ class Student:
         files = {
             name: (directory / name).read_bytes() for name in _TOKENIZER_FILES if (directory / name).is_file()
         }
-        TokenizerCodec.load(directory)
-        return cls(load_model(directory), Tokenizer.from_file(str(directory / "tokenizer.json")), files)
+        codec = TokenizerCodec.load(directory)
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        return cls(load_model(directory), tokenizer, files, codec)
 
     @classmethod
     def pretrained(cls, name: str, tags: Sequence[str], seed: int) -> Student:
@@ -106,10 +109,6 @@ class Student:
         specials = self.tokenizer.get_added_tokens_decoder()
         vocabulary = range(max(specials) + 1, self.tokenizer.get_vocab_size())
         return warm_up(self.model, vocabulary, config, seed, on_step)
-
-    @property
-    def codec(self) -> TokenizerCodec:
-        return TokenizerCodec(self.tokenizer)
 
     def save(self, directory: Path) -> None:
         """Write an ordinary Hugging Face directory."""

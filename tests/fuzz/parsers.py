@@ -38,6 +38,7 @@ from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression, print_s_expression
 from kbqa.logical_forms.sparql_tokens import tokenize
 from kbqa.policies.base import Completion, FinishReason
+from kbqa.policies.frame import Frame
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.trajectory import Question, Segment
 
@@ -54,6 +55,8 @@ _LETTERS = ("é", "ß", "·", "İ", "\u2028", "\U0001f40c", "٣")  # each has br
 
 class Bytes:
     """A codec whose tokens are bytes."""
+
+    frame = Frame()
 
     def encode(self, segments: Sequence[Segment]) -> list[int]:
         return [byte for segment in segments for byte in segment.text.encode()]
