@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from kbqa.cold_start.teachers import Lesson, teacher_of
+from kbqa.cold_start.teachers import LISTENING, Lesson, teacher_of
 from kbqa.kg.actions import (
     GET_HEAD_RELATIONS,
     GET_TAIL_RELATIONS,
@@ -125,10 +125,13 @@ def play(
         GraphNotFoundError, GraphUnavailableError: from the tools.
     """
     dialogue = protocol.begin(question, max_turns)
-    passages = [Passage(tuple(dialogue.prompt()), by_policy=False)]
     names = dict.fromkeys(question.topic_entities)
     turns: list[PlayedTurn] = []
     text = next(lesson, None)
+    if look := _execute(dialogue.first_look(), dialogue, question, tools):
+        names.update(dict.fromkeys(_entities(look)))
+        text = _go_on(lesson, tuple(result for _, result in look)) if text == LISTENING else text
+    passages = [Passage(tuple(dialogue.prompt()), by_policy=False)]
     while text is not None and len(turns) < max_turns:
         reply, left = dialogue.reply(text), max_turns - len(turns) - 1
         passages.append(Passage((Segment(text),), by_policy=True))

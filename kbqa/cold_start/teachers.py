@@ -30,6 +30,7 @@ from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, 
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.protocols import AgentProtocol
+from kbqa.protocols import chooser as choices
 from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kbqa_r1 as forms
 from kbqa.protocols import kg_r1 as one_hop
@@ -41,7 +42,10 @@ from kbqa.trajectory import Hop, Question
 
 Lesson = Generator[str, Sequence[ActionResult], None]
 """Yields the text of a turn and is sent the results of its actions; ends without an answer if it
-cannot go on."""
+cannot go on. Where a dialogue looks around before its first turn, what it says first is `LISTENING`,
+which is no turn, and it is sent the results of that look."""
+
+LISTENING = ""
 
 Teacher = Callable[[Question, int], Lesson]
 """Begins a lesson about a question; a result of more than so many items is not shown."""
@@ -115,6 +119,25 @@ def kbqa_r1(question: Question, max_items: int) -> Lesson:
     yield forms.write_answer("", [f"expression{len(actions)}"])
 
 
+def chooser(question: Question, max_items: int) -> Lesson:
+    """Hop by hop along the path, from all entities at hand; a hop that is not listed ends it."""
+    results = yield LISTENING
+    for hop in question.path:
+        (result,) = results
+        if not isinstance(result, Success):
+            return
+        wanted = {"id": hop.relation, "direction": "in" if hop.inverse else "out"}
+        number = next(
+            (n for n, step in enumerate(result.details["relations"], 1) if wanted.items() <= step.items()),
+            None,
+        )
+        if number is None:
+            return
+        results = yield choices.write_choice(number)
+    if question.path:
+        yield choices.write_choice(choices.ANSWER)
+
+
 def knowcoder_a1(question: Question, max_items: int) -> Lesson:
     """One query for the whole program, and its variable for an answer."""
     query = _query(question)
@@ -161,6 +184,7 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
 
 
 TEACHERS: Mapping[str, Teacher] = {
+    "chooser": chooser,
     "interactive_parsing": interactive_parsing,
     "kbqa_r1": kbqa_r1,
     "kg_r1": kg_r1,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -32,17 +32,30 @@ from kbqa.trajectory import Question, Segment
 MOST_OPTIONS = 256
 """Numbers there are; a policy's vocabulary holds one token for each."""
 
-_ANSWER = 0
+ANSWER = 0
+"""Number of the option to answer with the entities at hand."""
+
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _LAST_PART = re.compile(r"[^/#.:]+(?=[/#.:]*$)")
 _SHOWN = 5  # entities at hand that a language model is shown
 _MESSAGE_CHARS = 200
 
+# Short, without names and with examples: of several wordings the one that a small model follows most often.
 _INSTRUCTION = """\
-Find the answer to the question by walking through a knowledge graph, at most {hops} steps. In each turn \
-you are shown numbered options: relations that can be followed from the entities at hand, or, with <0>, to \
-answer with the entities at hand. <inverse> before a relation means that it is followed from its object to \
-its subject. Write nothing but the number of one option, for instance <2>.
+Choose the relation of a knowledge graph that leads towards the answer, in at most {hops} steps, or <0> to \
+answer with what you have found. <inverse> marks a relation that is followed backwards. Reply with its number.
+
+Question: where was Ada born ?
+<1> spouse
+<2> place of birth
+<3><inverse> spouse
+Reply: <2>
+
+Question: who directed Alien ?
+<1> director
+<2> starring
+Reply: <1>
+
 """
 
 
@@ -68,8 +81,6 @@ class Chooser:
     tags: ClassVar[tuple[str, ...]] = (
         "<question>",
         "</question>",
-        "<entities>",
-        "</entities>",
         "<options>",
         "</options>",
         "<error>",
@@ -100,6 +111,11 @@ class _Option:
     words: str
 
 
+def write_choice(number: int) -> str:
+    """A turn that takes an option."""
+    return f"<{number}>"
+
+
 class ChooserDialogue(Dialogue):
     """A walk: where it began, its path, the entities at hand and the options there."""
 
@@ -118,10 +134,12 @@ class ChooserDialogue(Dialogue):
 
     def prompt(self) -> list[Segment]:
         text, is_full = self._question.text, self._protocol.prompt == "full"
-        segments = [Segment(_INSTRUCTION.format(hops=self._hops))] if is_full else []
-        segments.append(Segment("<question>"))
+        if is_full:
+            asked = [Segment("Question: "), Segment(text, trusted=False)]
+            return [Segment(_INSTRUCTION.format(hops=self._hops)), *asked, *self._look_around()]
+        segments = [Segment("<question>")]
         # A name says nothing of what is asked; where there are several, options tell where they begin.
-        named = None if is_full or len(self._topics) != 1 else place(text, *self._topics.items())
+        named = None if len(self._topics) != 1 else place(text, *self._topics.items())
         if named is None:
             segments.append(Segment(text, trusted=False))
         else:
@@ -138,7 +156,7 @@ class ChooserDialogue(Dialogue):
         found = _CHOICE.search(text)
         number = None if found is None else int(found[1])
         well_formed = found is not None and text.strip() == found[0]
-        if number == _ANSWER and (self._path or not self._options):
+        if number == ANSWER and (self._path or not self._options):
             found_here = tuple(answers_of(self._at_hand)) if self._path else ()
             return Reply(well_formed=well_formed, answers=found_here)
         option = None if number is None else self._options.get(number)
@@ -206,20 +224,33 @@ class ChooserDialogue(Dialogue):
         self._options = dict(enumerate(options[: MOST_OPTIONS - 1], start=1))
 
     def _look_around(self) -> list[Segment]:
-        segments: list[Segment] = []
-        if self._problem:
-            segments += [Segment("<error>"), Segment(self._problem, trusted=False), Segment("</error>")]
+        """What can be chosen now, and why what was chosen before could not be followed."""
         if self._protocol.prompt == "full":
+            return self._tell()
+        problem = [Segment("<error>"), Segment(self._problem, trusted=False), Segment("</error>")]
+        listed = [Segment("<options>"), *self._list(""), Segment("</options>")]
+        return [*problem, *listed] if self._problem else listed
+
+    def _tell(self) -> list[Segment]:
+        """The same for a language model, which is shown some of the entities at hand, too."""
+        segments = [Segment("\n")]
+        if self._problem:
+            segments += [Segment("Error: "), Segment(self._problem, trusted=False), Segment("\n")]
+        if self._path:
             names = ", ".join(item.label for item in self._at_hand[:_SHOWN])
             rest = f", … ({len(self._at_hand)} in all)" if len(self._at_hand) > _SHOWN else ""
-            segments += [Segment("<entities>"), Segment(names + rest, trusted=False), Segment("</entities>")]
-        segments.append(Segment("<options>"))
+            segments += [Segment("Found: "), Segment(names + rest, trusted=False), Segment("\n")]
+        return [*segments, *self._list("\n"), Segment("Reply:")]
+
+    def _list(self, end: str) -> Iterator[Segment]:
+        """The options, each with its number."""
         if self._path or not self._options:
-            segments.append(Segment(f"<{_ANSWER}> answer"))
+            yield Segment(f"<{ANSWER}> answer{end}")
         for number, option in self._options.items():
-            mark = "<inverse>" if option.inverse else ""
-            segments += [Segment(f"<{number}>{mark}"), Segment(f" {option.words}", trusted=False)]
-        return [*segments, Segment("</options>")]
+            yield Segment(f"<{number}>{'<inverse>' if option.inverse else ''}")
+            yield Segment(f" {option.words}", trusted=False)
+            if end:
+                yield Segment(end)
 
 
 def _relations(result: ActionResult) -> list[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import InteractiveParsing, KbqaR1, KgR1, KnowCoderA1, SparqlRefinement
+from kbqa.protocols.chooser import Chooser
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -214,6 +215,20 @@ def test_a_path_is_one_call_and_its_variable_the_answer_where_the_dialect_calls_
     shown = text_of(demonstration, False)[1]
     assert sorted(json.loads(shown[len("<tool_response>") : -len("</tool_response>")])) == ["1940", "1959"]
     assert answer == r"<think></think><answer> the answer is \boxed{?x} </answer>"
+
+
+def test_a_path_is_chosen_hop_by_hop_where_the_dialect_lists_options(tools):
+    demonstration = demonstrate(BORN, Chooser(prompt="full"), tools, max_turns=3)
+    assert text_of(demonstration, by_policy=True) == ["<1>", "<1>", "<0>"]
+    first, second, last = text_of(demonstration, by_policy=False)
+    assert first.endswith("Question: about Heat ?\n<1> starring\nReply:")
+    assert second.endswith("\n<0> answer\n<1> born\n<2><inverse> starring\nReply:")
+    assert last == "\nFound: 1940, 1959\n<0> answer\nReply:"
+    assert demonstrate(BORN, Chooser(prompt="full"), tools, max_turns=2) is None
+    unlisted = Chooser(prompt="full", max_options=1)  # the one that fits the question best is another
+    together = ask([Hop("starring"), Hop("starring", inverse=True)], ["Heat"], topic="Ronin")
+    assert demonstrate(together, Chooser(prompt="full"), tools, 4) is not None
+    assert demonstrate(together, unlisted, tools, 4) is None
 
 
 @pytest.mark.parametrize(

@@ -186,12 +186,13 @@ def test_a_language_model_is_told_the_rules_and_where_it_is(tools):
     dialogue = begun(tools, question(), Chooser(prompt="full"))
     prompt = said(dialogue.prompt())
     assert "at most 3 steps" in prompt
-    assert prompt.endswith(
-        "<question>who directed Heat ?</question><entities>Heat</entities>"
-        "<options><1> directed by<2> starring</options>"
-    )
+    assert prompt.endswith("\n\nQuestion: who directed Heat ?\n<1> directed by\n<2> starring\nReply:")
     opening = dialogue.opening(native_tools=False)
     assert opening.system + opening.user == prompt
+    assert turn(tools, dialogue, "<1>") == (
+        "\nFound: Mann\n<0> answer\n<1><inverse> directed by\n<2> place of birth\nReply:"
+    )
+    assert said(dialogue.complaint("what is <9> ?", 2)).startswith("\nError: what is <9> ?\nFound: Mann\n")
 
 
 def test_an_episode_looks_around_before_its_first_turn(tools):
@@ -207,7 +208,7 @@ def test_an_episode_looks_around_before_its_first_turn(tools):
 def test_an_episode_of_messages_does_so_too(tools):
     episode = ChatEpisode(question(), Chooser(prompt="full"), BUDGET)
     episode.observe(tools.execute("toy", episode.actions))
-    assert episode.conversation.messages[-1].text.endswith("<2> starring</options>")
+    assert episode.conversation.messages[-1].text.endswith("<2> starring\nReply:")
 
 
 def test_any_policy_that_writes_numbers_can_play(tools):
