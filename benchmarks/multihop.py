@@ -1,12 +1,15 @@
 """python -m benchmarks.multihop NAME …: train policies on MetaQA and PathQuestion, and measure them.
 
     metaqa             all three hops: trained on the dev files, tested on the given test files, whole
-    metaqa-few         likewise, after a cold start of at most 200 trajectories: what is left to reinforcement
     pathquestion-2h    split by (topic entity, relation path), a tenth of the questions for the test
+    pathquestion-3h    likewise
     pathquestion-2h-random, …                              at random, as in published tables; that leaks
 
-Each leaves the policy of its name in KBQA_HOME, where `kbqa eval NAME DATASET` finds it. What is interrupted
-goes on where it was when it is called again; evaluations that are done are not repeated.
+Answers alone, no gold program. Each is trained with three seeds, and where its publishers did not split
+it, on three splits. A run sees no test question: validation questions judge it while it trains, and the
+test is asked once, when it is over. Each run leaves a policy in KBQA_HOME (NAME-1, NAME-2, NAME-3), which
+is also asked about the other graphs, of which it has seen nothing. What is interrupted goes on where it
+was when it is called again; evaluations that are done are not repeated.
 """
 
 from __future__ import annotations
@@ -19,67 +22,67 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
+from kbqa.evaluation.significance import bootstrap
 
-from kbqa.evaluation.significance import bootstrap, mcnemar
-
-_PHASES = ("base", "cold_start", "rl")
-_UNTAUGHT_LIMIT = 1000  # questions to a policy that has learned nothing of them: it uses up its tokens
+_SEEDS = (1, 2, 3)
+_FEW = 500  # questions where something stands beside the policies: other graphs, the untrained policy
 _JOBS = 2  # evaluations at a time, one core each
+_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+# What most groups agree on is learned, and some forms of a question are not.
+_TO_THE_END = ("guards.stop_on=[]", "guards.patience=null")
+
+_METAQA = tuple(f"metaqa-{hops}hop" for hops in (1, 2, 3))
+_BY_PATH = tuple(f"pathquestion-{hops}h@whole" for hops in (2, 3))
+
+Results = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a policy learns, and what it is asked.
+    """What policies learn, and what they are asked.
 
     Attributes:
-        tests: data sets that it was made for.
-        transfer: others, of whose graphs it has seen nothing.
-        recipe: name of the one that it is trained by.
-        limits: of the run: a whole test set is asked afterwards, several questions at a time.
+        dataset: what they are trained on.
+        tests: data sets of its graph.
+        transfer: others, of whose graphs they have seen nothing.
         options: of the recipe, that are another's here.
+        is_split: whether its publishers did not split it: each seed has a split of its own then.
         published: figures of others, and where they are from.
     """
 
     dataset: str
     tests: tuple[str, ...]
     transfer: tuple[str, ...] = ()
-    recipe: str = "knowcoder-a1-pathquestion"
-    limits: tuple[str, ...] = ()
+    recipe: str = "kg-r1-chooser"
+    limits: tuple[str, ...] = ("test=0",)
     options: tuple[str, ...] = ()
+    is_split: bool = True
     published: str = ""
 
+    def at(self, dataset: str, seed: int) -> str:
+        """A data set as the run of a seed has it."""
+        return f"{dataset}-{seed}" if self.is_split else dataset
 
-_BY_PATH = tuple(f"pathquestion-{hops}h@whole" for hops in (2, 3))
-_METAQA = tuple(f"metaqa-{hops}hop" for hops in (1, 2, 3))
-_METAQA_LIMITS = ("validation=200", "test=300")
+
 TASKS: Mapping[str, Task] = {
     "metaqa": Task(
         "metaqa@whole",
         _METAQA,
-        _BY_PATH,
-        "knowcoder-a1-multihop",
-        _METAQA_LIMITS,
+        (*_BY_PATH, "world"),
+        options=("schedule.steps=320", "schedule.max_run_seconds=690", *_TO_THE_END),
+        is_split=False,
         published="Hits@1 of 1, 2 and 3 hops: MINERVA (RL) 0.963, 0.929, 0.552; "
         "SRN (RL) 0.970, 0.951, 0.752; EmbedKGQA 0.975, 0.988, 0.948; NSM 0.971, 0.999, 0.989; "
         "KG-GPT (LLM) 0.963, 0.944, 0.940",
     ),
-    "metaqa-few": Task(
-        "metaqa@whole",
-        _METAQA,
-        recipe="knowcoder-a1-multihop",
-        limits=_METAQA_LIMITS,
-        options=("cold_start.demonstrations=200", "cold_start.steps=1200", "cold_start.validate_every=400"),
-    ),
-    **{name.partition("@")[0]: Task(name, (name,), _METAQA) for name in _BY_PATH},
+    **{name.partition("@")[0]: Task(name, (name,), (*_METAQA, "world")) for name in _BY_PATH},
     **{
         f"pathquestion-{hops}h-random": Task(
-            f"pathquestion-{hops}h@random",
-            (f"pathquestion-{hops}h@random",),
-            published=published,
+            f"pathquestion-{hops}h@random", (f"pathquestion-{hops}h@random",), published=published
         )
         for hops, published in (
             (2, "Hits@1: MINERVA (RL) 0.759, SRN (RL) 0.963, IRN 0.960, QAGCN 0.985, ISM 0.991"),
@@ -100,113 +103,115 @@ def main(names: Sequence[str]) -> int:
         return 2
     home = Path(os.environ.get("KBQA_HOME", "var"))
     for name in names:
-        _train(name, TASKS[name], home)
+        for seed in _SEEDS:
+            _train(name, TASKS[name], seed, home)
         for line in report(name, TASKS[name], home):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     return 0
 
 
-def _train(name: str, task: Task, home: Path) -> None:
-    run = home / "runs" / name
+def _train(name: str, task: Task, seed: int, home: Path) -> None:
+    run = home / "runs" / f"{name}-{seed}"
     if not (run / "run.json").is_file():
+        order = ["--dataset", task.at(task.dataset, seed), "--recipe", task.recipe, "--seed", str(seed)]
         more = [f"--limit={limit}" for limit in task.limits] + [f"--set={option}" for option in task.options]
-        _kbqa("train", "--dataset", task.dataset, "--recipe", task.recipe, "--name", name, *more, home=home)
+        _kbqa("train", *order, "--name", run.name, *more, home=home)
     elif not (run / "summary.json").is_file():
-        _kbqa("resume", name, home=home)
+        _kbqa("resume", run.name, home=home)
 
 
 def report(name: str, task: Task, home: Path) -> Iterator[str]:
-    """The figures of a policy that has been trained, as Markdown; asks what was not asked before."""
-    run = home / "runs" / name
-    versions = json.loads((run / "progress.json").read_text(encoding="utf-8"))["results"]["versions"]
-    asked = [(phase, dataset) for phase in _PHASES[::-1] for dataset in task.tests]
-    asked += [("rl", dataset) for dataset in task.transfer]
+    """The figures of the policies that have been trained, as Markdown; asks what was not asked before."""
+    runs = {seed: home / "runs" / f"{name}-{seed}" for seed in _SEEDS}
+    versions = {seed: _results(run)["versions"] for seed, run in runs.items()}
+    everything = (*task.tests, *task.transfer)
+    asked = [(dataset, seed) for dataset in everything for seed in _SEEDS]
 
-    def evaluate(pair: tuple[str, str]) -> dict[str, Any]:
-        phase, dataset = pair
-        few = phase == "base" or dataset in task.transfer
-        return _evaluate(name, versions[phase], phase, dataset, few=few, home=home)
+    def evaluate(pair: tuple[str, int]) -> dict[str, Any]:
+        dataset, seed = pair
+        mine = dataset in task.tests
+        policy = f"{runs[seed].name}@{versions[seed]['rl']}"
+        where = task.at(dataset, seed) if mine else dataset
+        return _evaluate(runs[seed], "rl", policy, where, limit=None if mine else _FEW, home=home)
+
+    def beside(dataset: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What needs no training: the policy as it began, and the ranking of paths."""
+        run, mine = runs[_SEEDS[0]], dataset in task.tests
+        where = task.at(dataset, _SEEDS[0]) if mine else dataset
+        base = f"{run.name}@{versions[_SEEDS[0]]['base']}"
+        ranking = ("--baseline", "ranking")
+        return (
+            _evaluate(run, "base", base, where, limit=_FEW, home=home),
+            _evaluate(run, "ranking", _ENCODER, where, *ranking, limit=_FEW, home=home),
+        )
 
     with ThreadPoolExecutor(_JOBS) as pool:
-        found = list(pool.map(evaluate, asked))
-    results = dict(zip(asked, found, strict=True))
+        found = dict(zip(asked, pool.map(evaluate, asked), strict=True))
+        untrained = dict(zip(everything, pool.map(beside, everything), strict=True))
     yield f"### {name}"
     yield ""
-    yield "| data set | questions | | Hits@1 [95 %] | set F1 [95 %] | tokens a question |"
-    yield "|---|---|---|---|---|---|"
-    for dataset in task.tests:
-        for phase in _PHASES:
-            yield _row(dataset, phase, results[phase, dataset])
-    for dataset in task.transfer:
-        yield _row(dataset, "rl, zero-shot", results["rl", dataset])
+    yield "| data set | questions | ranking | untrained | each seed | mean Hits@1 [95 %] | set F1 [95 %] |"
+    yield "|---|---|---|---|---|---|---|"
+    for dataset in everything:
+        zero_shot = "" if dataset in task.tests else ", zero-shot"
+        results = [found[dataset, seed] for seed in _SEEDS]
+        yield _row(f"{dataset}{zero_shot}", results, *untrained[dataset])
     yield ""
-    for dataset in task.tests:
-        yield _added(dataset, results["cold_start", dataset], results["rl", dataset])
-    yield from _cost(run, home / "policies" / name / versions["rl"])
+    for run in runs.values():
+        yield from _course(run)
     if task.published:
         yield f"Published: {task.published}."
 
 
-def _row(dataset: str, phase: str, result: Mapping[str, Any]) -> str:
-    metrics, intervals = result["metrics"], result["intervals"]
-
-    def shown(metric: str) -> str:
-        low, high = intervals[metric]
-        return f"{metrics[metric]:.3f} [{low:.3f}, {high:.3f}]"
-
-    return (
-        f"| {dataset} | {result['questions']} | {phase} | {shown('hits@1')} | {shown('f1')} "
-        f"| {metrics['generated_tokens']:.0f} |"
-    )
+def _row(dataset: str, results: Results, untrained: Mapping[str, Any], ranking: Mapping[str, Any]) -> str:
+    questions = ", ".join(str(count) for count in dict.fromkeys(result["questions"] for result in results))
+    seeds = ", ".join(f"{result['metrics']['hits@1']:.3f}" for result in results)
+    beside = [f"{result['metrics']['hits@1']:.3f}" for result in (ranking, untrained)]
+    cells = [dataset, questions, *beside, seeds, _mean(results, "hits@1"), _mean(results, "f1")]
+    return f"| {' | '.join(cells)} |"
 
 
-def _added(dataset: str, cold_start: Mapping[str, Any], rl: Mapping[str, Any]) -> str:
-    """Whether reinforcement has added to the cold start, question by question."""
-    before = {record["id"]: record["measures"]["hits@1"] for record in cold_start["records"]}
-    gains = [record["measures"]["hits@1"] - before[record["id"]] for record in rl["records"]]
-    interval = bootstrap(gains, groups=[record["group"] for record in rl["records"]])
+def _mean(results: Results, metric: str) -> str:
+    """Over all runs, with the interval over groups of (topic, path), whichever run asked for them."""
+    records = [record for result in results for record in result["records"]]
+    values = [record["measures"][metric] for record in records]
+    interval = bootstrap(values, groups=[record["group"] for record in records])
     assert interval is not None, "there are questions"
     low, high = interval
-    test = mcnemar(sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains))
-    return (
-        f"{dataset}, rl less cold start: {sum(gains) / len(gains):+.4f} [{low:+.4f}, {high:+.4f}] in Hits@1; "
-        f"{test.ours} questions won, {test.theirs} lost, p = {test.p:.2g} (McNemar)."
-    )
+    return f"{fmean(values):.4f} [{low:.3f}, {high:.3f}]"
 
 
-def _cost(run: Path, policy: Path) -> Iterator[str]:
-    """Parameters, time, device, tokens, and the learning curve."""
+def _course(run: Path) -> Iterator[str]:
+    """Time, steps, episodes and the validation along the way."""
     with (run / "metrics.jsonl").open(encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
-    recipe = json.loads((run / "run.json").read_text(encoding="utf-8"))["recipe"]
-    ends = {record["phase"]: record for record in records}
-    steps = [record for record in records if record["kind"] == "step" and record["phase"] == "rl"]
-    episodes = recipe["schedule"]["questions_per_step"] * recipe["rollout"]["n"]
-    sampled = sum(record["generated_tokens"] for record in steps) * episodes
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} cores"
-    until = ", ".join(f"{phase} until {record['seconds'] / 60:.0f}" for phase, record in ends.items())
+    written = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    recipe, steps = written["recipe"], [record for record in records if record["kind"] == "step"]
+    episodes = recipe["schedule"]["questions_per_step"] * recipe["rollout"]["n"] * len(steps)
+    looks = [record for record in records if record.get("split") == "validation" and record["phase"] == "rl"]
+    course = ", ".join(f"{look['f1']:.3f} ({look['step']})" for look in looks)
+    minutes = records[-1]["seconds"] / 60
     yield (
-        f"{_parameters(policy) / 1e6:.2f} million parameters; minutes on {device}: {until}; "
-        f"{len(steps)} steps of GRPO on {sampled:,.0f} sampled tokens."
-    )
-    looks = [record for record in records if record.get("split") == "validation"]
-    yield "Validation F1: " + ", ".join(
-        f"{look['f1']:.3f} ({look['phase']} {look['step']})" for look in looks
+        f"{run.name}: {minutes:.1f} minutes of training on {os.cpu_count()} cores, {len(steps)} steps of "
+        f"GRPO, {episodes:,} episodes; validation F1 {course}."
     )
 
 
-def _parameters(policy: Path) -> int:
-    return sum(tensor.numel() for tensor in load_file(policy / "model.safetensors").values())
+def _results(run: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((run / "progress.json").read_text(encoding="utf-8"))["results"]
+    return results
 
 
-def _evaluate(name: str, version: str, phase: str, dataset: str, *, few: bool, home: Path) -> dict[str, Any]:
-    """What `kbqa eval` says of a version; kept beside the run."""
-    file = home / "runs" / name / f"eval-{phase}-{dataset.replace('@', '-')}.json"
+def _evaluate(
+    run: Path, what: str, policy: str, dataset: str, *options: str, limit: int | None, home: Path
+) -> dict[str, Any]:
+    """What `kbqa eval` says of a policy; kept beside the run."""
+    file = run / f"eval-{what}-{dataset.replace('@', '-')}.json"
     if not file.is_file():
-        limit = ["--limit", str(_UNTAUGHT_LIMIT)] if few else []
+        few = () if limit is None else ("--limit", str(limit))
         aside = file.with_suffix(".part")
-        _kbqa("eval", f"{name}@{version}", dataset, "--json", str(aside), *limit, home=home)
+        _kbqa("eval", policy, dataset, "--json", str(aside), *few, *options, home=home)
         aside.rename(file)
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
