@@ -73,7 +73,12 @@ TASKS: Mapping[str, Task] = {
         "metaqa@whole",
         _METAQA,
         (*_BY_PATH, "world"),
-        options=("schedule.steps=320", "schedule.max_run_seconds=690", *_TO_THE_END),
+        options=(
+            "schedule.steps=320",
+            "schedule.max_run_seconds=690",
+            "schedule.validate_every=80",
+            *_TO_THE_END,
+        ),
         is_split=False,
         published="Hits@1 of 1, 2 and 3 hops: MINERVA (RL) 0.963, 0.929, 0.552; "
         "SRN (RL) 0.970, 0.951, 0.752; EmbedKGQA 0.975, 0.988, 0.948; NSM 0.971, 0.999, 0.989; "
