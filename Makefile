@@ -79,10 +79,10 @@ bench: setup ## measure; figures belong in docs/benchmarks.md
 bench-large: setup ## measure a graph of 20 million triples (a quarter of an hour, 5 GB of disk)
 	@$(BIN)/python -m benchmarks large-graph
 
-bench-metaqa: setup ## train the policy metaqa from nothing and test it whole (2.5 hours, KBQA_DATA; call it again to go on)
+bench-metaqa: setup ## train policies on MetaQA's questions and answers, three seeds, and test them whole (40 minutes, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop metaqa
 
-bench-pathquestion: setup ## likewise policies for PathQuestion, split by path and at random (KBQA_DATA)
+bench-pathquestion: setup ## likewise on PathQuestion, three splits by path and three at random (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
 
 bench-learning: setup ## the papers' ablations on the generated world: runs what the record lacks, then the table (4 min a run)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks import (
+    answer,
     endpoint,
     engine,
     gateway,
@@ -20,6 +21,7 @@ from benchmarks import (
 )
 
 _USUAL: dict[str, Callable[[], list[str]]] = {
+    "answer": answer.measure,
     "endpoint": endpoint.measure,
     "engine": engine.measure,
     "gating": gating.measure,
