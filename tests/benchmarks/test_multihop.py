@@ -1,4 +1,4 @@
-"""`make bench-metaqa`: what is wrong is told before anything is trained; a report is made of what was kept."""
+"""`make bench-metaqa`: what is wrong is told before anything is trained; reports come from what was kept."""
 
 from __future__ import annotations
 
