@@ -26,7 +26,7 @@ from services.cli.ask import render
 from services.cli.following import follow
 from services.cli.options import DEFAULT_HOME, DEFAULT_RECIPE, Home, Overrides, read_pairs
 from services.cli.supervisor import Stack, training_workers
-from services.cli.train import load_graph
+from services.cli.train import load_graph, with_base_here
 
 _START_S = 180.0
 _SWITCH_S = 60.0  # for the gateway to take up a promoted policy
@@ -52,7 +52,7 @@ def demo(
     began = time.monotonic()
     values = read_pairs("--set", overrides)
     data = os.environ.get("KBQA_DATA")
-    chosen = load_recipe(recipe, values)
+    chosen = with_base_here(load_recipe(recipe, values))
     questions = load_dataset(dataset, seed, Path(data) if data else None).splits.only(chosen.questions.suit)
     try:
         load_graph(home, dataset, seed)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from kbqa.bases import find_base
 from kbqa.errors import ConfigurationError, RunError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.recipes import Recipe, load_recipe
@@ -80,7 +81,7 @@ def train(
         order["name"] = name
 
     def check() -> Recipe:
-        chosen = load_recipe(recipe, order["overrides"])
+        chosen = with_base_here(load_recipe(recipe, order["overrides"]))
         load_graph(home, dataset, seed)
         return chosen
 
@@ -162,6 +163,17 @@ def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
         _tell_that_it_goes_on(run)
 
 
+def with_base_here(recipe: Recipe) -> Recipe:
+    """The recipe itself.
+
+    Raises:
+        BaseNotFoundError: the pretrained model that it begins with is not on this machine.
+    """
+    if recipe.base_model is not None:
+        find_base(recipe.base_model)
+    return recipe
+
+
 def _api(url: str) -> Api:
     return Api("trainer", url, "--trainer or KBQA_TRAINER_URL")
 
@@ -210,7 +222,7 @@ def _go_on(run: str | None, trainer: str, home: Path) -> None:
         if run is not None:
             runs_here.get(run).require_unfinished()
         chosen = run or _newest_to_resume([directory.read().model_dump() for directory in runs_here.all()])
-        return runs_here.get(chosen).read().resolved_recipe()
+        return with_base_here(runs_here.get(chosen).read().resolved_recipe())
 
     with _trainer(trainer, home, check) as (api, is_ours):
         chosen = run or _newest_to_resume(api.get("/v1/runs")["runs"])

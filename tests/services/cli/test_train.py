@@ -241,6 +241,7 @@ def test_a_named_trainer_that_is_not_there_is_an_error_and_none_is_started(in_pr
         (("resume", "none"), "none"),
         (("resume", "r-1"), "run r-1 is done"),
         (("resume",), "no run was stopped or has failed"),
+        (("train", "--dataset", "world", "--set", "base_model=no/such"), "no/such is not on this machine"),
     ],
 )
 def test_what_a_trainer_of_our_own_would_refuse_is_refused_before_it_is_started(
