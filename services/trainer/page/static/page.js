@@ -147,7 +147,7 @@ function summary(run) {
     run.ended ? h("p", { class: "muted" }, `Ended early: ${run.ended}`) : null,
     h("dl", { class: "tiles" },
       Object.entries({ base: "F1 of the base", cold_start: "F1 after cold start", rl: "F1 after RL" }).map(([key, name]) =>
-        tile(name, key in run.f1 ? number(run.f1[key]) : "–", key in run.f1 ? "test questions" : "not known yet")),
+        tile(name, key in run.f1 ? number(run.f1[key]) : "–", key in run.f1 ? `${run.split} questions` : "not known yet")),
       tile("Latest reward", number(run.latest?.reward), Number.isFinite(run.latest?.reward) ? `step ${run.latest.step}` : "no step of RL yet"),
       tile("Groups", String(total), groups.map(([name, count]) => `${count} ${words(name)}`).join(", ") || "none settled yet"),
       tile("Policy", run.policy ?? "–", run.best ? `best at step ${run.best.step}` : "newest with a result", "small")),
