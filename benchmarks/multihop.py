@@ -35,6 +35,18 @@ _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 # What most groups agree on is learned, and some forms of a question are not.
 _TO_THE_END = ("guards.stop_on=[]", "guards.patience=null")
 
+# A path of three hops may come back to the topic, which is then one of the answers.
+_PATHQUESTION: Mapping[int, tuple[str, ...]] = {
+    2: (),
+    3: (
+        "protocol.revisit=true",
+        "schedule.steps=260",
+        "schedule.max_run_seconds=570",
+        "schedule.validate_every=65",
+        *_TO_THE_END,
+    ),
+}
+
 _METAQA = tuple(f"metaqa-{hops}hop" for hops in (1, 2, 3))
 _BY_PATH = tuple(f"pathquestion-{hops}h@whole" for hops in (2, 3))
 
@@ -84,10 +96,16 @@ TASKS: Mapping[str, Task] = {
         "SRN (RL) 0.970, 0.951, 0.752; EmbedKGQA 0.975, 0.988, 0.948; NSM 0.971, 0.999, 0.989; "
         "KG-GPT (LLM) 0.963, 0.944, 0.940",
     ),
-    **{name.partition("@")[0]: Task(name, (name,), (*_METAQA, "world")) for name in _BY_PATH},
+    **{
+        f"pathquestion-{hops}h": Task(name, (name,), (*_METAQA, "world"), options=_PATHQUESTION[hops])
+        for hops, name in zip((2, 3), _BY_PATH, strict=True)
+    },
     **{
         f"pathquestion-{hops}h-random": Task(
-            f"pathquestion-{hops}h@random", (f"pathquestion-{hops}h@random",), published=published
+            f"pathquestion-{hops}h@random",
+            (f"pathquestion-{hops}h@random",),
+            options=_PATHQUESTION[hops],
+            published=published,
         )
         for hops, published in (
             (2, "Hits@1: MINERVA (RL) 0.759, SRN (RL) 0.963, IRN 0.960, QAGCN 0.985, ISM 0.991"),
