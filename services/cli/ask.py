@@ -34,22 +34,22 @@ _EXPLANATIONS = {
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="In natural language.")],
+    question: Annotated[str, typer.Argument(help="The question, in natural language.")],
     kg: Annotated[
-        str | None, typer.Option("--kg", help="Which graph; needed when several are loaded.")
+        str | None, typer.Option("--kg", help="Graph to ask. Required when several graphs are loaded.")
     ] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", help="An entity that it is about, by id or exact label. Repeatable."),
+        typer.Option("--topic", help="Topic entity of the question, by id or exact label. Repeatable."),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs whose answers are united.")] = 1,
-    timeout_s: Annotated[float | None, typer.Option(help="Seconds for the answer.")] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs; their answers are merged.")] = 1,
+    timeout_s: Annotated[float | None, typer.Option(help="Timeout in seconds.")] = None,
     gateway: GatewayUrl = DEFAULT_GATEWAY,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question, and watch it being answered.
 
-    In a pipe the answer comes first, whole. A gateway that wants a key finds it in KBQA_GATEWAY_API_KEY.
+    In a pipe the complete answer is printed first. Set KBQA_GATEWAY_API_KEY if the gateway requires a key.
     Exit code 0 when it was answered, 3 when there is no answer that facts support, 2 on an error.
     """
     options: AnswerOptions = {"n_runs": runs}

@@ -38,7 +38,7 @@ def list_bases(as_json: AsJson = False) -> None:
 
 @commands.command()
 def find(
-    name: Annotated[str, typer.Argument(help="A directory, a name of the hub, or one of `kbqa base list`.")],
+    name: Annotated[str, typer.Argument(help="Directory, name on the hub, or a base of `kbqa base list`.")],
 ) -> None:
-    """Print the directory of a base, checked, and converted where a package holds it in another form."""
+    """Print the directory of a base. Its checksum is verified, and it is converted first if need be."""
     typer.echo(find_base(name).directory)

@@ -34,9 +34,9 @@ def check_queries(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Say which queries of a data set are accepted: normalised, judged and parsed as a graph server would.
+    """Report which queries of a data set a graph server would accept.
 
-    Ends with exit code 1 unless all are.
+    Each is normalised, checked and parsed. Exit code 1 unless all are accepted.
     """
     queries = read_queries(file)
     failures = list(_failures(queries))

@@ -93,46 +93,61 @@ class _Order:
 
 
 def cold_start(
-    dataset: Annotated[str, typer.Argument(help="Whose questions are demonstrated: world, metaqa-2hop, …")],
+    dataset: Annotated[
+        str, typer.Argument(help="Data set whose questions are demonstrated: world, metaqa-2hop, …")
+    ],
     method: Annotated[
         Method,
         typer.Option(
-            help="mined plays paths that lead to just the answers; gold plays gold programs; "
-            "outcome keeps what a teacher answers rightly, from what it saw; "
-            "referenced shows it each next gold step; narrated lets it think for gold steps."
+            help="mined: play paths that lead to exactly the answers; gold: play gold programs; "
+            "outcome: keep a teacher's correct episodes; referenced: show the teacher the next gold step "
+            "in each turn; narrated: let it write the reasoning for gold steps."
         ),
     ] = Method.MINED,
     teacher: Annotated[
         str | None,
-        typer.Option(help="Who plays or thinks: openai:MODEL, NAME[@VERSION] of a policy, or a directory."),
+        typer.Option(help="Teacher: openai:MODEL, a policy as NAME[@VERSION], or a directory."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the file, HOME/cold_start/NAME.jsonl; unless given, the recipe's.")
+        str | None,
+        typer.Option(help="Name of the file HOME/cold_start/NAME.jsonl (default: name of the recipe)."),
     ] = None,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
-    split: Annotated[Split, typer.Option(help="Questions; cold_start has those kept for it.")] = (
-        Split.COLD_START
-    ),
-    limit: Annotated[int | None, typer.Option(min=1, help="Try so many questions, all kinds alike.")] = None,
-    candidates: Annotated[int, typer.Option(min=1, help="What a teacher tries of a question.")] = 4,
-    per_question: Annotated[int, typer.Option(min=1, help="Demonstrations of a question, at most.")] = 3,
-    kind: Annotated[Kind, typer.Option(help="What questions are told apart by.")] = Kind.OPERATION,
+    split: Annotated[
+        Split, typer.Option(help="Split to take questions from; cold_start holds those set aside for this.")
+    ] = (Split.COLD_START),
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of questions to try, balanced over kinds (default: all)."),
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Candidates that the teacher samples per question.")
+    ] = 4,
+    per_question: Annotated[
+        int, typer.Option(min=1, help="Maximum number of demonstrations per question.")
+    ] = 3,
+    kind: Annotated[
+        Kind, typer.Option(help="Property by which questions are grouped into kinds.")
+    ] = Kind.OPERATION,
     balance: Annotated[
-        bool, typer.Option("--balance", help="Keep as many demonstrations of every kind.")
+        bool, typer.Option("--balance", help="Keep the same number of demonstrations of every kind.")
     ] = False,
-    count: Annotated[int | None, typer.Option(min=1, help="Demonstrations in all, at most.")] = None,
-    parallel: Annotated[int, typer.Option(min=1, help="Questions that a teacher has at a time.")] = 4,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of demonstrations (default: no limit).")
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option(min=1, help="Questions that the teacher works on in parallel.")
+    ] = 4,
     seed: Seed = 1,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a file of demonstrations for a cold start, and say how many candidates were accepted.
+    """Write a file of demonstrations for a cold start, and report how many candidates were accepted.
 
-    A run imitates it with `--set cold_start.file=NAME.jsonl`. What a teacher has tried is kept beside the
-    file, so that the same command goes on where it was interrupted. Models behind an endpoint are reached
-    as by `kbqa eval`.
+    Train on it with `--set cold_start.file=NAME.jsonl`. The teacher's attempts are kept beside the file, so
+    an interrupted command continues when it is repeated. For models behind an endpoint, see `kbqa eval`.
     """
     if method in _WITHOUT_TEACHER and teacher is not None:
         raise ConfigurationError(f"--teacher: {method} paths need none; say how it teaches with --method")

@@ -36,22 +36,26 @@ _QUERY_S = 60.0
 
 Dataset = Annotated[
     str,
-    typer.Argument(help="A data set by name, as webqsp or metaqa-2hop@whole; or a file or directory."),
+    typer.Argument(help="Data set by name, such as webqsp or metaqa-2hop@whole; or a file or directory."),
 ]
 DataPath = Annotated[
     Path | None,
-    typer.Option("--data", help="The set's own directory, or a file in its format; else under KBQA_DATA."),
+    typer.Option(
+        "--data", help="Directory of the data set, or a file in its format (default: under KBQA_DATA)."
+    ),
 ]
 FormatName = Annotated[
     str,
-    typer.Option("--format", help=f"Of a file or directory: {_OWN}, or the name of the set that has it."),
+    typer.Option("--format", help=f"Format of a file or directory: {_OWN}, or the data set that has it."),
 ]
-Malformation = Annotated[OnError, typer.Option("--on-error", help="What a malformed record does.")]
+Malformation = Annotated[
+    OnError, typer.Option("--on-error", help="Whether a malformed record is refused or skipped.")
+]
 AnswerNames = Annotated[
-    Answers, typer.Option("--answers", help="How gold answers are named, if both are known.")
+    Answers, typer.Option("--answers", help="Use labels or ids as gold answers where the data set has both.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of what is drawn.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 
 
 class By(StrEnum):
@@ -71,7 +75,7 @@ def inspect_dataset(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Count a data set's questions, hops, operations and levels; say what is malformed, and what leaks."""
+    """Count a data set's questions, hops, operations and levels; report malformed records and leaks."""
     name, place = _source(dataset, data, form)
     parts, malformed = _splits(name, place, seed, on_error)
     found = inspect(parts)
@@ -86,22 +90,27 @@ def inspect_dataset(
 @commands.command()
 def convert(
     dataset: Dataset,
-    output: Annotated[Path, typer.Argument(help="File to write: a JSON record a line.")],
+    output: Annotated[Path, typer.Argument(help="Output file, one JSON record per line.")],
     data: DataPath = None,
     form: FormatName = _OWN,
-    part: Annotated[Part | None, typer.Option("--part", help="Of a set in several files; else all.")] = None,
+    part: Annotated[
+        Part | None, typer.Option("--part", help="Part of a data set in several files (default: all).")
+    ] = None,
     answers: AnswerNames = Answers.LABELS,
     on_error: Malformation = OnError.REFUSE,
-    kg: Annotated[str, typer.Option("--kg", help="Name of the graph, if not the set's own.")] = "",
+    kg: Annotated[str, typer.Option("--kg", help="Name of the graph (default: the data set's own).")] = "",
     graph: Annotated[
         str,
-        typer.Option("--curate", help="A loaded graph: keep what one row of a gold query answers there."),
+        typer.Option(
+            "--curate",
+            help="Keep the questions whose gold query returns exactly one row from this loaded graph.",
+        ),
     ] = "",
     seed: Seed = 0,
     home: Home = DEFAULT_HOME,
     force: Force = False,
 ) -> None:
-    """Write a data set as questions that every kbqa command reads.
+    """Convert a data set to JSON lines that every kbqa command reads.
 
     With `--curate` gold queries are run again, and a question stays if its query succeeds with
     exactly one row of a valid RDF term, which is then the answer (LC-QuAD 2.0 as
@@ -127,8 +136,10 @@ def convert(
 @commands.command()
 def split(
     dataset: Dataset,
-    directory: Annotated[Path, typer.Argument(help="Where train, validation and test.jsonl are written.")],
-    by: Annotated[By, typer.Option("--by", help="What is kept apart.")] = By.PATH,
+    directory: Annotated[
+        Path, typer.Argument(help="Directory for train.jsonl, validation.jsonl and test.jsonl.")
+    ],
+    by: Annotated[By, typer.Option("--by", help="What the splits must not share.")] = By.PATH,
     validation: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
     test: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
     seed: Seed = 0,
@@ -138,7 +149,7 @@ def split(
     on_error: Malformation = OnError.REFUSE,
     force: Force = False,
 ) -> None:
-    """Split a data set anew, all its parts together.
+    """Split a data set again, from all of its parts.
 
     By `level`: half of what is held out is zero-shot, a quarter compositional, a quarter i.i.d.,
     as GrailQA defines them, for questions with a gold program (form, path or query). By

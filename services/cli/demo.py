@@ -38,14 +38,13 @@ _NO_POLICY = 503  # what the gateway answers until it has one
 def demo(
     home: Home = DEFAULT_HOME,
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "world",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     recipe: Annotated[str, typer.Option(help="A recipe that trains without a GPU.")] = DEFAULT_RECIPE,
     overrides: Overrides = None,
 ) -> None:
     """Train an agent on question-answer pairs, and ask it a question.
 
-    Takes some five minutes on two cores. What it has learned stays in KBQA_HOME and is what
-    `kbqa up` serves.
+    Takes about five minutes on two cores. The policy stays in KBQA_HOME, and `kbqa up` serves it.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

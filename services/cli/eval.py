@@ -52,18 +52,20 @@ def evaluate(
             "ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
         ),
     ],
-    dataset: Annotated[str, typer.Argument(help="Its questions: world, metaqa-1hop, pathquestion-2h, …")],
+    dataset: Annotated[str, typer.Argument(help="Data set to ask: world, metaqa-1hop, pathquestion-2h, …")],
     kg: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A loaded graph, instead of the data set's own.")
+        str | None, typer.Option(metavar="NAME", help="Ask this loaded graph instead of the data set's own.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The data set's folder, or a file in its format.")
+        Path | None, typer.Option(metavar="PATH", help="Directory of the data set, or a file in its format.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which of its questions.")] = "test",
-    limit: Annotated[int | None, typer.Option(min=1, help="Use the first N of them.")] = None,
+    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate on the first N questions only.")] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="How it plays; unless given, as it was trained (kg-r1 for a chat model)."),
+        typer.Option(
+            help="Recipe to play by (default: the one the policy was trained with; kg-r1 for a chat model)."
+        ),
     ] = None,
     baseline: Annotated[
         Baseline | None,
@@ -84,18 +86,20 @@ def evaluate(
             "--known-hops", help="With --baseline ranking: as many as each question's gold path has."
         ),
     ] = False,
-    runs: Annotated[int, typer.Option(min=1, help="Of a question; their answers are united.")] = 1,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Of a split that is drawn, and of runs after the first.")
-    ] = 1,
+    runs: Annotated[int, typer.Option(min=1, help="Runs per question; their answers are merged.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the split and of sampled runs.")] = 1,
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What --json wrote of another one, on the same questions."),
+        typer.Option(
+            metavar="FILE", help="Compare with this file, written by --json for the same questions."
+        ),
     ] = None,
     as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures to this file.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report to look at here.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
+    ] = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
 ) -> None:

@@ -21,23 +21,24 @@ _TIMEOUT_S = 1800.0  # to merge an adapter and begin to send
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="A training run.")],
-    into: Annotated[Path, typer.Argument(help="Directory to make; it must not be there yet.")],
-    version: Annotated[
-        str | None, typer.Option(help="One of its versions; unless given, the newest.")
-    ] = None,
+    run: Annotated[str, typer.Argument(help="Training run.")],
+    into: Annotated[Path, typer.Argument(help="Directory to create; it must not exist yet.")],
+    version: Annotated[str | None, typer.Option(help="Version of the policy (default: the newest).")] = None,
     checkpoint: Annotated[
-        int | None, typer.Option(min=0, metavar="STEP", help="One of its checkpoints instead.")
+        int | None, typer.Option(min=0, metavar="STEP", help="Export this checkpoint instead of a version.")
     ] = None,
     adapter: Annotated[
-        bool, typer.Option("--adapter", help="Leave a LoRA adapter apart from its base.")
+        bool,
+        typer.Option(
+            "--adapter", help="Export a LoRA adapter by itself instead of merging it into its base model."
+        ),
     ] = False,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
 ) -> None:
     """Write a run's weights as an ordinary Hugging Face directory.
 
-    They come from the trainer that is up; without one, from KBQA_HOME.
+    The running trainer provides them; without one, they are read from KBQA_HOME.
     """
     if version is not None and checkpoint is not None:
         raise ConfigurationError("--version and --checkpoint name two things: give one of them")

@@ -12,23 +12,23 @@ from kbqa.errors import DatasetError
 from services.cli.options import DEFAULT_HOME, Home
 from services.gateway.feedback import feedback_files, feedback_path, questions_of, read_feedback
 
-commands = typer.Typer(help="What users said of answers.", no_args_is_help=True)
+commands = typer.Typer(help="Export users' feedback on answers.", no_args_is_help=True)
 
 
 @commands.callback()
 def feedback() -> None:
-    """What users said of answers."""
+    """Export users' feedback on answers."""
 
 
 @commands.command()
 def export(
-    out: Annotated[Path, typer.Argument(help="File of questions to write, one JSON record a line.")],
-    kg: Annotated[str | None, typer.Option("--kg", help="Only questions about this graph.")] = None,
+    out: Annotated[Path, typer.Argument(help="Output file, one JSON record per line.")],
+    kg: Annotated[str | None, typer.Option("--kg", help="Export only questions about this graph.")] = None,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Write the questions whose right answers are known by feedback, to train on or to check a graph by.
+    """Export the questions whose correct answers are known from feedback, for training or checks.
 
-    Of a question that was judged several times the last judgement holds.
+    If a question was judged several times, the last judgement counts.
     """
     files = feedback_files(home)
     if not files:

@@ -31,7 +31,7 @@ _PHASES = ("rl", "cold_start", "base")
 
 
 def begin(
-    dataset: Annotated[str, typer.Option(help="What to learn from: world, pathquestion-2h, …")] = "world",
+    dataset: Annotated[str, typer.Option(help="Data set to train on: world, pathquestion-2h, …")] = "world",
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     seed: Seed = 1,
@@ -44,15 +44,17 @@ def begin(
             "worse than the one before.",
         ),
     ] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="Seconds that trainer and graph may take.")] = 3600.0,
+    wait_s: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for the trainer and the graph.")
+    ] = 3600.0,
     kg_server: Annotated[
-        str, typer.Option("--kg-server", envvar="KBQA_KG_SERVER_URL", help="Where the graphs are.")
+        str, typer.Option("--kg-server", envvar="KBQA_KG_SERVER_URL", help="URL of the kg_server.")
     ] = "http://127.0.0.1:8001",
     trainer: TrainerUrl = DEFAULT_TRAINER,
 ) -> None:
-    """Start a run unless the trainer has had one; waits until trainer and graph are there.
+    """Start a run unless the trainer already has one; waits until trainer and graph are ready.
 
-    May be called again at any time: the run that was started first is gone on with.
+    It is safe to repeat this command: an existing run is continued.
     """
     api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")
     deadline = time.monotonic() + wait_s

@@ -32,9 +32,9 @@ def check(
     file: Annotated[Path, typer.Argument(help="GrailQA records as JSON, each with an s_expression.")],
     as_json: AsJson = False,
 ) -> None:
-    """Say how many forms parse, read back unchanged, compile to SPARQL and become actions.
+    """Count the forms that parse, survive a round trip, compile to SPARQL and become actions.
 
-    Exits with 1 unless all pass the first three; some forms have no actions.
+    Exit code 1 unless all pass the first three; some forms have no actions.
     """
     report = check_forms(read_records(file))
     if as_json:

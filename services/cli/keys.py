@@ -15,36 +15,42 @@ from services.cli.options import DEFAULT_HOME, AsJson, Home
 from services.gateway.access.keys import EVERY_GRAPH, KeyFile, KeyRecord
 from services.gateway.access.settings import keys_path
 
-commands = typer.Typer(help="Make, list and revoke the gateway's API keys.", no_args_is_help=True)
+commands = typer.Typer(help="Create, list and revoke the gateway's API keys.", no_args_is_help=True)
 
 File = Annotated[
     Path | None,
     typer.Option(
-        "--file", envvar="KBQA_GATEWAY_KEYS_FILE", help="Where keys are kept; HOME/gateway/keys.json."
+        "--file",
+        envvar="KBQA_GATEWAY_KEYS_FILE",
+        help="File that holds the keys (default: HOME/gateway/keys.json).",
     ),
 ]
 
 
 @commands.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
     graph: Annotated[
-        list[str] | None, typer.Option("--graph", help="A graph that it may ask about; all. Repeatable.")
+        list[str] | None,
+        typer.Option("--graph", help="Restrict the key to this graph (default: all). Repeatable."),
     ] = None,
-    days: Annotated[float | None, typer.Option(min=0.0, help="After which it expires; never.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Days until the key expires (default: never).")
+    ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Requests that it may send, such as 60/minute; the gateway's setting.")
+        str | None, typer.Option(help="Rate limit, such as 60/minute (default: the gateway's setting).")
     ] = None,
     quota: Annotated[
-        str | None, typer.Option(help="Questions that it may ask, such as 1000/day; the gateway's setting.")
+        str | None,
+        typer.Option(help="Quota of questions, such as 1000/day (default: the gateway's setting)."),
     ] = None,
     file: File = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it, once: only its hash is kept.
+    """Create a key and print it once; only its hash is stored.
 
-    A gateway that started without keys asks for them from its next start on.
+    A gateway that was started without keys requires them from its next start on.
     """
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     keys = KeyFile(file or keys_path(home))
@@ -65,7 +71,7 @@ def create(
 
 @commands.command("list")
 def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """List the keys that were made, oldest first."""
+    """List all keys, oldest first."""
     records = KeyFile(file or keys_path(home)).read()
     if as_json:
         typer.echo(json.dumps([_described(record) for record in records]))
@@ -97,7 +103,7 @@ def revoke(
     file: File = None,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Take a key back, for ever; gateways that run notice within a second."""
+    """Revoke a key permanently. Running gateways notice within a second."""
     record = KeyFile(file or keys_path(home)).revoke(key)
     typer.echo(f"revoked {record.name} ({record.id})")
 

@@ -13,40 +13,45 @@ from services.cli.options import DEFAULT_HOME, Home
 
 
 def attach(
-    name: Annotated[str, typer.Argument(help="What to call the graph.")],
-    url: Annotated[str, typer.Argument(help="Of the endpoint, for instance http://localhost:8890/sparql.")],
+    name: Annotated[str, typer.Argument(help="Name of the graph.")],
+    url: Annotated[
+        str, typer.Argument(help="URL of the endpoint, for example http://localhost:8890/sparql.")
+    ],
     default_graph: Annotated[
         list[str] | None,
-        typer.Option(metavar="IRI", help="Graph at the endpoint to ask; its default graph if none is named."),
+        typer.Option(metavar="IRI", help="Named graph to query (default: the endpoint's default graph)."),
     ] = None,
     server: Annotated[
-        ServerKind, typer.Option(help="Whose server it is; Virtuoso and Fuseki are recognised.")
+        ServerKind, typer.Option(help="Server software; Virtuoso and Fuseki are detected.")
     ] = ServerKind.OTHER,
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="IRI", help="Property that holds names; rdfs:label and Freebase's by default."),
+        typer.Option(metavar="IRI", help="Property that holds labels (default: rdfs:label and Freebase's)."),
     ] = None,
     language: Annotated[
         list[str] | None,
-        typer.Option(metavar="TAG", help="Language of names, the preferred first; en by default."),
+        typer.Option(
+            metavar="TAG", help="Language of labels, most preferred first (default: en). Repeatable."
+        ),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds of a look-up.")] = 3.0,
-    connections: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 16,
+    deadline: Annotated[float, typer.Option(min=0.001, help="Timeout of a look-up, in seconds.")] = 3.0,
+    connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 16,
     check_syntax: Annotated[
-        bool, typer.Option(help="Parse queries before they are sent; not for a server's own extensions.")
+        bool,
+        typer.Option(help="Parse queries before sending them; turn this off to use a server's own syntax."),
     ] = True,
-    auth: Annotated[AuthKind | None, typer.Option(help="How to prove who we are.")] = None,
-    user: Annotated[str, typer.Option(help="Of basic and digest authentication.")] = "",
+    auth: Annotated[AuthKind | None, typer.Option(help="Authentication scheme.")] = None,
+    user: Annotated[str, typer.Option(help="User name for basic or digest authentication.")] = "",
     secret_env: Annotated[
         str,
         typer.Option(metavar="VARIABLE", help="Environment variable that holds the password or token."),
     ] = "",
-    count: Annotated[float, typer.Option(min=0.001, help="Seconds that its triples may be counted.")] = 10.0,
+    count: Annotated[float, typer.Option(min=0.001, help="Timeout for counting triples, in seconds.")] = 10.0,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Serve what a SPARQL endpoint holds as a graph, in place of the one that had its name.
+    """Serve a SPARQL endpoint as a graph, replacing any graph of that name.
 
-    Attach it again when its data has changed: until then, answers may come from caches.
+    Attach it again after its data has changed; until then, answers may come from caches.
     """
     if secret_env.startswith("KBQA_"):
         raise ConfigurationError(f"--secret-env {secret_env}: names with KBQA_ are settings; choose another")

@@ -11,10 +11,12 @@ from services.cli.train import load_graph
 
 
 def load_dataset_graph(
-    dataset: Annotated[str, typer.Argument(help="A data set: world is generated, others need KBQA_DATA.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of a generated one.")] = 1,
+    dataset: Annotated[
+        str, typer.Argument(help="Name of the data set; world is generated, others are read from KBQA_DATA.")
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of a generated data set.")] = 1,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Load the graph of a data set, unless it is there already."""
+    """Load the graph of a data set, unless it is already loaded."""
     load_graph(home, dataset, seed)
     typer.echo(f"the graph of {dataset} is loaded")

@@ -21,49 +21,54 @@ from services.cli.options import DEFAULT_HOME, Home
 
 
 def load(
-    name: Annotated[str, typer.Argument(help="What to call the graph.")],
+    name: Annotated[str, typer.Argument(help="Name of the graph.")],
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Facts: tab- or |-separated, N-Triples, Turtle, or RoG's JSON records; gzipped or not. "
-            "Several only if they are tab- or |-separated.",
+            help="Facts: tab- or |-separated, N-Triples, Turtle, or RoG's JSON records, plain or gzipped. "
+            "Only tab- and |-separated graphs may span several files.",
         ),
     ],
     graph_format: Annotated[
         GraphFormat | None,
-        typer.Option("--format", help="What the file is written in, if it is not recognised."),
+        typer.Option("--format", help="File format (default: detected)."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Names of ids, relations' too: id TAB label [TAB alias …].")
+        Path | None,
+        typer.Option(help="File of labels for entities and relations: id TAB label [TAB alias …]."),
     ] = None,
     entities: Annotated[
-        Path | None, typer.Option(help="What ids in the files stand for: name TAB id (entity2id.txt).")
+        Path | None,
+        typer.Option(
+            help="File that maps entity names to the ids used in the facts: name TAB id (entity2id.txt)."
+        ),
     ] = None,
     relations: Annotated[
-        Path | None, typer.Option(help="The same of relations: name TAB id (relation2id.txt).")
+        Path | None, typer.Option(help="The same for relations: name TAB id (relation2id.txt).")
     ] = None,
     type_relations: Annotated[
         list[str] | None,
-        typer.Option("--type-relation", help="A relation that says of what type a thing is. Repeatable."),
+        typer.Option("--type-relation", help="Relation that states the type of an entity. Repeatable."),
     ] = None,
     time_unit: Annotated[
-        TimeUnit | None, typer.Option(help="What the times of dated facts count, if they are numbers.")
+        TimeUnit | None, typer.Option(help="Unit of the times of dated facts, if they are numbers.")
     ] = None,
     epoch: Annotated[
         str | None,
-        typer.Option(help="The date of time 0; dates are written as precisely: 2014, 2014-01, 2014-01-01 …"),
+        typer.Option(help="Date of time 0. Its precision is that of all dates: 2014, 2014-01, 2014-01-01 …"),
     ] = None,
     skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help="Load what can be read; else nothing is loaded.")
+        bool,
+        typer.Option("--skip-bad-lines", help="Skip lines that cannot be read instead of refusing the file."),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Write every bad line's number and reason here.")
+        Path | None, typer.Option(help="Write the number of each bad line and the reason to this file.")
     ] = None,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Load files as a graph, in place of the one that had its name. Running services see it at once.
+    """Load files as a graph, replacing any graph of that name. Running services pick it up at once.
 
-    Lines of dated facts have a time, or start and end, behind the object.
+    Lines of dated facts end with a time, or with a start and an end.
     """
     source = GraphSource(
         files,

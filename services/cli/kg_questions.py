@@ -23,11 +23,11 @@ from services.cli.options import DEFAULT_HOME, AsJson, Home
 
 _BELOW = 1  # exit code
 
-Name = Annotated[str, typer.Argument(help="The graph.")]
+Name = Annotated[str, typer.Argument(help="Name of the graph.")]
 Questions = Annotated[
     str, typer.Argument(help="JSON lines with id, text, answers and topic_entities; or metaqa-2hop, …")
 ]
-DataSeed = Annotated[int, typer.Option("--data-seed", help="Of a data set by name: how it is drawn.")]
+DataSeed = Annotated[int, typer.Option("--data-seed", help="Random seed of a data set given by name.")]
 
 
 class SearchSeed(StrEnum):
@@ -40,15 +40,15 @@ class SearchSeed(StrEnum):
 def subgraphs(
     name: Name,
     questions: Questions,
-    hops: Annotated[int, typer.Option(min=1, help="How far around the seeds.")] = 2,
+    hops: Annotated[int, typer.Option(min=1, help="Maximum distance from the seeds, in hops.")] = 2,
     seed: Annotated[
         SearchSeed,
-        typer.Option(help="Whether gold answers are seeds, too, as in KG-R1: that leaks, and is marked."),
+        typer.Option(help="Seeds of a subgraph. Gold answers among them (KG-R1) leak; the graph is marked."),
     ] = SearchSeed.TOPICS,
     data_seed: DataSeed = 0,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Give each question a subgraph, which `graph: <question id>` in a request restricts look-ups to.
+    """Create a subgraph for each question; `graph: <question id>` in a request restricts look-ups to it.
 
     The graph gets a new version, which running services pick up.
     """
@@ -88,15 +88,15 @@ def check(
     questions: Questions,
     threshold: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Share of questions whose every name must be in the graph."),
+        typer.Option(min=0.0, max=1.0, help="Minimum share of questions whose names are all in the graph."),
     ] = 1.0,
     data_seed: DataSeed = 0,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a graph knows the topic entities, gold answers and relations of a data set.
+    """Report whether a graph contains the topic entities, gold answers and relations of a data set.
 
-    Exit code 1 if it knows all names of fewer questions than the threshold: by default, if one is missing.
+    Exit code 1 if the share of questions whose names are all present is below the threshold.
     """
     asked = _load(questions, data_seed)
     catalog = GraphCatalog(home)

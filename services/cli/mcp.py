@@ -17,12 +17,12 @@ from kbqa.kg.store import GraphInfo
 
 def mcp(
     url: Annotated[
-        str, typer.Option(envvar="KBQA_KG_SERVER_URL", help="Of the kg_server.")
+        str, typer.Option(envvar="KBQA_KG_SERVER_URL", help="URL of the kg_server.")
     ] = "http://127.0.0.1:8001",
 ) -> None:
     """Serve the graphs of a kg_server as MCP tools, over standard input and output.
 
-    The server's key, where it wants one, is KBQA_KG_SERVER_API_KEY.
+    Set KBQA_KG_SERVER_API_KEY if the server requires a key.
     """
     try:
         from mcp.server.stdio import stdio_server

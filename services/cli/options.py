@@ -11,35 +11,35 @@ import yaml
 from kbqa.errors import ConfigurationError
 
 Home = Annotated[
-    Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory of graphs, policies and runs.")
+    Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory that holds graphs, policies and runs.")
 ]
 StoreLocation = Annotated[
     str | None,
     typer.Option(
-        "--store", envvar="KBQA_POLICY_STORE", help="Directory or s3:// URL of the policies; HOME/policies."
+        "--store",
+        envvar="KBQA_POLICY_STORE",
+        help="Directory or s3:// URL of the policies (default: HOME/policies).",
     ),
 ]
-GatewayUrl = Annotated[
-    str, typer.Option("--gateway", envvar="KBQA_GATEWAY_URL", help="Where the gateway is.")
-]
-TrainerUrl = Annotated[
-    str, typer.Option("--trainer", envvar="KBQA_TRAINER_URL", help="Where the trainer is.")
-]
+GatewayUrl = Annotated[str, typer.Option("--gateway", envvar="KBQA_GATEWAY_URL", help="URL of the gateway.")]
+TrainerUrl = Annotated[str, typer.Option("--trainer", envvar="KBQA_TRAINER_URL", help="URL of the trainer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Lay a value over the recipe's: --set schedule.steps=50. Repeatable.",
+        help="Override a value of the recipe, for example --set schedule.steps=50. Repeatable.",
     ),
 ]
-RecipeName = Annotated[str, typer.Option("--recipe", help="How; kbqa recipe list tells which there are.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe name (see `kbqa recipe list`).")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Limits = Annotated[
     list[str] | None,
     typer.Option(
-        "--limit", metavar="SPLIT=N", help="Use N questions of train, validation or test. Repeatable."
+        "--limit",
+        metavar="SPLIT=N",
+        help="Use at most N questions of train, validation or test; test=0 uses none. Repeatable.",
     ),
 ]
 

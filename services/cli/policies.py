@@ -26,13 +26,13 @@ commands = typer.Typer(help="List, show, compare and check policy versions.", no
 
 _DAMAGED = 1
 
-Run = Annotated[str, typer.Argument(help="A training run.")]
-Version = Annotated[str | None, typer.Argument(help="One of its versions; unless given, the newest.")]
+Run = Annotated[str, typer.Argument(help="Training run.")]
+Version = Annotated[str | None, typer.Argument(help="Version of the policy (default: the newest).")]
 
 
 @commands.command("list")
 def list_versions(
-    run: Annotated[str | None, typer.Argument(help="A training run; unless given, all of them.")] = None,
+    run: Annotated[str | None, typer.Argument(help="Training run (default: all).")] = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
     as_json: AsJson = False,
@@ -74,15 +74,15 @@ def diff(
     old: Annotated[str, typer.Argument(help="A version.")],
     new: Annotated[str, typer.Argument(help="Another version.")],
     other_run: Annotated[
-        str | None, typer.Option("--run", help="The other version's run, if it is another one.")
+        str | None, typer.Option("--run", help="Run of the other version, if it is a different one.")
     ] = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what changed from one version to another: fields of the manifest, and how far tensors moved.
+    """Show what changed between two versions: manifest fields, and how far each tensor moved.
 
-    The norm is the Euclidean one of the difference; beside it, its share of the old tensor's norm.
+    Distances are Euclidean norms, absolute and relative to the norm of the old tensor.
     """
     store = open_store(home, location)
     versions = store.get(run, old), store.get(other_run or run, new)
@@ -118,8 +118,8 @@ def diff(
 
 @commands.command()
 def verify(
-    run: Annotated[str | None, typer.Argument(help="A training run; unless given, all of them.")] = None,
-    version: Annotated[str | None, typer.Argument(help="One of its versions; unless given, all.")] = None,
+    run: Annotated[str | None, typer.Argument(help="Training run (default: all).")] = None,
+    version: Annotated[str | None, typer.Argument(help="Version (default: all).")] = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
 ) -> None:
@@ -141,15 +141,15 @@ def verify(
 def promote(
     run: Run,
     version: Annotated[
-        str | None, typer.Option(help="One of its versions; unless given, the newest that was tested.")
+        str | None, typer.Option(help="Version to promote (default: the newest that was evaluated).")
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
 ) -> None:
-    """Make a run's policy the one that answers users. A running gateway takes it over by itself.
+    """Make a run's policy the one that answers users. A running gateway switches to it on its own.
 
-    The trainer that is up decides which version; without one, it is the newest in KBQA_HOME.
+    A running trainer chooses the version; without one, it is the newest in KBQA_HOME.
     """
     try:
         api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")

@@ -27,16 +27,16 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         envvar=["KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"],
-        help="Where the queues are; unless given, the Redis that kbqa up started in KBQA_HOME.",
+        help="URL of the broker (default: the Redis that kbqa up started in KBQA_HOME).",
     ),
 ]
-Name = Annotated[str, typer.Argument(help=f"The queue that they came from: {' or '.join(QUEUES)}.")]
-Ids = Annotated[list[str] | None, typer.Argument(help="Dead letters; unless given, all of the queue.")]
+Name = Annotated[str, typer.Argument(help=f"Queue: {' or '.join(QUEUES)}.")]
+Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters (default: all of the queue).")]
 
 
 @commands.command("list")
 def list_queues(home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJson = False) -> None:
-    """Tell how many messages of each queue wait, are taken and not finished, and are dead letters."""
+    """Show how many messages of each queue are waiting, in progress, or dead letters."""
     found = {queue: _letters(queue, home, broker).counts() for queue in QUEUES}
     if as_json:
         typer.echo(json.dumps(found))
@@ -49,7 +49,7 @@ def list_queues(home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJso
 
 @commands.command()
 def show(queue: Name, home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJson = False) -> None:
-    """Show a queue's dead letters, oldest first; they stay."""
+    """Show a queue's dead letters, oldest first, without removing them."""
     letters = _letters(queue, home, broker).read()
     if as_json:
         typer.echo(json.dumps([letter.model_dump(mode="json") for letter in letters]))
@@ -63,13 +63,13 @@ def show(queue: Name, home: Home = DEFAULT_HOME, broker: Broker = None, as_json:
 
 @commands.command()
 def requeue(queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None) -> None:
-    """Send dead letters again. One that was cut, or meant for no task, stays."""
+    """Send dead letters to their queue again. Truncated ones and those without a task are kept."""
     typer.echo(_count(_letters(queue, home, broker).requeue(ids), "sent again"))
 
 
 @commands.command()
 def purge(queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None) -> None:
-    """Remove dead letters for good."""
+    """Delete dead letters permanently."""
     typer.echo(_count(_letters(queue, home, broker).purge(ids), "removed"))
 
 

@@ -17,7 +17,7 @@ commands = typer.Typer(help="List, show, check and compare recipes.", no_args_is
 _BAD = 1
 _ABSENT = "-"
 
-Name = Annotated[str, typer.Argument(help="A recipe, or a YAML file.")]
+Name = Annotated[str, typer.Argument(help="Name of a recipe, or a YAML file.")]
 
 
 @commands.command("list")
@@ -29,14 +29,14 @@ def list_recipes() -> None:
 
 @commands.command()
 def show(name: Name, overrides: Overrides = None) -> None:
-    """Print a recipe with all its values, what it extends and what it leaves out included."""
+    """Print a recipe with all its values, including inherited and default ones."""
     recipe = load_recipe(name, read_pairs("--set", overrides))
     typer.echo(yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False), nl=False)
 
 
 @commands.command()
 def check(name: Name, overrides: Overrides = None) -> None:
-    """Say whether a recipe is good; exit 1 if it is not, naming each wrong key and what is allowed."""
+    """Validate a recipe. Exit code 1 if it is invalid, naming each wrong key and what is allowed."""
     values = read_pairs("--set", overrides)
     try:
         recipe = load_recipe(name, values)
@@ -48,11 +48,13 @@ def check(name: Name, overrides: Overrides = None) -> None:
 
 @commands.command()
 def diff(
-    name: Name, other: Annotated[str, typer.Argument(help="Another one.")], overrides: Overrides = None
+    name: Name,
+    other: Annotated[str, typer.Argument(help="The other recipe or YAML file.")],
+    overrides: Overrides = None,
 ) -> None:
-    """Print the values in which two recipes differ, one a line; exit 1 if there are any.
+    """Print the values that differ between two recipes, one per line. Exit code 1 if any do.
 
-    Values of --set are laid over the second one.
+    --set overrides values of the second recipe.
     """
     ours = dict(_values(load_recipe(name).model_dump(mode="json")))
     theirs = dict(_values(load_recipe(other, read_pairs("--set", overrides)).model_dump(mode="json")))

@@ -27,15 +27,17 @@ def version() -> None:
 
 
 def status(
-    run: Annotated[str | None, typer.Argument(help="Tell how this training run goes instead.")] = None,
+    run: Annotated[str | None, typer.Argument(help="Show this training run instead.")] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which services are ready, what is trained, which policy answers and which graphs are loaded.
+    """Show which services are ready, what is being trained, which policy answers and which graphs are
+    loaded.
 
-    Services are looked for where KBQA_…_URL says, else on their usual ports.
-    Exit code 0 when all are ready, 1 otherwise. With a run, tell how that one goes (--json: all of it).
+    Services are expected at KBQA_…_URL, or else on their default ports.
+    Exit code 0 when all are ready, 1 otherwise. With RUN, show that training run instead (--json: all of
+    it).
     """
     api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")
     if run is not None:

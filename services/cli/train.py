@@ -36,31 +36,33 @@ from services.cli.supervisor import Stack, training_workers
 runs = typer.Typer(help="List, follow and stop training runs.", no_args_is_help=True)
 runs.command()(begin)
 
-Run = Annotated[str, typer.Argument(help="A training run.")]
+Run = Annotated[str, typer.Argument(help="Training run.")]
 
 _FAILED, _INTERRUPTED = 2, 130
 _START_S = 180.0
 
 
 def train(
-    dataset: Annotated[str | None, typer.Option(help="What to learn from: world, pathquestion-2h, …")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set to train on: world, pathquestion-2h, …")
+    ] = None,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     seed: Seed = 1,
     limits: Limits = None,
     name: Annotated[
-        str | None, typer.Option(help="What run and policy are called; unless given, by data set and time.")
+        str | None, typer.Option(help="Name of the run and of its policy (default: data set and time).")
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or has failed.")
+        str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped or has failed.")
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
 ) -> None:
     """Train a policy, and follow the run to its end.
 
-    When no trainer is up, everything that training needs is started for the length of
-    the run. With a trainer that is up, Ctrl-C only ends the following.
+    If no trainer is running, the services that training needs are started for the duration of the run. If
+    one is running, Ctrl-C stops following the run, not the run itself.
     """
     if (dataset is None) == (resume is None):
         raise ConfigurationError(
@@ -94,12 +96,12 @@ def train(
 def resume(
     run: Annotated[
         str | None,
-        typer.Argument(help="A training run; unless given, the newest that was stopped or has failed."),
+        typer.Argument(help="Training run (default: the newest that was stopped or has failed)."),
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Go on with a run from its last checkpoint, and follow it to its end."""
+    """Resume a run from its last checkpoint, and follow it to its end."""
     _go_on(run, trainer, home)
 
 
@@ -112,7 +114,7 @@ def list_runs(trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 
 @runs.command("follow")
 def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
-    """Follow a run to its end; Ctrl-C only ends the following."""
+    """Follow a run to its end; Ctrl-C stops following, not the run."""
     try:
         _conclude(follow(_api(trainer), run))
     except KeyboardInterrupt:
@@ -121,7 +123,7 @@ def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 
 @runs.command("stop")
 def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
-    """Stop a run; nothing that it has learned is lost."""
+    """Stop a run after its current step; a checkpoint keeps what it has learned."""
     _api(trainer).post(f"/v1/runs/{run}/stop")
     typer.echo(f"stopped; go on with: kbqa resume {run}")
 

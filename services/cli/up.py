@@ -23,9 +23,9 @@ def _port(service: str) -> Any:
 def up(
     home: Home = DEFAULT_HOME,
     train: Annotated[
-        bool, typer.Option("--train/--no-train", help="Start the trainer and a rollout worker, too.")
+        bool, typer.Option("--train/--no-train", help="Also start the trainer and a rollout worker.")
     ] = True,
-    rollout_workers: Annotated[int, typer.Option(min=1, help="Processes that play questions.")] = 1,
+    rollout_workers: Annotated[int, typer.Option(min=1, help="Number of rollout worker processes.")] = 1,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     kg_server_port: Annotated[int | None, _port("kg_server")] = None,
     rollout_worker_port: Annotated[int | None, _port("rollout_worker")] = None,
@@ -33,13 +33,13 @@ def up(
     gateway_port: Annotated[int | None, _port("gateway")] = None,
     redis_port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
     free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="Take any free port where none is given.")
+        bool, typer.Option("--free-ports", help="Use a free port for each service whose port is not given.")
     ] = False,
-    timeout_s: Annotated[float, typer.Option(help="How long the services may take to become ready.")] = 180.0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds to wait until all services are ready.")] = 180.0,
 ) -> None:
     """Start every service on this machine, and keep them running until Ctrl-C.
 
-    A Redis server of their own comes with them, unless KBQA_REDIS_URL names one.
+    An embedded Redis server is started as well, unless KBQA_REDIS_URL is set.
     """
     given = {
         "kg_server": kg_server_port,

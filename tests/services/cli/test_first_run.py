@@ -59,7 +59,7 @@ def kg_server(in_process, tmp_path, monkeypatch):
 
 
 def view(policy=None, state="running", **f1):
-    return {"id": "r-1", "policy": policy, "f1": f1, "state": state}
+    return {"id": "r-1", "policy": policy, "split": "test", "f1": f1, "state": state}
 
 
 def test_a_run_begins_once_its_graph_is_there_and_what_is_better_is_promoted(serve, kg_server, in_process):

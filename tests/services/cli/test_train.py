@@ -61,8 +61,12 @@ class Trainer:
 
     @staticmethod
     def view(state="running", phase="rl", step=1, **values):
-        base = {"id": "r-1", "recipe": "kg-r1-small", "dataset": "world", "of": 2, "error": None, "f1": {}}
-        return base | {"state": state, "phase": phase, "step": step, "seconds": 9.0} | values
+        base = {"id": "r-1", "recipe": "kg-r1-small", "dataset": "world", "of": 2, "error": None}
+        return (
+            base
+            | {"split": "test", "f1": {}, "state": state, "phase": phase, "step": step, "seconds": 9.0}
+            | values
+        )
 
     def start(self, body: dict):
         self.received.append(("start", body))
