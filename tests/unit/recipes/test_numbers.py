@@ -12,7 +12,11 @@ import pytest
 from kbqa.recipes import load_recipe, recipe_names
 
 CHOOSERS = [name for name in recipe_names() if name.endswith("-chooser")]
-PAPERS = [n for n in recipe_names() if n not in CHOOSERS and load_recipe(n).small_policy is None]
+PAPERS = [
+    name
+    for name in recipe_names()
+    if (recipe := load_recipe(name)).small_policy is None and recipe.protocol.name != "chooser"
+]
 
 KG_R1 = {  # table 8, D.4, 3.3
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
@@ -300,3 +304,11 @@ def test_a_policy_that_chooses_learns_by_the_rewards_and_advantages_of_its_paper
     assert chooser.cold_start is None
     assert chooser.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert chooser.optimisation.entropy_coefficient > 0
+
+
+def test_a_language_model_without_a_gpu_learns_as_kg_r1_does_in_the_dialect_of_choices():
+    small, paper, chooser = map(load_recipe, ("kg-r1-smollm2", "kg-r1", "kg-r1-chooser"))
+    assert (small.reward, small.advantage) == (paper.reward, paper.advantage)
+    assert (small.protocol.name, chooser.protocol.name) == ("chooser", "chooser")
+    assert small.cold_start is None
+    assert small.optimisation.lora is not None
