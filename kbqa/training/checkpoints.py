@@ -225,7 +225,7 @@ def _set_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
     """
     own = _trained(model)
     if surplus := sorted(own.keys() ^ weights.keys()):
-        raise ValueError(f"{surplus[0]} is in one of model and checkpoint only")
+        raise ValueError(f"tensor {surplus[0]} is missing from the model or from the checkpoint")
     for name, value in own.items():
         if value.shape != weights[name].shape:
             raise ValueError(

@@ -63,7 +63,7 @@ def grpo_update(
 
 
 def mini_batches(sizes: Sequence[int], config: GrpoConfig) -> Iterator[list[tuple[int, int]]]:
-    """Positions (question, sample) of each optimiser step, in order and of like number; none is empty.
+    """Non-empty mini-batches of nearly equal size, in order, as positions (question, sample).
 
     Questions without samples count where questions are counted, so that a batch makes as many
     steps however many groups were dropped.

@@ -30,7 +30,7 @@ class ServedPolicy:
     """A policy with everything that an episode needs of it.
 
     Attributes:
-        version: full id; of a model of somebody else its name.
+        version: full id, or the model name of an external model.
         recipe: name of the recipe that it was trained with, or plays.
         codec: its tokenizer; None for a model that is known by its text alone.
         close: frees it; called once, when nobody uses it any more.

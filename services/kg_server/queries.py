@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Worker threads for what blocks at gates; a coroutine never waits for one behind those that wait."""
+    """Thread pool large enough that calls waiting at a gate never starve others."""
 
     def __init__(self, *gates: Gate) -> None:
         self._size = sum(gate.places + gate.queue + _SPARE_THREADS for gate in gates)
