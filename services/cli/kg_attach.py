@@ -38,7 +38,9 @@ def attach(
     connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 16,
     check_syntax: Annotated[
         bool,
-        typer.Option(help="Parse queries before sending them; turn this off to use a server's own syntax."),
+        typer.Option(
+            help="Check the syntax of queries before sending them; disable this for server-specific syntax."
+        ),
     ] = True,
     auth: Annotated[AuthKind | None, typer.Option(help="Authentication scheme.")] = None,
     user: Annotated[str, typer.Option(help="User name for basic or digest authentication.")] = "",

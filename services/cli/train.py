@@ -96,7 +96,7 @@ def train(
 def resume(
     run: Annotated[
         str | None,
-        typer.Argument(help="Training run (default: the newest that was stopped or has failed)."),
+        typer.Argument(help="Run to resume (default: the newest run that was stopped or failed)."),
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
@@ -123,7 +123,7 @@ def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 
 @runs.command("stop")
 def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
-    """Stop a run after its current step; a checkpoint keeps what it has learned."""
+    """Stop a run after its current step and save a checkpoint."""
     _api(trainer).post(f"/v1/runs/{run}/stop")
     typer.echo(f"stopped; go on with: kbqa resume {run}")
 
