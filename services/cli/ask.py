@@ -49,7 +49,8 @@ def ask(
 ) -> None:
     """Ask a question, and watch it being answered.
 
-    When piped, the command prints the complete answer first. Set KBQA_GATEWAY_API_KEY if the gateway requires a key.
+    When piped, the complete answer is printed first. Set KBQA_GATEWAY_API_KEY if the gateway requires a
+    key.
     Exit code 0 when it was answered, 3 when there is no answer that facts support, 2 on an error.
     """
     options: AnswerOptions = {"n_runs": runs}
