@@ -66,7 +66,7 @@ class GatewaySettings(AccessSettings):
     fallback: str | None = None
     poll_s: float = Field(2.0, gt=0)
     max_rows: int = Field(16, ge=1)
-    concurrency: int = Field(8, ge=1)
+    concurrency: int = Field(32, ge=1)
     queue: int = Field(32, ge=0)
     timeout_s: float = Field(60.0, gt=0)
     max_timeout_s: float = Field(300.0, gt=0)
