@@ -16,9 +16,9 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.runs.student import Student
 from kbqa.trajectory import Segment
 from services.cli.supervisor import Stack
-from services.trainer.student import Student
 
 _SECONDS, _CLIENTS = 20, 32
 _READY_S = 120.0

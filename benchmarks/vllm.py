@@ -34,14 +34,14 @@ from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe, load_recipe
+from kbqa.runs.executor import Patience, RolloutExecutor
+from kbqa.serving.engine import Engine
+from kbqa.serving.hosting import Hosted, OnVllm
 from kbqa.telemetry import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Question
 from kbqa.wire import Purpose, RolloutRequest
-from services.rollout_worker.engine import Engine
-from services.rollout_worker.hosting import Hosted, OnVllm
-from services.rollout_worker.rollouts import Patience, Rollouts
 from tests.vllm_server import Vllm
 
 _CONFIG = SmallPolicyConfig(2048, layers=4, width=192, heads=6, feed_forward=512, max_length=768, tied=False)
@@ -91,7 +91,7 @@ def _measure(home: Path, stack: ExitStack) -> list[str]:
     )
     engine = Engine(store, Metrics(CollectorRegistry()), host)
     stack.callback(engine.close)
-    rollouts = Rollouts(engine, tools, Patience(60, 60, 600), "benchmark")
+    rollouts = RolloutExecutor(engine, tools, Patience(60, 60, 600), "benchmark")
     rates: list[tuple[float, float]] = []
     shares: list[float] = []
     for _ in range(_ROUNDS + 1):  # the first one warms up
@@ -242,7 +242,7 @@ class _Rehearsed:
 
 
 def _run(
-    rollouts: Rollouts, questions: Sequence[Question], recipe: Recipe, host: _Rehearsal
+    rollouts: RolloutExecutor, questions: Sequence[Question], recipe: Recipe, host: _Rehearsal
 ) -> tuple[float, float]:
     """Generated tokens a second, and the share of the rollouts' time that went by waiting for the graph."""
     requests = [
@@ -263,7 +263,7 @@ def _run(
     ]
     began = time.perf_counter()
     with ThreadPoolExecutor(_AT_A_TIME) as workers:
-        replies = list(workers.map(rollouts.answer, requests))
+        replies = list(workers.map(rollouts.execute, requests))
     seconds = time.perf_counter() - began
     if failures := [reply.failure for reply in replies if reply.failure is not None]:
         raise RuntimeError(f"{len(failures)} rollouts failed, the first: {failures[0]}")

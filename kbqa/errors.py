@@ -203,3 +203,11 @@ class QueueUnavailableError(KbqaError):
 
 class RunError(KbqaError):
     """A training run cannot be started, stopped, found or continued."""
+
+
+class RunNotFoundError(RunError):
+    """No run of that id."""
+
+
+class RunConflictError(RunError):
+    """What is asked of a run does not go with its state, or with another run's."""

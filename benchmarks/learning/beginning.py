@@ -23,8 +23,8 @@ from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, attemp
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
 from kbqa.cold_start.imitation import Names, draw_examples
 from kbqa.errors import DatasetError, RunError
+from kbqa.runs.student import Student, tokenizer_texts
 from kbqa.training.sft import fine_tune
-from services.trainer.student import Student, tokenizer_texts
 
 _TURNS = 12  # of a gold program before its actions are merged
 _CANDIDATES = 8  # that a teacher tries of a question

@@ -21,7 +21,7 @@ from kbqa.policies.transformers import TransformersPolicy
 from kbqa.protocols import AgentProtocol
 from kbqa.recipes import Recipe
 from kbqa.rollouts import Agent
-from services.trainer.student import Student
+from kbqa.runs.student import Student
 
 ROWS = 64
 """Episodes under way."""

@@ -23,10 +23,10 @@ from kbqa.recipes.play import TreeSection
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout, tree_rollout
 from kbqa.rollouts.many import many_rollouts
+from kbqa.runs.student import Student
 from kbqa.training.generators import seed_generators
 from kbqa.training.learner import Learner
 from kbqa.trajectory import Group, Question, RewardedTree, ScoredRollout
-from services.trainer.student import Student
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from kbqa.errors import GraphUnavailableError, QueryError
-from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, GraphTools, Success
 from kbqa.kg.handlers import (
     MAX_ITEMS,
     TEXT,
@@ -64,6 +64,18 @@ HANDLERS: Mapping[str, Handler] = {
     **follow_path.HANDLERS,
     LINK_ENTITIES: Handler(_link_entities, {"question": _QUESTION}, accepts="only one question argument"),
 }
+
+
+class ListedGraphTools(GraphTools, Protocol):
+    """Graph tools that say which graphs there are."""
+
+    def graphs(self) -> list[GraphInfo]:
+        """What is loaded.
+
+        Raises:
+            GraphUnavailableError: they cannot be reached.
+        """
+        ...
 
 
 class LocalGraphTools:

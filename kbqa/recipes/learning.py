@@ -182,7 +182,7 @@ AlarmName = Literal["entropy", "no_spread", "logprob_gap", "kl"]
 
 
 class GuardsSection(Section):
-    """What a run is watched for; see `services.trainer.guards`. A bound that is None is not watched.
+    """What a run is watched for; see `kbqa.runs.guards`. A bound that is None is not watched.
 
     Attributes:
         steps: an alarm is raised when its bound is broken in so many steps in a row.

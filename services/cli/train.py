@@ -218,7 +218,7 @@ def _go_on(run: str | None, trainer: str, home: Path) -> None:
     """Resume a run, or the newest that was stopped or has failed, and follow it to its end."""
 
     def check() -> Recipe:
-        from services.trainer.runs import Runs
+        from kbqa.runs.directory import Runs
 
         runs_here = Runs(home / "runs")
         if run is not None:

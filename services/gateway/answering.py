@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
+from kbqa.kg.tools import ListedGraphTools
 from kbqa.telemetry import Metrics
 from services.gateway import cache
 from services.gateway.answers import usage_of
@@ -18,7 +19,7 @@ from services.gateway.errors import RecipeMismatchError, RequestRefusedError, pr
 from services.gateway.meter import Meter
 from services.gateway.policies import Lease, PolicySource
 from services.gateway.settings import GatewaySettings
-from services.gateway.versions import GraphVersions, ListedTools
+from services.gateway.versions import GraphVersions
 from services.gateway.work import Workers
 
 
@@ -32,7 +33,7 @@ class Answering:
     """
 
     def __init__(
-        self, settings: GatewaySettings, policies: PolicySource, tools: ListedTools, metrics: Metrics
+        self, settings: GatewaySettings, policies: PolicySource, tools: ListedGraphTools, metrics: Metrics
     ) -> None:
         self._settings, self._policies = settings, policies
         self._versions = GraphVersions(tools)

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from kbqa import __version__
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
+from kbqa.kg.tools import ListedGraphTools
 from kbqa.telemetry import Metrics
 from services.disks import expose_disks
 from services.engine_metrics import relay_engine_metrics
@@ -29,12 +30,11 @@ from services.gateway.routes.problems import PROBLEM_RESPONSES
 from services.gateway.routes.questions import questions_router
 from services.gateway.settings import GatewaySettings
 from services.gateway.sources import policies_of
-from services.gateway.versions import ListedTools
 from services.http import install, operations_app
 
 
 def create_app(
-    settings: GatewaySettings, policies: PolicySource | None = None, graphs: ListedTools | None = None
+    settings: GatewaySettings, policies: PolicySource | None = None, graphs: ListedGraphTools | None = None
 ) -> FastAPI:
     """The gateway to the policies under `settings.home` and the graphs of `settings.kg_server_url`.
 
@@ -106,7 +106,7 @@ def create_app(
     return app
 
 
-def _unreachable(tools: ListedTools) -> str | None:
+def _unreachable(tools: ListedGraphTools) -> str | None:
     try:
         tools.graphs()
     except GraphUnavailableError as error:

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
 
 from kbqa.errors import GraphNotFoundError
-from kbqa.kg.actions import GraphTools
-from kbqa.kg.store import GraphInfo
+from kbqa.kg.tools import ListedGraphTools
 
 _AGE_S = 1.0
-
-
-class ListedTools(GraphTools, Protocol):
-    """Graph tools that say which graphs there are."""
-
-    def graphs(self) -> list[GraphInfo]:
-        """What is loaded.
-
-        Raises:
-            GraphUnavailableError: they cannot be reached.
-        """
-        ...
 
 
 class GraphVersions:
     """Versions by graph; of one event loop."""
 
-    def __init__(self, tools: ListedTools) -> None:
+    def __init__(self, tools: ListedGraphTools) -> None:
         self._tools = tools
         self._versions: dict[str, str] = {}
         self._asked_at = -_AGE_S

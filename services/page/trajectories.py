@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from kbqa.errors import RunError
-from services.page.traces import TracedGroup, TracedStep, TracedSummary, Traces
+from kbqa.runs.traces import TracedGroup, TracedStep, TracedSummary, Traces
 
 Cursor = Annotated[str, Query(pattern=r"^\d{1,12}:\d{1,9}$")]
 

@@ -18,6 +18,9 @@ from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
+from kbqa.runs.executor import Patience, RolloutExecutor
+from kbqa.serving.engine import Engine
+from kbqa.serving.hosting import Host, InProcess, OnVllm
 from kbqa.telemetry import Metrics, log_context
 from kbqa.wire import (
     DELIVER_TASK,
@@ -37,9 +40,6 @@ from services.consumer import consume, on_termination, stop_consuming, work_on
 from services.disks import expose_disks
 from services.engine_metrics import relay_engine_metrics
 from services.http import background, install
-from services.rollout_worker.engine import Engine
-from services.rollout_worker.hosting import Host, InProcess, OnVllm
-from services.rollout_worker.rollouts import Patience, Rollouts
 from services.rollout_worker.settings import RolloutWorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     engine = Engine(settings.policies(), metrics, _host(settings, metrics))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
-    rollouts = Rollouts(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
-    desk = Desk(rollouts, celery, metrics, settings.deliver_wait_s)
+    executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
+    desk = Desk(executor, celery, metrics, settings.deliver_wait_s)
     work_on(celery, ROLLOUTS, ROLL_OUT_TASK, desk.take)
     web = create_app(celery, graphs, engine, metrics)
     expose_disks(metrics, settings)
@@ -119,8 +119,10 @@ class _Outcome:
 class Desk:
     """Takes messages from one queue and puts replies into the other."""
 
-    def __init__(self, rollouts: Rollouts, celery: Celery, metrics: Metrics, deliver_wait_s: float) -> None:
-        self._rollouts, self._celery, self._deliver_wait_s = rollouts, celery, deliver_wait_s
+    def __init__(
+        self, executor: RolloutExecutor, celery: Celery, metrics: Metrics, deliver_wait_s: float
+    ) -> None:
+        self._executor, self._celery, self._deliver_wait_s = executor, celery, deliver_wait_s
         self._requests = metrics.counter("kbqa_rollout_requests_total")
         self._running = metrics.gauge("kbqa_rollout_requests_running")
         self._queue_seconds = metrics.histogram("kbqa_rollout_queue_seconds")
@@ -135,7 +137,7 @@ class Desk:
 
     @property
     def worker(self) -> str:
-        return self._rollouts.worker
+        return self._executor.worker
 
     def take(self, message: str) -> None:
         """Answer a request.
@@ -159,7 +161,7 @@ class Desk:
             if now > request.expires_at:
                 count.outcome = "expired"  # the trainer has sent another one, or wants it no more
                 return
-            reply = self._rollouts.answer(request)
+            reply = self._executor.execute(request)
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
             if reply.rollout is not None:
                 self._time(request, reply.timings)

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from kbqa import __version__
 from kbqa.errors import QueueUnavailableError
+from kbqa.runs.directory import Runs
 from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.broker import create_celery, require_broker
@@ -28,7 +29,6 @@ from services.trainer.exposition import expose_latest_run
 from services.trainer.intake import Intake
 from services.trainer.page import page_router
 from services.trainer.routes import runs_router
-from services.trainer.runs import Runs
 from services.trainer.settings import TrainerSettings
 from services.trainer.sinks import require_sinks
 from services.trainer.supervisor import Supervisor

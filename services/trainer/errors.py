@@ -8,18 +8,11 @@ from kbqa.errors import (
     NoPolicyError,
     PolicyIntegrityError,
     RecipeError,
+    RunConflictError,
     RunError,
+    RunNotFoundError,
 )
 from services.page.trajectories import GroupNotFoundError
-
-
-class RunNotFoundError(RunError):
-    """No run of that id."""
-
-
-class RunConflictError(RunError):
-    """What is asked of a run does not go with its state, or with another run's."""
-
 
 STATUS: dict[type[KbqaError], int] = {
     RecipeError: 422,

@@ -18,9 +18,9 @@ from kbqa.errors import RunError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.policy_store.durable import new_directory, put_in_place
 from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
+from kbqa.runs.directory import RunDirectory, Runs
 from kbqa.telemetry import configure_logging
 from services.http import exit_code
-from services.trainer.runs import RunDirectory, Runs
 from services.trainer.settings import TrainerSettings
 
 _STARTS = ("cold_start", "base")  # the phases that reinforcement learning may have begun with, latest first
@@ -108,9 +108,9 @@ def _write_checkpoint(
     store: PolicyStore, directory: RunDirectory, step: int, into: Path, *, adapter: bool
 ) -> None:
     """The version that reinforcement learning began with, under the weights of the checkpoint."""
+    from kbqa.runs.student import Student
     from kbqa.training.adapters import add_adapter
     from kbqa.training.checkpoints import Checkpoints
-    from services.trainer.student import Student
 
     start, trained = _start(store, directory), directory.read().resolved_recipe().optimisation.build().adapter
     student = Student.load(start.path)
@@ -129,7 +129,7 @@ def _write_merged(start: PolicyVersion, adapter: Path, into: Path) -> None:
     """The weights that an adapter was trained beside, with the adapter in them."""
     from peft import PeftModel
 
-    from services.trainer.student import Student
+    from kbqa.runs.student import Student
 
     base = Student.load(start.path)
     replace(base, model=PeftModel.from_pretrained(base.model, str(adapter)).merge_and_unload()).save(into)

@@ -13,9 +13,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from kbqa.errors import RunConflictError
 from kbqa.policy_store.durable import new_directory, sweep
-from services.trainer.errors import RunConflictError
-from services.trainer.runs import Runs
+from kbqa.runs.directory import Runs
 
 _BLOCK = 512  # bytes; entries of a tar archive begin at multiples of it
 _CHUNK = 1 << 20

@@ -10,10 +10,10 @@ from itertools import accumulate
 from typing import Any
 
 from kbqa.curves import CURVES
+from kbqa.runs.directory import Runs, State
+from kbqa.runs.guards import ALARMS
+from kbqa.runs.ledger import Outcome
 from kbqa.telemetry import Metrics
-from services.trainer.guards import ALARMS
-from services.trainer.ledger import Outcome
-from services.trainer.runs import Runs, State
 
 _PHASES = ("warm_up", "cold_start", "rl")
 _SPLITS = ("validation", "test")

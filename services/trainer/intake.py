@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kbqa.errors import MessageError
+from kbqa.errors import MessageError, RunNotFoundError
+from kbqa.runs.directory import Runs, State
 from kbqa.telemetry import Metrics
 from kbqa.wire import RolloutReply, decode
-from services.trainer.errors import RunNotFoundError
-from services.trainer.runs import Runs, State
 
 
 class Intake:

@@ -8,11 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from kbqa.datasets import load_dataset
-from kbqa.errors import RecipeError
+from kbqa.errors import RecipeError, RunConflictError
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
-from services.trainer.errors import RunConflictError
-from services.trainer.runs import RunDirectory, Runs, read_json
+from kbqa.runs.directory import RunDirectory, Runs, read_json
 from services.trainer.schemas import (
     MetricsPage,
     Promote,

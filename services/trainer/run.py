@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import logging
 import os
 import signal
@@ -27,18 +26,17 @@ from transformers.utils.logging import disable_progress_bar
 from kbqa.errors import KbqaError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.in_process import load_model
-from kbqa.policy_store.durable import write_file
+from kbqa.runs import training
+from kbqa.runs.context import EVALUATED_AT_A_TIME, Context, Stopped
+from kbqa.runs.directory import RunDirectory
+from kbqa.runs.journal import Journal
+from kbqa.runs.queued import QueuedSource
 from kbqa.telemetry import configure_logging, log_context
 from kbqa.training.generators import make_deterministic
 from kbqa.training.learner import follow
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
 from services.broker import create_celery, send
-from services.trainer.context import EVALUATED_AT_A_TIME, Context, Stopped
-from services.trainer.journal import Journal
-from services.trainer.phases import base_version, cold_started_version, prepare
-from services.trainer.reinforcement import Reinforcement
-from services.trainer.runs import RunDirectory
 from services.trainer.settings import TrainerSettings
 from services.trainer.sinks import open_sinks
 from services.trainer.supervisor import Exit
@@ -127,53 +125,32 @@ def train(
         Stopped: it was told to stop.
     """
     record = directory.read()
+    recipe = record.resolved_recipe()
     celery = create_celery("trainer", settings.broker_url)
     # Every request, sent anew twice; without a bound they pile up while no worker runs.
-    at_most = 3 * max(record.resolved_recipe().schedule.max_in_flight, EVALUATED_AT_A_TIME)
+    at_most = 3 * max(recipe.schedule.max_in_flight, EVALUATED_AT_A_TIME)
 
     def send_request(request: RolloutRequest) -> None:
         send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=at_most)
 
     with HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key) as tools:
-        context = Context(
-            directory=directory,
-            record=record,
-            recipe=record.resolved_recipe(),
-            settings=settings,
-            store=settings.policies(),
-            tools=tools,
-            journal=journal,
-            send=send_request,
-            stop=stop,
-            ranks=ranks,
+        training.train(
+            Context(
+                directory=directory,
+                record=record,
+                recipe=recipe,
+                store=settings.policies(),
+                tools=tools,
+                journal=journal,
+                rollouts=QueuedSource(send_request, directory.inbox),
+                stop=stop,
+                home=settings.home,
+                data=settings.data,
+                graph_wait_s=settings.graph_wait_s,
+                traces=settings.traces,
+                ranks=ranks,
+            )
         )
-        if context.recipe.deterministic:
-            make_deterministic()
-        material = prepare(context)
-        base = base_version(context, material)
-        start = cold_started_version(context, material, base)
-        Reinforcement(context, material, start).run()
-    _summarise(context)
-
-
-def _summarise(context: Context) -> None:
-    journal, record = context.journal, context.record
-    summary = {
-        "f1": journal.results["f1"],
-        "f1_by_hops": journal.results["f1_by_hops"],
-        **journal.results["judged_by"],
-        "seconds": round(journal.seconds, 1),
-        "seed": record.seed,
-        "dataset": record.dataset,
-        "run": record.id,
-        "policy": journal.results["versions"]["rl"],
-        "demonstrations": journal.results.get("demonstrations"),
-        "best": journal.results.get("best"),
-        "ended": journal.results.get("ended"),
-    }
-    write_file(context.directory.summary_path, json.dumps(summary, indent=1).encode())
-    context.directory.inbox.discard(context.directory.inbox.ids())
-    journal.finish()
 
 
 def _obey(stop: threading.Event) -> None:

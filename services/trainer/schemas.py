@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbqa.runs.directory import Limits, State
 from kbqa.wire import RUN_PATTERN
-from services.trainer.runs import Limits, State
 
 RecipeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 

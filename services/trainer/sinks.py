@@ -9,28 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from kbqa.errors import ConfigurationError
-from services.trainer.runs import RunDirectory
+from kbqa.runs.directory import RunDirectory
+from kbqa.runs.journal import Sink
 
 logger = logging.getLogger(__name__)
 
 SinkName = Literal["tensorboard", "wandb"]
-
-
-class Sink(Protocol):
-    """Takes the records of one run."""
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        """A record as `metrics.jsonl` has it."""
-        ...
-
-    def forget_after(self, phase: str, step: int) -> None:
-        """What comes after `step` of a phase has been undone."""
-        ...
-
-    def close(self) -> None: ...
 
 
 def require_sinks(names: Sequence[SinkName]) -> None:

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 
+from kbqa.errors import RunConflictError
+from kbqa.runs.directory import RunDirectory, Runs, State
 from kbqa.telemetry import Metrics
-from services.trainer.errors import RunConflictError
-from services.trainer.runs import RunDirectory, Runs, State
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)

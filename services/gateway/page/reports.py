@@ -15,8 +15,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbqa.errors import RunError
+from kbqa.runs.traces import Traces
 from kbqa.wire import RUN_PATTERN
-from services.page.traces import Traces
 
 _RUN = re.compile(RUN_PATTERN)
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from kbqa.errors import GraphNotFoundError
+from kbqa.kg.tools import ListedGraphTools
 from services.gateway.access.door import Caller, caller_of
 from services.gateway.chat import (
     MODEL,
@@ -26,7 +27,6 @@ from services.gateway.errors import RequestRefusedError
 from services.gateway.routes.questions import order_of
 from services.gateway.routes.streaming import EventStream, unless_gone
 from services.gateway.settings import GatewaySettings
-from services.gateway.versions import ListedTools
 from services.http import read_body
 
 # Written out, since references within a schema have no place in a route's document.
@@ -70,7 +70,7 @@ _DOCUMENTED: dict[str, Any] = {
 }
 
 
-def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedTools) -> APIRouter:
+def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) -> APIRouter:
     router = APIRouter(tags=["chat"])
 
     @router.post(
@@ -127,11 +127,11 @@ def _parse(body: bytes) -> ChatRequest:
         raise RequestValidationError(error.errors(include_url=False)) from error
 
 
-def _graphs(tools: ListedTools, caller: Caller) -> list[str]:
+def _graphs(tools: ListedGraphTools, caller: Caller) -> list[str]:
     return sorted(graph.name for graph in tools.graphs() if caller.may_ask(graph.name))
 
 
-def _only_graph(tools: ListedTools, caller: Caller) -> str:
+def _only_graph(tools: ListedGraphTools, caller: Caller) -> str:
     names = _graphs(tools, caller)
     if len(names) != 1:
         raise RequestRefusedError(

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from kbqa.client.models import GraphModel, GraphsModel
+from kbqa.kg.tools import ListedGraphTools
 from services.gateway.access.door import Caller, caller_of
-from services.gateway.versions import ListedTools
 
 
-def graphs_router(tools: ListedTools) -> APIRouter:
+def graphs_router(tools: ListedGraphTools) -> APIRouter:
     router = APIRouter(tags=["graphs"])
 
     @router.get("/v1/kg", summary="The graphs that are loaded", response_model=GraphsModel)

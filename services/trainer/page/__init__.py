@@ -8,10 +8,10 @@ from pathlib import Path
 from fastapi import APIRouter
 
 from kbqa.policy_store import PolicyStore
+from kbqa.runs.directory import Runs
 from services.page.site import site_router
 from services.page.trajectories import trajectories_router
 from services.trainer.page.records import records_router
-from services.trainer.runs import Runs
 
 _STATIC = Path(str(files(__package__) / "static"))
 _PAGES = {"/": "index.html", "/runs/{run}": "index.html"}

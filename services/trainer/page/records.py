@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from kbqa.curves import PAPERS, figures_of
 from kbqa.errors import PolicyError
 from kbqa.policy_store import PolicyStore, PolicyVersion
-from services.trainer.runs import Runs
+from kbqa.runs.directory import Runs
 
 
 class FigureView(BaseModel):

@@ -27,7 +27,7 @@ from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_mode
 from kbqa.wire import QUEUES
 from services.broker import create_celery, require_broker
 from services.dead_letters import DeadLetters
-from tests.services.conftest import Service
+from tests.service import Service
 from tests.services.invariant import assert_every_group_occurs_once
 from tests.services.queues import Broker
 from tests.vllm_server import Vllm

@@ -15,11 +15,11 @@ from rich.progress import Progress, TextColumn
 
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Limits, Runs, State
 from services.cli import following
 from services.cli.following import Bars, describe, follow
 from services.cli.train import train
 from services.http import background, problem
-from services.trainer.runs import Limits, Runs, State
 
 STEP = {
     "seq": 1,

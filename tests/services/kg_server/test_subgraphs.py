@@ -10,7 +10,7 @@ import pytest
 
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.subgraphs import Seed, SubgraphWriter
-from tests.services.conftest import Service
+from tests.service import Service
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Turn
 from kbqa.wire import RolloutReply, encode
-from tests.services.conftest import Service
+from tests.service import Service
 from tests.services.rollout_worker.test_worker import Queues, metric
 from tests.vllm_server import Vllm
 

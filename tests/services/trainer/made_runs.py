@@ -8,6 +8,9 @@ import random
 from pathlib import Path
 
 from kbqa.recipes import Recipe, load_recipe
+from kbqa.runs.directory import Limits, RunDirectory, Runs, State
+from kbqa.runs.statistics import Curves
+from kbqa.runs.transcripts import trace
 from kbqa.trajectory import (
     ExecutedAction,
     Group,
@@ -21,9 +24,6 @@ from kbqa.trajectory import (
     Tree,
     Turn,
 )
-from services.trainer.runs import Limits, RunDirectory, Runs, State
-from services.trainer.statistics import Curves
-from services.trainer.traces import trace
 
 
 class Codec:

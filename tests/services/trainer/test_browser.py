@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Runs, State
 from kbqa.telemetry import Metrics
 from services.http import background, install
 from services.trainer.errors import STATUS
 from services.trainer.page import page_router
 from services.trainer.routes import runs_router
-from services.trainer.runs import Runs, State
 from services.trainer.settings import TrainerSettings
 from services.trainer.supervisor import Supervisor
 from tests.services.trainer.made_runs import HOSTILE, make_run

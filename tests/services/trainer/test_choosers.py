@@ -11,8 +11,8 @@ from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe, recipe_names
+from kbqa.runs.directory import RunDirectory
 from services.trainer.export import export as export_version
-from services.trainer.runs import RunDirectory
 from tests.unit.encoders import save_encoder
 
 STEPS, QUESTIONS = 2, 4

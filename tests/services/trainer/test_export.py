@@ -16,15 +16,15 @@ from kbqa.errors import CheckpointError, NoPolicyError, PolicyIntegrityError, Ru
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
+from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.journal import Journal
+from kbqa.runs.student import Student
 from kbqa.telemetry import Metrics
 from kbqa.training.checkpoints import Checkpoints
 from services.http import install
 from services.trainer.errors import STATUS
 from services.trainer.export import export, main
 from services.trainer.exports import exports_router
-from services.trainer.journal import Journal
-from services.trainer.runs import Limits, RunDirectory, Runs
-from services.trainer.student import Student
 
 
 @pytest.fixture

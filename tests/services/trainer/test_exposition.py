@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbqa.recipes import recipe_from
+from kbqa.runs.directory import Limits, Runs
 from kbqa.telemetry import Metrics
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS
 from services.broker import create_celery, send
 from services.dead_letters import DeadLetters
 from services.trainer.depths import expose_depths
 from services.trainer.exposition import expose_latest_run
-from services.trainer.runs import Limits, Runs
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from kbqa.bases import KNOWN, find_base, sight
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.runs.directory import RunDirectory
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
-from services.trainer.runs import RunDirectory
-from tests.services.conftest import Service
+from tests.service import Service
 
 RECIPE = "kg-r1-smollm2"
 TEMPLATE = (

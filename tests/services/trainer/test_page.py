@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Runs
 from kbqa.telemetry import Metrics
 from services.http import install
 from services.trainer.errors import STATUS
 from services.trainer.page import page_router
-from services.trainer.runs import Runs
 from tests.services.trainer.made_runs import HOSTILE, make_run
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kbqa.errors import ConfigurationError
-from services.trainer.journal import Journal
-from services.trainer.runs import RunDirectory
+from kbqa.runs.directory import RunDirectory
+from kbqa.runs.journal import Journal
 from services.trainer.settings import TrainerSettings
 from services.trainer.sinks import Forgiving, TensorBoard, open_sinks, require_sinks, scalars
 

@@ -7,10 +7,10 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kbqa.errors import RunConflictError
 from kbqa.recipes import recipe_from
+from kbqa.runs.directory import Limits, Runs, State
 from kbqa.telemetry import Metrics
-from services.trainer.errors import RunConflictError
-from services.trainer.runs import Limits, Runs, State
 from services.trainer.settings import TrainerSettings
 from services.trainer.supervisor import Supervisor
 

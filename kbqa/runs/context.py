@@ -1,0 +1,196 @@
+"""What every phase of a run works with."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from kbqa.errors import GraphUnavailableError, RunError
+from kbqa.kg.tools import ListedGraphTools
+from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.recipes import Recipe
+from kbqa.runs.directory import RunDirectory, RunRecord
+from kbqa.runs.evaluation import Evaluation, Evaluator
+from kbqa.runs.journal import Journal
+from kbqa.runs.rollouts import RolloutSource
+from kbqa.runs.student import Student
+from kbqa.training.adapters import has_adapter
+from kbqa.training.ranks import ALONE, Ranks
+from kbqa.trajectory import Question
+from kbqa.wire import Purpose, RolloutRequest
+
+_POLL_S = 0.5
+# Requests of an evaluation: as many as a few workers take at a time, so that none waits till its deadline.
+EVALUATED_AT_A_TIME = 64
+
+
+class Stopped(Exception):
+    """The run was told to stop; raised at the next place where nothing is lost by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A run and its means.
+
+    Attributes:
+        stop: set when the run has to stop.
+        home: where its cold starts' files are.
+        data: directory of data sets that are not generated.
+        rollouts: play what is asked for.
+        graph_wait_s: how long the graph is waited for, in seconds.
+        traces: steps whose rollouts are kept as text.
+        ranks: the processes that reinforcement learning is sharded over, of which this is the first.
+    """
+
+    directory: RunDirectory
+    record: RunRecord
+    recipe: Recipe
+    store: PolicyStore
+    tools: ListedGraphTools
+    journal: Journal
+    rollouts: RolloutSource
+    stop: threading.Event
+    home: Path
+    data: Path | None = None
+    graph_wait_s: float = 60.0
+    traces: int = 0
+    ranks: Ranks = ALONE
+
+    @property
+    def run(self) -> str:
+        return self.record.id
+
+    def check(self) -> None:
+        """Stop here if the run was told to.
+
+        Raises:
+            Stopped: it was.
+        """
+        if self.stop.is_set():
+            raise Stopped
+
+    def kg_version(self, kg: str) -> str:
+        """The version of a graph, once kg_server answers.
+
+        Raises:
+            RunError: the graph is not loaded, or kg_server does not answer in time.
+        """
+        deadline = time.monotonic() + self.graph_wait_s
+        while True:
+            self.check()
+            try:
+                versions = {graph.name: graph.version for graph in self.tools.graphs()}
+            except GraphUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(str(error)) from error
+                time.sleep(_POLL_S)
+                continue
+            if kg not in versions:
+                raise RunError(
+                    f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
+                    f"kbqa kg load {kg} FILE, then resume the run"
+                )
+            return versions[kg]
+
+    def request(
+        self, purpose: Purpose, kg_version: str, stage_of: Callable[[str], int | None] = lambda _: None
+    ) -> Callable[[str, Question, int], RolloutRequest]:
+        """Makes requests of one purpose from id, question and least version number.
+
+        Args:
+            stage_of: the stage of the curriculum that a request belongs to, by its id.
+        """
+        return partial(self._request, purpose, kg_version, stage_of)
+
+    def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
+        """Evaluate the newest version and write down the result."""
+        schedule = self.recipe.schedule
+        # A question is one trajectory here, where training has a group of them.
+        trajectories = schedule.max_in_flight * self.recipe.rollout.width
+        evaluator = Evaluator(
+            self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
+            self.rollouts,
+            max_in_flight=min(trajectories, EVALUATED_AT_A_TIME),
+            deadline_s=schedule.request_deadline_s,
+            check=self.check,
+        )
+        evaluation = evaluator.evaluate(version, questions, split)
+        self.journal.record("evaluation", evaluation.to_json())
+        return evaluation
+
+    def version(self, version: str) -> PolicyVersion:
+        """A version of this run by its full id, whose files are here and whole.
+
+        Raises:
+            NoPolicyError, PolicyIntegrityError: they are not.
+        """
+        found = self.store.get(self.run, version)
+        self.store.verify(found)
+        return found
+
+    def publish(self, student: Student, step: int, metrics: Mapping[str, float]) -> PolicyVersion:
+        """Publish the student as the run's newest version.
+
+        Numbers are never used twice: a worker may still hold what a restore has undone.
+
+        Args:
+            step: optimiser steps of reinforcement learning.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        newest = self.store.newest(self.run)
+        try:
+            return self.store.publish(
+                self.run,
+                1 if newest is None else newest.number + 1,
+                student.save,
+                recipe=self.recipe.model_dump(mode="json"),
+                recipe_digest=self.recipe.digest(),
+                step=step,
+                metrics=metrics,
+                base_model=self.recipe.base_model,
+                kind="lora" if has_adapter(student.model) else "full",
+                probe=student.probe(),
+            )
+        except (OSError, SafetensorError) as error:
+            raise RunError(
+                f"a policy version of run {self.run} cannot be written ({error}): see that there is room on "
+                "the disk, then resume the run"
+            ) from error
+
+    def _request(
+        self,
+        purpose: Purpose,
+        kg_version: str,
+        stage_of: Callable[[str], int | None],
+        request_id: str,
+        question: Question,
+        number: int,
+    ) -> RolloutRequest:
+        rollout, training = self.recipe.rollout, purpose is Purpose.TRAIN
+        # All versions are asked a question with the same luck, so that they differ by what they know.
+        stream = request_id if training else f"{purpose}/{question.id}"
+        return RolloutRequest(
+            run=self.run,
+            request_id=request_id,
+            purpose=purpose,
+            # No worker needs the gold program, and reinforcement learning must not see it.
+            question=replace(question, path=(), form="", sparql=""),
+            kg_version=kg_version,
+            recipe_digest=self.recipe.digest(),
+            min_policy_version=number,
+            n=rollout.width if training else 1,
+            temperature=rollout.temperature if training else self.recipe.evaluation.temperature,
+            stage=stage_of(request_id),
+            seed=random.Random(f"{self.record.seed}/{stream}").getrandbits(31),
+            sent_at=0.0,  # the business of what sends it, as is the deadline
+            deadline_s=self.recipe.schedule.request_deadline_s,
+        )

@@ -1,0 +1,117 @@
+"""Evaluation of a published version through the same rollouts as training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kbqa.curves import episode_means, f1_by_hops
+from kbqa.errors import RunError
+from kbqa.policy_store import PolicyVersion
+from kbqa.runs.rollouts import RolloutSource
+from kbqa.trajectory import Group, Question
+from kbqa.wire import RolloutReply, RolloutRequest
+
+logger = logging.getLogger(__name__)
+
+EVALUATION_IDS = "e"
+"""First letter of the ids of evaluation requests."""
+
+_POLL_S = 0.02  # how long a look for replies waits for one
+_ATTEMPTS = 3  # a question whose rollout failed is asked again that often
+
+MakeRequest = Callable[[str, Question, int], RolloutRequest]
+"""An evaluation request from its id, its question and the number of the policy version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How well a version answers, one greedy episode a question.
+
+    Attributes:
+        means: see `episode_means`; `f1` is among them.
+        f1_by_hops: by the length of the gold path.
+    """
+
+    version: str
+    split: str
+    questions: int
+    means: dict[str, float]
+    f1_by_hops: dict[str, float]
+
+    @property
+    def f1(self) -> float:
+        return self.means["f1"]
+
+    def to_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        return {**values.pop("means"), **values}
+
+
+class Evaluator:
+    """Evaluates versions, one at a time.
+
+    Args:
+        max_in_flight: requests that are out at a time.
+        check: called while waiting; whatever it raises ends the wait.
+    """
+
+    def __init__(
+        self,
+        make_request: MakeRequest,
+        source: RolloutSource,
+        *,
+        max_in_flight: int,
+        deadline_s: float,
+        check: Callable[[], None],
+    ) -> None:
+        self._make_request, self._max_in_flight, self._check = make_request, max_in_flight, check
+        # An answer that nobody waits for belongs to an evaluation that is over or was cut short.
+        self._rollouts = source.open(EVALUATION_IDS, spent=lambda _: True, deadline_s=deadline_s)
+
+    def evaluate(self, version: PolicyVersion, questions: Sequence[Question], split: str) -> Evaluation:
+        """Answer questions greedily with `version`, which must be the run's newest.
+
+        Raises:
+            RunError: a question could not be answered, or was answered by another version.
+        """
+        groups: list[Group] = []
+        attempts = dict.fromkeys(range(len(questions)), 0)
+        waiting: dict[str, int] = {}
+        upcoming = list(range(len(questions)))
+        while len(groups) < len(questions):
+            self._check()
+            while upcoming and len(waiting) < self._max_in_flight:
+                index = upcoming.pop(0)
+                attempts[index] += 1
+                request_id = f"{EVALUATION_IDS}-{version.id}-{split}-{index:05d}-{attempts[index]}"
+                waiting[request_id] = index
+                self._rollouts.ask(self._make_request(request_id, questions[index], version.number))
+            for reply in self._rollouts.receive(_POLL_S):
+                index = waiting.pop(reply.request_id)
+                if reply.group is not None:
+                    groups.append(_written_by(version, reply.group))
+                elif attempts[index] < _ATTEMPTS:
+                    upcoming.append(index)
+                else:
+                    raise RunError(f"{split} question {questions[index].id}: {_explain(reply)}")
+            for request_id in self._rollouts.give_up():
+                raise RunError(f"{split} question {questions[waiting[request_id]].id} is never answered")
+            self._rollouts.release()
+        hops = {question.id: question.hops for question in questions}
+        means = episode_means([member for group in groups for member in group.members])
+        return Evaluation(version.id, split, len(groups), means, f1_by_hops(groups, hops))
+
+
+def _written_by(version: PolicyVersion, group: Group) -> Group:
+    if group.policy_versions - {version.id}:
+        writers = ", ".join(sorted(group.policy_versions))
+        raise RunError(f"an evaluation of {version.id} was answered by {writers}")
+    return group
+
+
+def _explain(reply: RolloutReply) -> str:
+    assert reply.failure is not None
+    return f"{reply.failure.reason}: {reply.failure.detail}"

@@ -1,0 +1,224 @@
+"""From a request to its reply, and nothing in between is lost: what fails says why."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kbqa.errors import (
+    GraphNotFoundError,
+    GraphUnavailableError,
+    JudgeUnavailableError,
+    NoPolicyError,
+    PolicyError,
+    PolicyUnavailableError,
+)
+from kbqa.kg.actions import GraphTools
+from kbqa.kg.tools import ListedGraphTools
+from kbqa.recipes import Recipe
+from kbqa.recipes.play import TreeSection
+from kbqa.rewards import Instruments, TreeReward
+from kbqa.rollouts import Agent, linear_rollout, tree_rollout
+from kbqa.runs.stopwatch import Stopwatch
+from kbqa.serving.engine import Engine, Held
+from kbqa.trajectory import (
+    Group,
+    RewardedTrajectory,
+    RewardedTree,
+    ScoredRollout,
+    Trajectory,
+)
+from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, Timings
+
+logger = logging.getLogger(__name__)
+
+_BACK_OFF_S = (0.2, 3.0)  # first and longest pause before kg_server is asked again
+_VERSIONS_S = 5.0  # how long the versions of the graphs are believed
+
+T = TypeVar("T")
+
+
+class _Refused(Exception):
+    """A request cannot be met as it stands."""
+
+    def __init__(self, reason: FailureReason, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a request waits, in seconds: for its version, for the graph, for its episodes."""
+
+    policy_s: float
+    graph_s: float
+    rollout_s: float
+
+
+class RolloutExecutor:
+    """Plays and scores rollout requests; safe for many threads.
+
+    Args:
+        worker: name that the replies carry.
+    """
+
+    def __init__(self, engine: Engine, graphs: ListedGraphTools, patience: Patience, worker: str) -> None:
+        self._engine, self._graphs = engine, graphs
+        self._patience, self.worker = patience, worker
+        self._versions: dict[str, str] = {}
+        self._versions_until = 0.0
+
+    def execute(self, request: RolloutRequest) -> RolloutReply:
+        """Roll out and score a request's group or tree; never raises."""
+        began = time.time()
+        queued_s = max(0.0, began - request.sent_at)
+        try:
+            with self._engine.lease(request.run, request.min_policy_version, self._patience.policy_s) as held:
+                leased = time.time()
+                stopwatch = Stopwatch()
+                rollout = self._retrying(lambda: self._roll_out(held, request, stopwatch))
+                timings = Timings(
+                    queued_s=queued_s,
+                    policy_s=max(0.0, leased - began),
+                    rollout_s=max(0.0, time.time() - leased),
+                    engine_s=stopwatch.engine_s,
+                    graph_s=stopwatch.graph_s,
+                )
+                return self._reply(request, timings, rollout)
+        except Exception as error:  # whatever it is, the trainer has to hear of it
+            failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
+            log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
+            log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
+            return self._reply(request, Timings(queued_s=queued_s), failure=failure)
+
+    def _roll_out(self, held: Held, request: RolloutRequest, stopwatch: Stopwatch) -> ScoredRollout:
+        if held.recipe_digest != request.recipe_digest:
+            raise _Refused(
+                FailureReason.RECIPE_MISMATCH,
+                f"version {held.version.id} was made with another recipe than the request's",
+            )
+        self._require_graph_version(request)
+        recipe = held.recipe
+        sampling = recipe.rollout if request.purpose is Purpose.TRAIN else recipe.evaluation
+        agent = Agent(
+            stopwatch.policy(held.policy),
+            held.codec,
+            recipe.protocol.build(),
+            stopwatch.tools(self._graphs),
+            recipe.rollout.budget(),
+            sampling.truncation(),
+        )
+        deadline = time.monotonic() + self._patience.rollout_s
+        try:
+            # Inference, and with it every evaluation, is linear.
+            if isinstance(recipe.rollout, TreeSection) and request.purpose is Purpose.TRAIN:
+                return self._tree(recipe, recipe.rollout, agent, request, deadline)
+            trajectories = linear_rollout(
+                agent, request.question, request.n, request.temperature, seed=request.seed, deadline=deadline
+            )
+        except PolicyUnavailableError:
+            self._engine.discard(held)
+            raise
+        members = self._score(recipe, agent.tools, request, trajectories)
+        return Group(request.request_id, request.question, members)
+
+    def _tree(
+        self, recipe: Recipe, section: TreeSection, agent: Agent, request: RolloutRequest, deadline: float
+    ) -> RewardedTree:
+        branching = replace(section.branching(), k=request.n)
+        tree = tree_rollout(
+            agent, request.question, branching, request.temperature, seed=request.seed, deadline=deadline
+        )
+        reward = recipe.reward_in(request.stage)
+        assert isinstance(reward, TreeReward)  # a recipe with trees has no other
+        instruments = Instruments(agent.tools, recipe.judge.build())
+        return reward.score_tree(request.request_id, request.question, tree, instruments)
+
+    def _score(
+        self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, trajectories: Sequence[Trajectory]
+    ) -> tuple[RewardedTrajectory, ...]:
+        """Rewards of a group; an episode without a verdict is left out, since it is not a wrong one.
+
+        Raises:
+            JudgeUnavailableError: there was no verdict on any.
+        """
+        reward, instruments = recipe.reward_in(request.stage), Instruments(tools, recipe.judge.build())
+        members: list[RewardedTrajectory] = []
+        unjudged: JudgeUnavailableError | None = None
+        for trajectory in trajectories:
+            try:
+                members.append(reward.score(request.question, trajectory, instruments))
+            except JudgeUnavailableError as error:
+                unjudged = error
+        if unjudged is not None:
+            logger.warning("episodes without a verdict are left out", extra={"detail": str(unjudged)})
+            if not members:
+                raise unjudged
+        return tuple(members)
+
+    def _require_graph_version(self, request: RolloutRequest) -> None:
+        if request.kg_version is None:
+            return
+        if time.monotonic() > self._versions_until or request.kg not in self._versions:
+            self._versions = {graph.name: graph.version for graph in self._graphs.graphs()}
+            self._versions_until = time.monotonic() + _VERSIONS_S
+        found = self._versions.get(request.kg)
+        if found is None:
+            raise GraphNotFoundError(request.kg, list(self._versions))
+        if found != request.kg_version:
+            raise _Refused(
+                FailureReason.GRAPH_CHANGED,
+                f"kg_server holds version {found} of {request.kg}, the run was begun on {request.kg_version}",
+            )
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
+        """Try again while kg_server does not answer, for a bounded time."""
+        deadline = time.monotonic() + self._patience.graph_s
+        pause_s, longest_s = _BACK_OFF_S
+        while True:
+            try:
+                return attempt()
+            except GraphUnavailableError:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, longest_s)
+
+    def _reply(
+        self,
+        request: RolloutRequest,
+        timings: Timings,
+        rollout: ScoredRollout | None = None,
+        failure: Failure | None = None,
+    ) -> RolloutReply:
+        return RolloutReply(
+            run=request.run,
+            request_id=request.request_id,
+            purpose=request.purpose,
+            group=rollout if isinstance(rollout, Group) else None,
+            tree=rollout if isinstance(rollout, RewardedTree) else None,
+            failure=failure,
+            worker=self.worker,
+            timings=timings,
+        )
+
+
+def _reason(error: Exception) -> FailureReason:
+    match error:
+        case _Refused():
+            return error.reason
+        case NoPolicyError():
+            return FailureReason.NO_POLICY
+        case PolicyError():
+            return FailureReason.POLICY_UNAVAILABLE
+        case GraphNotFoundError():
+            return FailureReason.GRAPH_NOT_FOUND
+        case GraphUnavailableError():
+            return FailureReason.GRAPH_UNAVAILABLE
+        case JudgeUnavailableError():
+            return FailureReason.JUDGE_UNAVAILABLE
+        case _:
+            return FailureReason.INTERNAL

@@ -1,0 +1,242 @@
+"""The trainer alone paces the system: what it asks for, takes, and drops.
+
+    while not over:
+        groups = pacing.collect(stop)          # of one optimiser step
+        …                                      # train on them
+        pacing.close_step(outcomes)            # settle them
+        pacing.publish(version)                # the weights have changed
+
+At most `max_in_flight` groups are asked for and not settled. A group whose oldest
+turn is more than `max_staleness` versions old is dropped when it comes in. One that was
+written by weights that a restore has undone is asked for again: no question is skipped
+because something died.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbqa.curricula.course import Questions
+from kbqa.errors import RunError
+from kbqa.policy_store import PolicyVersion
+from kbqa.recipes.learning import ScheduleSection
+from kbqa.runs.ledger import History, Ledger, Outcome
+from kbqa.runs.rollouts import RolloutSource
+from kbqa.trajectory import Question, ScoredRollout
+from kbqa.wire import FailureReason, RolloutReply, RolloutRequest, Timings
+
+logger = logging.getLogger(__name__)
+
+TRAINING_IDS = "t"
+"""First letter of the ids of training requests."""
+
+_POLL_S = 0.02  # how long a look for replies waits for one
+_HOPELESS_STEPS = 3  # as many groups as that many steps need may fail in a row
+
+# Waiting does not help against these.
+_PERMANENT = frozenset(
+    {
+        FailureReason.RECIPE_MISMATCH,
+        FailureReason.GRAPH_NOT_FOUND,
+        FailureReason.GRAPH_CHANGED,
+        FailureReason.INTERNAL,
+    }
+)
+
+MakeRequest = Callable[[str, Question, int], RolloutRequest]
+"""A training request from its id, its question and the least number of a policy version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A group, or the groups of a tree, to train on.
+
+    Attributes:
+        staleness: versions between its oldest turn and the current weights.
+        timings: where its worker spent the time.
+        age_s: since it came in.
+    """
+
+    request_id: str
+    group: ScoredRollout
+    staleness: int
+    timings: Timings
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    group: ScoredRollout
+    timings: Timings
+    at: float  # time.monotonic()
+
+
+class Pacing:
+    """The groups of one optimiser step after another.
+
+    Request ids count the positions of the deck, so that after a restore the same question is
+    asked for under the same id, and an answer from before it still counts.
+
+    Args:
+        deck: the question of every position.
+        source: plays them.
+        version: the version that the run begins with.
+    """
+
+    def __init__(
+        self,
+        schedule: ScheduleSection,
+        deck: Questions,
+        make_request: MakeRequest,
+        source: RolloutSource,
+        version: PolicyVersion,
+    ) -> None:
+        self._schedule, self._deck, self._make_request = schedule, deck, make_request
+        self._rollouts = source.open(
+            TRAINING_IDS,
+            spent=lambda request_id: self.ledger.outcome(request_id) is not None,
+            deadline_s=schedule.request_deadline_s,
+        )
+        self.ledger = Ledger()
+        self.history = History()
+        self.history.advance(version.id)
+        self.step = 0
+        self._number = version.number
+        self._position = 0
+        self._waiting: dict[str, _Arrival] = {}  # came in, in flight still
+        self._current: tuple[str, ...] = ()  # those of them that the step at hand trains on
+        self._failures = 0
+
+    def collect(self, check: Callable[[], None]) -> list[Received]:
+        """Wait for the groups of the next step; they come in the order in which they were asked for.
+
+        Args:
+            check: called while waiting; whatever it raises ends the wait.
+
+        Raises:
+            RunError: rollouts fail, one after the other, for a reason that does not pass.
+        """
+        while True:
+            check()
+            self.refill()
+            for reply in self._rollouts.receive(_POLL_S):
+                self._take(reply)
+            for request_id in self._rollouts.give_up():
+                logger.error("a request is never answered", extra={"request": request_id})
+                self.ledger.settle(request_id, Outcome.UNANSWERED, self.step)
+            fresh = self._fresh()
+            if len(fresh) >= self._schedule.questions_per_step:
+                chosen = fresh[: self._schedule.questions_per_step]
+                self._current = tuple(received.request_id for received in chosen)
+                return chosen
+
+    def refill(self) -> None:
+        """Ask until `max_in_flight` groups are out; those of the step at hand are out no more."""
+        while len(self.ledger.in_flight) - len(self._current) < self._schedule.max_in_flight:
+            request_id = f"{TRAINING_IDS}{self._position:07d}"
+            self.ledger.ask(request_id)
+            self._position += 1
+            self._ask(request_id)
+
+    def close_step(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Settle the groups of the step at hand, which is over with that.
+
+        Args:
+            outcomes: by request id, for every group that `collect` returned.
+        """
+        self.step += 1
+        for request_id in self._current:
+            self._settle(request_id, outcomes[request_id])
+        self._current = ()
+
+    def publish(self, version: PolicyVersion) -> None:
+        """The weights have changed; requests from now on need at least `version`."""
+        self.history.advance(version.id)
+        self._number = version.number
+
+    def end(self) -> None:
+        """Drop whatever is still in flight; the run is over."""
+        for request_id in self.ledger.in_flight:
+            self._settle(request_id, Outcome.RUN_ENDED)
+
+    def saved(self) -> None:
+        """A checkpoint that holds `to_json()` is on the disk: the answers that it settles may go."""
+        self._rollouts.release()
+
+    @property
+    def position(self) -> int:
+        """The first of the deck that was not asked for yet."""
+        return self._position
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """See `Rollouts.counters`."""
+        return self._rollouts.counters
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs, between two steps."""
+        return {
+            "step": self.step,
+            "position": self._position,
+            "ledger": self.ledger.to_json(),
+            "history": self.history.to_json(),
+        }
+
+    def restore(self, values: Mapping[str, Any], version: PolicyVersion) -> None:
+        """Go on from a checkpoint, whose weights were published again as `version`."""
+        self.step, self._position = values["step"], values["position"]
+        self.ledger = Ledger.from_json(values["ledger"])
+        self.history = History(values["history"])
+        self.history.republish(version.id)
+        self._number = version.number
+        for request_id in self.ledger.in_flight:
+            self._ask(request_id)
+
+    def _ask(self, request_id: str) -> None:
+        self._rollouts.ask(self._request(request_id))
+
+    def _request(self, request_id: str) -> RolloutRequest:
+        question = self._deck[position_of(request_id)]
+        return self._make_request(request_id, question, self._number)
+
+    def _take(self, reply: RolloutReply) -> None:
+        if reply.rollout is not None:
+            self._failures = 0
+            self._waiting[reply.request_id] = _Arrival(reply.rollout, reply.timings, time.monotonic())
+            return
+        assert reply.failure is not None
+        logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
+        self._settle(reply.request_id, Outcome.FAILED)
+        self._failures += reply.failure.reason in _PERMANENT
+        if self._failures >= _HOPELESS_STEPS * self._schedule.questions_per_step:
+            raise RunError(
+                f"{self._failures} rollouts failed in a row ({reply.failure.reason}: {reply.failure.detail})"
+            )
+
+    def _fresh(self) -> list[Received]:
+        """The groups that may be trained on now; others are dropped, or asked for again."""
+        fresh = []
+        for request_id, arrival in sorted(self._waiting.items()):
+            staleness = self.history.staleness(arrival.group.policy_versions)
+            if staleness is None:
+                del self._waiting[request_id]
+                self._rollouts.ask_anew(self._request(request_id))
+            elif staleness > self._schedule.max_staleness:
+                self._settle(request_id, Outcome.STALE)
+            else:
+                age_s = time.monotonic() - arrival.at
+                fresh.append(Received(request_id, arrival.group, staleness, arrival.timings, age_s))
+        return fresh
+
+    def _settle(self, request_id: str, outcome: Outcome) -> None:
+        self.ledger.settle(request_id, outcome, self.step)
+        self._waiting.pop(request_id, None)
+
+
+def position_of(request_id: str) -> int:
+    """The position of the deck that a training request asks for."""
+    return int(request_id.removeprefix(TRAINING_IDS))

@@ -1,0 +1,157 @@
+"""The phases of a run before reinforcement learning: prepare, warm_up, cold_start.
+
+Each ends with a published version, whose id is kept in the journal's results. A run
+that is resumed goes on behind the last phase that it finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from kbqa.cold_start.mining import blind
+from kbqa.datasets import Splits, load_dataset, spread
+from kbqa.errors import DatasetError, RunError
+from kbqa.policies.chooser.model import Chooser
+from kbqa.policy_store import PolicyVersion
+from kbqa.recipes.beginning import SmallPolicySection
+from kbqa.runs.cold_start import ColdStart, demonstrations
+from kbqa.runs.context import Context
+from kbqa.runs.student import Student, tokenizer_texts
+from kbqa.training.adapters import add_adapter
+from kbqa.trajectory import Question
+
+logger = logging.getLogger(__name__)
+
+_SHOW_EVERY = 10  # steps between two metrics records
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a run learns from.
+
+    Attributes:
+        kg: name of the graph.
+        triples: reads the graph's, as its file writes them.
+        questions: in splits, cut to the run's limits.
+    """
+
+    kg: str
+    triples: Callable[[], Iterable[str]]
+    questions: Splits
+
+    @property
+    def judging(self) -> str:
+        """The split that the phases are judged by."""
+        return "test" if self.questions.test else "validation"
+
+    def judge(self, context: Context, name: str, version: PolicyVersion) -> None:
+        """Evaluate what a phase has made, and keep the result under its name: base, cold_start or rl."""
+        questions: tuple[Question, ...] = getattr(self.questions, self.judging)
+        evaluation = context.evaluate(version, questions, self.judging)
+        results = context.journal.results
+        context.journal.keep(
+            versions={**results.get("versions", {}), name: evaluation.version},
+            f1={**results.get("f1", {}), name: evaluation.f1},
+            f1_by_hops={**results.get("f1_by_hops", {}), name: evaluation.f1_by_hops},
+            judged_by={"split": self.judging, "questions": evaluation.questions},
+        )
+
+
+def prepare(context: Context) -> Material:
+    """Read the questions of the data set that suit the recipe, and make sure that its graph is there.
+
+    Where the recipe mines paths, those that the run learns from are without their gold programs.
+
+    Raises:
+        DatasetError: the data set cannot be read.
+        RunError: its graph is not loaded.
+    """
+    context.journal.enter("prepare")
+    record, limits = context.record, context.record.limits
+    dataset = load_dataset(record.dataset, record.seed, context.data)
+    context.kg_version(dataset.kg)
+    suitable = dataset.splits.only(context.recipe.questions.suit)
+    cold_start = context.recipe.cold_start
+    if cold_start is not None and cold_start.is_mined:
+        suitable = replace(
+            suitable,
+            cold_start=tuple(map(blind, suitable.cold_start)),
+            train=tuple(map(blind, suitable.train)),
+        )
+    questions = replace(
+        suitable,
+        train=suitable.train[: limits.train],
+        validation=suitable.validation[: limits.validation],
+        test=spread(suitable.test, limits.test),
+    )
+    for split in ("train", "validation", "test"):
+        if not getattr(questions, split) and getattr(limits, split) != 0:
+            raise DatasetError(f"data set {record.dataset} has no {split} questions for this recipe")
+    return Material(dataset.kg, dataset.graph_lines, questions)
+
+
+def base_version(context: Context, material: Material) -> PolicyVersion:
+    """The policy before it has learned anything of the task, evaluated; made unless it is there."""
+    known = context.journal.results.get("versions", {}).get("base")
+    if known is not None:
+        return context.version(known)
+    small = context.recipe.small_policy
+    if context.recipe.base_model is not None:
+        tags = context.recipe.protocol.build().tags
+        student = Student.pretrained(context.recipe.base_model, tags, context.record.seed)
+        adapter = context.recipe.optimisation.lora
+        if adapter is not None and not isinstance(student.model, Chooser):
+            # An engine that holds the base takes adapters alone, so the first version is one, too.
+            add_adapter(student.model, adapter.build(), context.record.seed)
+    elif small is not None:
+        student = _from_nothing(context, material, small)
+    else:
+        raise RunError(f"recipe {context.recipe.name} has neither base_model nor small_policy")
+    return _conclude(context, "base", student, material)
+
+
+def cold_started_version(context: Context, material: Material, base: PolicyVersion) -> PolicyVersion:
+    """The base after its cold start, evaluated; made unless it is there. No cold start: the base."""
+    known = context.journal.results.get("versions", {}).get("cold_start")
+    if known is not None:
+        return context.version(known)
+    section = context.recipe.cold_start
+    if section is None:
+        return base
+    context.journal.enter("cold_start")
+    found = demonstrations(context, material.questions, material.kg)
+    best = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
+    # Workers take the newest version, so the best one has to become that again.
+    return _conclude(context, "cold_start", Student.load(best.path), material)
+
+
+def _from_nothing(context: Context, material: Material, small: SmallPolicySection) -> Student:
+    """A small policy that has learned to copy if it has to, and nothing else."""
+    seed, warm_up = context.record.seed, small.warm_up
+    context.journal.enter("warm_up", of=0 if warm_up is None else warm_up.steps)
+    found = demonstrations(context, material.questions, material.kg)
+    # One that copies nothing has no name of the graph to spell.
+    triples = () if warm_up is None else material.triples()
+    texts = tokenizer_texts(triples, found, material.questions.train)
+    student = Student.fresh(small.build(), texts, context.recipe.protocol.build().tags, seed)
+    if warm_up is None:
+        return student
+
+    def on_step(step: int, loss: float) -> None:
+        context.check()
+        context.journal.advance(step)
+        if step % _SHOW_EVERY == 0:
+            context.journal.record("step", {"loss": loss}, step)
+
+    if not student.warm_up(warm_up.build(), seed, on_step):
+        logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
+    return student
+
+
+def _conclude(context: Context, name: str, student: Student, material: Material) -> PolicyVersion:
+    """Publish what a phase has made, and judge it."""
+    version = context.publish(student, step=0, metrics={})
+    material.judge(context, name, version)
+    return version

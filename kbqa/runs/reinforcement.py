@@ -1,0 +1,379 @@
+"""Reinforcement learning: collect groups, take a step, publish, and never lose count.
+
+Everything that a step changes is in the next checkpoint. What happened after the newest one is
+undone by whatever kills the process, and done again from there; with a deterministic recipe to
+the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from kbqa.bases import find_base
+from kbqa.errors import CheckpointError, RunError
+from kbqa.policies.in_process import load_model
+from kbqa.policy_store import PolicyVersion
+from kbqa.policy_store.durable import write_file
+from kbqa.recipes.curriculum import plain_course
+from kbqa.runs.context import Context, Stopped
+from kbqa.runs.guards import Guards
+from kbqa.runs.ledger import Outcome
+from kbqa.runs.pacing import Pacing, Received, position_of
+from kbqa.runs.phases import Material
+from kbqa.runs.selection import Selection
+from kbqa.runs.statistics import Curves
+from kbqa.runs.student import Student
+from kbqa.runs.transcripts import trace
+from kbqa.training.adapters import load_quantised
+from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.generators import seed_generators
+from kbqa.training.learner import begin
+from kbqa.training.update import UpdateResult
+from kbqa.trajectory import Question, TrainingSample
+from kbqa.wire import Purpose
+
+logger = logging.getLogger(__name__)
+
+
+class Reinforcement:
+    """The `rl` phase of a run, from its beginning or from the newest checkpoint.
+
+    Args:
+        start: the version that it begins with, the run's newest unless there is a checkpoint.
+    """
+
+    def __init__(self, context: Context, material: Material, start: PolicyVersion) -> None:
+        self._context, self._material = context, material
+        self._schedule = context.recipe.schedule
+        context.journal.enter("rl", of=self._schedule.steps)
+        whole = start.path
+        if start.manifest.kind == "lora":  # a fresh one, which the learner makes again
+            assert context.recipe.base_model is not None
+            whole = find_base(context.recipe.base_model).directory
+        self._student = Student.load(whole)
+        self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
+        self._rate = context.recipe.optimisation.rate()
+        self._advantage = context.recipe.advantage.build()
+        if self._grpo.adapter is not None and self._grpo.adapter.quantised:
+            model = load_quantised(whole, context.ranks.device)
+            self._student = replace(self._student, model=model)
+        seed_generators(context.record.seed)
+        self._learner = begin(
+            self._student.model,
+            self._grpo,
+            reference=partial(load_model, whole),
+            seed=context.record.seed,
+            ranks=context.ranks,
+            origin=str(whole),
+        )
+        self._checkpoints = Checkpoints(
+            context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
+        )
+        self._guards = Guards(context.recipe.guards)
+        self._selection = Selection(self._schedule.best_by)
+        newest = context.store.newest(context.run)
+        if not self._checkpoints.steps() and newest is not None and newest.id != start.id:
+            # Somebody has removed the checkpoints. Workers take the newest version, so this has to be it.
+            start = context.publish(self._student, 0, {})
+        self._version = start
+        curriculum, train = context.recipe.curriculum, material.questions.train
+        draw = plain_course if curriculum is None else curriculum.build
+        self._course = draw(train, context.record.seed)
+        kg_version = context.kg_version(material.kg)
+        self._origin = {"training questions": _digest(train), f"graph {material.kg}": kg_version}
+        self._pacing = Pacing(
+            self._schedule,
+            self._course,
+            context.request(Purpose.TRAIN, kg_version, self._stage_of),
+            context.rollouts,
+            start,
+        )
+        self._curves = Curves(train)
+        self._traces, self._codec = context.directory.traces(context.traces), self._student.codec
+        self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
+        self._ended: str | None = None  # why, if not by the schedule
+        self._validated = 0  # the step after which the validation questions were last asked
+        self._seconds_before = 0.0
+        self._began = time.monotonic()
+        self._restore()
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this phase, restarts included."""
+        return self._seconds_before + time.monotonic() - self._began
+
+    def run(self) -> None:
+        """Train until the schedule or a guard ends it, then judge the result."""
+        try:
+            self._validate()  # unless the process died after it had been due and done
+            while not self._over():
+                self._step()
+                if self._validate() or self._pacing.step % self._schedule.checkpoint_every == 0:
+                    self._checkpoint()
+        except Stopped:  # only ever raised between two steps
+            self._checkpoint()
+            raise
+        self._pacing.end()
+        self._checkpoint()
+        self._material.judge(self._context, "rl", self._final_version())
+
+    def _over(self) -> bool:
+        schedule, patience = self._schedule, self._context.recipe.guards.patience
+        if patience is not None and self._selection.since_best >= patience:
+            self._end(f"no new best in {self._selection.since_best} looks")
+        if self._ended is not None:
+            return True
+        clocks = (
+            (self.seconds, schedule.max_seconds),
+            (self._context.journal.seconds, schedule.max_run_seconds),
+        )
+        late = any(limit is not None and seconds >= limit for seconds, limit in clocks)
+        return late or self._pacing.step >= schedule.steps
+
+    def _step(self) -> None:
+        with self._timed("waited_s"):
+            received = self._pacing.collect(self._context.check)
+        if self._schedule.max_staleness > 0:
+            self._pacing.refill()  # the next step is rolled out while this one is trained
+        samples = {r.request_id: self._advantage.samples(r.group) for r in received}
+        with self._timed("trained_s"):
+            result = self._train(list(samples.values()))
+        trained = any(result.trained)
+        outcomes = {
+            request_id: _outcome(bool(group), learned)
+            for (request_id, group), learned in zip(samples.items(), result.trained, strict=True)
+        }
+        self._pacing.close_step(outcomes)
+        step = self._pacing.step
+        curves = self._curves.of([r.group for r in received])
+        if trained:
+            with self._timed("published_s"):
+                self._learner.gather(moments=False)
+                self._version = self._context.publish(
+                    self._student, step, {name: curves[name] for name in ("f1", "reward")}
+                )
+            self._pacing.publish(self._version)
+            self._retain()
+        without_spread = fmean(not group for group in samples.values())
+        not_finite = fmean(outcome is Outcome.NON_FINITE for outcome in outcomes.values())
+        shares = {"no_spread": without_spread, "not_finite": not_finite}
+        record = self._record(received, result, {**curves, **shares})
+        self._trace(received, outcomes)
+        self._watch(record, taught=any(samples.values()), trained=trained)
+
+    def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
+        """Learn from the samples of each question, at the learning rate of this step."""
+        rate = self._rate.at(self._pacing.step, self._schedule.steps)
+        for group in self._learner.optimiser.param_groups:
+            group["lr"] = rate
+        return self._learner.update(questions)
+
+    def _record(
+        self,
+        received: Sequence[Received],
+        result: UpdateResult,
+        curves: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write down what the step was made of, what it did, and where the time went since the last one."""
+        pacing = self._pacing
+        values: dict[str, Any] = {
+            **curves,
+            "staleness": fmean(r.staleness for r in received),
+            "queued_s": fmean(r.timings.queued_s for r in received),
+            "rolled_out_s": fmean(r.timings.rollout_s for r in received),
+            "engine_s": fmean(r.timings.engine_s for r in received),
+            "graph_s": fmean(r.timings.graph_s for r in received),
+            "aged_s": fmean(r.age_s for r in received),
+            **{part: round(seconds, 3) for part, seconds in self._spent.items()},
+            "skipped": not any(result.trained),
+            "version": self._version.id,
+            "groups": pacing.ledger.counts(),
+            **pacing.counters,
+        }
+        if self._context.recipe.curriculum is not None:
+            # The stage that asked: after a switch some groups of the one before are still to be trained.
+            values["stage"] = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
+        values |= result.metrics
+        self._spent.clear()
+        self._context.journal.record("step", values, pacing.step)
+        return values
+
+    def _trace(self, received: Sequence[Received], outcomes: Mapping[str, Outcome]) -> None:
+        """Keep the step's groups as text, for people."""
+        step = self._pacing.step
+        groups = [
+            trace(step, outcomes[r.request_id], r.group, self._advantage, self._codec) for r in received
+        ]
+        self._traces.write(step, self._version.id, groups)
+
+    def _watch(self, record: Mapping[str, Any], *, taught: bool, trained: bool) -> None:
+        """Let the guards and the selection see the record of a step.
+
+        Raises:
+            RunError: nothing is learned any more.
+        """
+        step, journal = self._pacing.step, self._context.journal
+        for alarm in self._guards.watch(step, record):
+            logger.warning("alarm", extra={"alarm": alarm.name, "says": str(alarm), "step": step})
+            journal.record("alarm", {"alarm": alarm.name, "value": alarm.value, "bound": alarm.bound})
+        self._selection.after_step(record)
+        self._enter_stage(self._course.after_step(record, self._pacing.position))
+        if (reason := self._guards.stops()) is not None:
+            self._end(reason)
+        self._keep()
+        if taught:
+            self._guards.count_not_finite(step, trained)
+
+    def _validate(self) -> bool:
+        """Evaluate on the validation questions if that is due; returns whether the weights are the best."""
+        step, schedule = self._pacing.step, self._schedule
+        last = step >= schedule.steps and schedule.best_by is None  # the result is judged anyway
+        if step == self._validated or step % schedule.validate_every or last:
+            return False
+        with self._timed("evaluated_s"):
+            evaluation = self._context.evaluate(
+                self._version, self._material.questions.validation, "validation"
+            )
+        self._validated = step
+        is_best = self._selection.after_evaluation(step, self._version.id, evaluation.means)
+        self._enter_stage(self._course.after_evaluation(evaluation.means, self._pacing.position))
+        self._keep()
+        return is_best
+
+    def _stage_of(self, request_id: str) -> int | None:
+        """The stage of a training request; None without a curriculum."""
+        if self._context.recipe.curriculum is None:
+            return None
+        return self._course.stage_at(position_of(request_id))
+
+    def _enter_stage(self, reason: str | None) -> None:
+        """Write down that the curriculum's next stage has begun, if it has."""
+        if reason is not None:
+            course = self._course
+            logger.info("a stage begins", extra={"stage": course.name, "reason": reason})
+            values = {"stage": course.stage, "name": course.name, "reason": reason}
+            self._context.journal.record("stage", values)
+            self._keep()
+
+    def _end(self, reason: str) -> None:
+        """No further step, though the schedule has some left."""
+        if self._ended is None:
+            self._ended = reason
+            logger.warning("reinforcement learning ends early", extra={"reason": reason})
+            self._context.journal.record("ended", {"reason": reason})
+            self._keep()
+
+    def _keep(self) -> None:
+        """Let the run's state show which alarms are on, which weights are best, and why it ended early."""
+        best, journal = self._selection.best, self._context.journal
+        state = {
+            "alarms": {name: asdict(alarm) for name, alarm in self._guards.raised.items()},
+            "best": best and asdict(best),
+            "ended": self._ended,
+        }
+        if self._context.recipe.curriculum is not None:
+            state["stage"] = self._course.name
+        if any(journal.results.get(name) != value for name, value in state.items()):
+            journal.keep(**state)
+
+    def _final_version(self) -> PolicyVersion:
+        """The version that the run ends with, the newest one: workers take no other."""
+        best = self._selection.best
+        if best is not None and best.step != self._pacing.step:
+            self._checkpoints.load_weights(best.step, self._student.model)
+            self._version = self._context.publish(self._student, best.step, {})
+        return self._version
+
+    def _checkpoint(self) -> None:
+        """Save everything, and only then let go of the answers that it settles."""
+        step = self._pacing.step
+        self._selection.at_checkpoint(step, self._version.id)
+        best = self._selection.best
+        state = {
+            "origin": self._origin,
+            "pacing": self._pacing.to_json(),
+            "guards": self._guards.to_json(),
+            "selection": self._selection.to_json(),
+            "course": self._course.to_json(),
+            "validated": self._validated,
+            "ended": self._ended,
+            "seconds": self.seconds,
+        }
+        with self._timed("checkpointed_s"):
+            self._learner.gather(moments=True)
+            self._checkpoints.save(
+                step,
+                self._student.model,
+                self._learner.optimiser,
+                state,
+                needs=() if best is None else [best.step],
+            )
+        ledger = json.dumps(self._pacing.ledger.to_json()).encode()
+        write_file(self._context.directory.ledger_path, ledger)
+        self._pacing.saved()
+
+    def _restore(self) -> None:
+        context, refused = self._context, list[CheckpointError]()
+        checkpoint = self._checkpoints.restore(self._student.model, self._learner.optimiser, refused.append)
+        if checkpoint is None:
+            context.journal.forget_after(0)
+            self._checkpoint()
+            return
+        self._learner.scatter()
+        state = checkpoint.state
+        for name, found in self._origin.items():
+            if state["origin"].get(name) != found:
+                raise RunError(
+                    f"the {name} changed since run {context.run} was last trained, so its count of what it "
+                    "has seen is void: put back what was there and resume, or start another run"
+                )
+        self._seconds_before = float(state["seconds"])
+        self._version = context.publish(self._student, checkpoint.step, {})
+        self._pacing.restore(state["pacing"], self._version)
+        self._guards.restore(state["guards"])
+        self._selection.restore(state["selection"])
+        if "course" in state:  # a checkpoint from before there were curricula has none
+            self._course.restore(state["course"])
+        self._validated, self._ended = state["validated"], state["ended"]
+        context.journal.forget_after(checkpoint.step)
+        self._traces.forget_after(checkpoint.step)
+        self._keep()
+        context.journal.record("resumed", {"version": self._version.id}, checkpoint.step)
+        for error in refused:
+            context.journal.record("refused", {"reason": str(error)})
+
+    def _retain(self) -> None:
+        """Keep what groups in flight may have been written with, and what results speak of."""
+        protected = {*self._context.journal.results.get("versions", {}).values()}
+        if self._selection.best is not None:
+            protected.add(self._selection.best.version)
+        self._context.store.retain(self._context.run, self._schedule.max_staleness + 2, protect=protected)
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._spent[part] += time.monotonic() - began
+
+
+def _digest(questions: Sequence[Question]) -> str:
+    """SHA-256 over the ids of the questions, which with seed and recipe tell what is asked when."""
+    return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
+
+
+def _outcome(has_samples: bool, learned: bool) -> Outcome:
+    if not has_samples:
+        return Outcome.NO_SPREAD
+    return Outcome.TRAINED if learned else Outcome.NON_FINITE

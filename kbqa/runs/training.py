@@ -1,0 +1,47 @@
+"""A run from its beginning, or from wherever it was left, to its end."""
+
+from __future__ import annotations
+
+import json
+
+from kbqa.policy_store.durable import write_file
+from kbqa.runs.context import Context
+from kbqa.runs.phases import base_version, cold_started_version, prepare
+from kbqa.runs.reinforcement import Reinforcement
+from kbqa.training.generators import make_deterministic
+
+
+def train(context: Context) -> None:
+    """All phases of a run that are not finished yet.
+
+    Raises:
+        KbqaError: the run cannot go on.
+        Stopped: it was told to stop.
+    """
+    if context.recipe.deterministic:
+        make_deterministic()
+    material = prepare(context)
+    base = base_version(context, material)
+    start = cold_started_version(context, material, base)
+    Reinforcement(context, material, start).run()
+    _summarise(context)
+
+
+def _summarise(context: Context) -> None:
+    journal, record = context.journal, context.record
+    summary = {
+        "f1": journal.results["f1"],
+        "f1_by_hops": journal.results["f1_by_hops"],
+        **journal.results["judged_by"],
+        "seconds": round(journal.seconds, 1),
+        "seed": record.seed,
+        "dataset": record.dataset,
+        "run": record.id,
+        "policy": journal.results["versions"]["rl"],
+        "demonstrations": journal.results.get("demonstrations"),
+        "best": journal.results.get("best"),
+        "ended": journal.results.get("ended"),
+    }
+    write_file(context.directory.summary_path, json.dumps(summary, indent=1).encode())
+    context.rollouts.close()
+    journal.finish()

@@ -1,0 +1,1 @@
+"""Serving engines: from a policy version and its recipe to what plays episodes with it."""
