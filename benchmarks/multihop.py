@@ -32,8 +32,7 @@ _FEW = 500  # questions where something stands beside the policies: other graphs
 _JOBS = 2  # evaluations at a time, one core each
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
-# What most groups agree on is learned, and some forms of a question are not.
-_TO_THE_END = ("guards.stop_on=[]", "guards.patience=null")
+_TO_THE_END = ("guards.patience=null",)
 
 # A path of three hops may come back to the topic, which is then one of the answers.
 _PATHQUESTION: Mapping[int, tuple[str, ...]] = {
