@@ -31,6 +31,7 @@ from kbqa.kg.store import GraphInfo
 from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.policies.frame import Frame
 from kbqa.protocols.kg_r1 import KgR1
+from kbqa.serving.players import Players
 from kbqa.trajectory import Segment
 from services.gateway.app import create_app
 from services.gateway.collector import look_seldom
@@ -118,10 +119,12 @@ def main() -> None:
     served = ServedPolicy(
         version="v000001-scripted",
         recipe="kg-r1",
-        policy=PausingPolicy(codec, options.pause_s),
-        codec=codec,
-        protocol=KgR1("brief"),
-        budget=Budget(TURNS, max_tokens=100_000, max_turn_tokens=1000, max_observation_tokens=1000),
+        players=Players(
+            PausingPolicy(codec, options.pause_s),
+            codec,
+            KgR1("brief"),
+            Budget(TURNS, max_tokens=100_000, max_turn_tokens=1000, max_observation_tokens=1000),
+        ),
         close=lambda: None,
         alive=lambda: True,
     )

@@ -232,6 +232,10 @@ class _Rehearsed:
         return self
 
     @property
+    def alive(self) -> bool:
+        return self._hosted.alive
+
+    @property
     def max_length(self) -> int:
         return self._hosted.policy.max_length
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,6 @@ from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
 from kbqa.rewards import REWARDS, Reward
 from kbqa.rollouts import Branching, Pruning
-
-if TYPE_CHECKING:
-    pass
 
 
 class ProtocolSection(PartSection[AgentProtocol]):

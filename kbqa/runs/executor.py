@@ -24,6 +24,7 @@ from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout, tree_rollout
 from kbqa.runs.stopwatch import Stopwatch
 from kbqa.serving.engine import Engine, Held
+from kbqa.serving.players import Players
 from kbqa.trajectory import (
     Group,
     RewardedTrajectory,
@@ -102,15 +103,10 @@ class RolloutExecutor:
             )
         self._require_graph_version(request)
         recipe = held.recipe
-        sampling = recipe.rollout if request.purpose is Purpose.TRAIN else recipe.evaluation
-        agent = Agent(
-            stopwatch.policy(held.policy),
-            held.codec,
-            recipe.protocol.build(),
-            stopwatch.tools(self._graphs),
-            recipe.rollout.budget(),
-            sampling.truncation(),
-        )
+        players = Players.of(recipe, stopwatch.policy(held.policy), held.codec)
+        # A group in training is sampled as the other runs of a question are.
+        agent = players.player(stopwatch.tools(self._graphs), int(request.purpose is Purpose.TRAIN))
+        assert isinstance(agent, Agent)
         deadline = time.monotonic() + self._patience.rollout_s
         try:
             # Inference, and with it every evaluation, is linear.

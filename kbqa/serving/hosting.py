@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors.torch import load_file
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.base import Policy
-from kbqa.policies.in_process import InProcessPolicy, load_model, open_policy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
-from kbqa.policy_store import PolicyVersion
+from kbqa.policy_store import Manifest, PolicyVersion
 from kbqa.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from kbqa.policies.adapters import AdaptedModel
+    from kbqa.policies.in_process import InProcessPolicy
 
 _WEIGHTS = "model.safetensors"
 
@@ -24,6 +27,11 @@ class Hosted(Protocol):
 
     @property
     def policy(self) -> Policy: ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still computes."""
+        ...
 
     def swap(self, version: PolicyVersion) -> None:
         """Change to another version while the policy is used.
@@ -69,20 +77,51 @@ class InProcess:
         self._max_rows = max_rows
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        manifest, adapted = version.manifest, None
-        if manifest.kind == "lora":
-            adapted = AdaptedModel.load(version.path, manifest.base_model, manifest.probe)
-        model = load_model(version.path) if adapted is None else adapted.model
-        policy = open_policy(model, codec, version.id, max_rows=self._max_rows, deterministic=deterministic)
-        return _InProcess(policy, adapted)
+        return open_in_process(
+            version.path,
+            version.manifest,
+            codec,
+            version.id,
+            max_rows=self._max_rows,
+            deterministic=deterministic,
+        )
 
     def unready(self) -> str | None:
         return None
 
 
+def open_in_process(
+    path: Path, manifest: Manifest | None, codec: TokenizerCodec, label: str, **options: Any
+) -> Hosted:
+    """An engine of a model in this process.
+
+    Args:
+        manifest: what the directory says it is; None holds a whole model.
+        label: full id of the version, or whatever its completions should name.
+        options: as those of `open_policy`.
+
+    Raises:
+        PolicyIntegrityError, PolicyMismatchError: it is no model that can be loaded.
+        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
+    """
+    # Torch takes seconds to import; until there is a policy a process can say so without it.
+    from kbqa.policies.adapters import AdaptedModel
+    from kbqa.policies.in_process import load_model, open_policy
+
+    adapted = None
+    if manifest is not None and manifest.kind == "lora":
+        adapted = AdaptedModel.load(path, manifest.base_model, manifest.probe)
+    model = load_model(path) if adapted is None else adapted.model
+    return _InProcess(open_policy(model, codec, label, **options), adapted)
+
+
 class _InProcess:
     def __init__(self, policy: InProcessPolicy, adapted: AdaptedModel | None) -> None:
         self.policy, self._adapted = policy, adapted
+
+    @property
+    def alive(self) -> bool:
+        return self.policy.alive
 
     def swap(self, version: PolicyVersion) -> None:
         if (adapted := self._adapted) is not None:
@@ -125,6 +164,10 @@ class OnVllm:
 class _OnVllm:
     def __init__(self, policy: VllmPolicy) -> None:
         self.policy = policy
+
+    @property
+    def alive(self) -> bool:
+        return self.policy.alive
 
     def swap(self, version: PolicyVersion) -> None:
         manifest = version.manifest

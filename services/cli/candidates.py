@@ -23,7 +23,9 @@ from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import Manifest, PolicyStore, PolicyVersion, open_store
 from kbqa.recipes import Recipe, load_recipe, recipe_from
-from kbqa.rollouts import Agent, ChatAgent, Player
+from kbqa.rollouts import Player
+from kbqa.serving.hosting import open_in_process
+from kbqa.serving.players import Players
 from kbqa.trajectory import Question, Segment
 
 CHAT = "openai:"
@@ -151,28 +153,23 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
     codec = TokenizerCodec.load(path)
     if version is not None and version.manifest.base_model is None:
         _require_tags(name, codec, recipe)
-    # Torch takes seconds to import; what is wrong is said without it.
-    from kbqa.policies.adapters import AdaptedModel
-    from kbqa.policies.in_process import load_model, open_policy
-
-    if version is not None and version.manifest.kind == "lora":
-        model = AdaptedModel.load(path, version.manifest.base_model, version.manifest.probe).model
-    else:
-        model = load_model(path)
-    budget = recipe.rollout.budget()
     label = path.name if version is None else version.id
-    policy = open_policy(
-        model, codec, label, longest=budget.max_tokens, max_rows=_ROWS, cached_tokens=_CACHED_TOKENS
+    hosted = open_in_process(
+        path,
+        None if version is None else version.manifest,
+        codec,
+        label,
+        longest=recipe.rollout.max_tokens,
+        max_rows=_ROWS,
+        cached_tokens=_CACHED_TOKENS,
     )
-    protocol = recipe.protocol.build()
-    budget = replace(budget, max_tokens=min(budget.max_tokens, policy.max_length))
-
-    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
-        sampling = recipe.rollout if run else recipe.evaluation
-        return Agent(policy, codec, protocol, tools, budget, sampling.truncation()), sampling.temperature
-
+    play = _by(Players.of(recipe, hosted.policy, codec))
     about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
-    return Candidate(name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, policy.close)
+    return Candidate(name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close)
+
+
+def _by(players: Players) -> Callable[[GraphTools, int], tuple[Player[Any], float]]:
+    return lambda tools, run: (players.player(tools, run), players.draw(run).temperature)
 
 
 def _recipe(name: str, version: PolicyVersion | None, recipe: str | None) -> Recipe:
@@ -254,20 +251,13 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candida
         )
     recipe = load_recipe(recipe_name or _CHAT_RECIPE)
     spoken = OpenAiPolicy(chat)
-    protocol, budget = recipe.protocol.build(), recipe.rollout.budget()
-
-    def play(tools: GraphTools, run: int) -> tuple[Player[Any], float]:
-        return ChatAgent(spoken, protocol, tools, budget), (
-            recipe.rollout if run else recipe.evaluation
-        ).temperature
-
     return Candidate(
         policy,
         {**about, "recipe": recipe.name},
         _CHATS,
         recipe.judge.build(),
         recipe.questions.suit,
-        play,
+        _by(Players.of_chat(recipe, spoken)),
         spoken.close,
     )
 

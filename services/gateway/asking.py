@@ -28,7 +28,6 @@ from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.policies import ServedPolicy
 from services.gateway.progress import Progress
 
-_SAMPLING_TEMPERATURE = 1.0
 _ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin
 
 
@@ -68,7 +67,7 @@ class Asking:
 
 
 def ask(asking: Asking, progress: Progress) -> None:
-    """Answer a question into `progress`: one greedy run, then the sampled ones together.
+    """Answer a question into `progress`: the first run, then the others together.
 
     Raises:
         SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError: the request cannot
@@ -83,22 +82,22 @@ def ask(asking: Asking, progress: Progress) -> None:
     topics = tuple(linking.topic_entities)
     if not topics:
         return
-    budget = served.budget
+    players = served.players
+    budget = players.budget
     if request.max_turns is not None:
         budget = replace(budget, max_turns=request.max_turns)
     question = Question(asking.question_id, request.question, (), topics, request.kg, request.graph)
-    tokens = served.prompt_tokens(question, budget)
+    tokens = players.opening_tokens(question, budget)
     if tokens >= budget.max_tokens:
         raise PromptTooLongError(tokens, budget.max_tokens)
-    player = TimedPlayer(served.player(asking.tools, budget), asking.meter)
-    for first, n, temperature in ((0, 1, 0.0), (1, request.n_runs - 1, _SAMPLING_TEMPERATURE)):
+    for first, n in ((0, 1), (1, request.n_runs - 1)):
         if not n or asking.cancelled.is_set() or time.monotonic() >= asking.deadline:
             break
         runs = linear_rollout(
-            player,
+            TimedPlayer(players.player(asking.tools, first, budget), asking.meter),
             question,
             n,
-            temperature,
+            players.draw(first).temperature,
             deadline=asking.deadline,
             cancelled=asking.cancelled,
             listener=progress.listener(first),

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import recipe_from
-from kbqa.telemetry import Metrics
+from kbqa.serving.hosting import Host
+from kbqa.serving.players import Players
 from services.gateway.policies import ServedPolicy
-
-if TYPE_CHECKING:
-    from kbqa.policies.in_process import InProcessPolicy
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Vllm:
-    """A vLLM server whose weights this gateway alone changes.
-
-    Attributes:
-        precision: what it computes in.
-        timeout_s: most time that the completions of a turn may take there.
-    """
-
-    server: VllmServer
-    metrics: Metrics
-    precision: Precision
-    timeout_s: float
-
-
-def load_policy(
-    store: PolicyStore, version: PolicyVersion, *, max_rows: int, vllm: Vllm | None = None
-) -> ServedPolicy:
+def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> ServedPolicy:
     """Check a version's files and load it; its recipe says how it plays.
 
     Adapters are held beside each other. Whole weights in a vLLM server replace those before: what
@@ -46,8 +24,7 @@ def load_policy(
     the work of two versions.
 
     Args:
-        max_rows: completions computed at a time in this process.
-        vllm: computes them; None does it in this process.
+        host: makes its engine.
 
     Raises:
         PolicyIntegrityError: files do not match the manifest, or are no model.
@@ -63,42 +40,14 @@ def load_policy(
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")
     codec = TokenizerCodec.load(version.path)
-    policy = _in_process(version, codec, max_rows) if vllm is None else _on_vllm(version, codec, vllm)
-    budget = recipe.rollout.budget()
+    hosted = host.build(version, codec, deterministic=False)
     logger.info(
         "policy loaded", extra={"version": version.id, "seconds": round(time.monotonic() - started, 2)}
     )
     return ServedPolicy(
         version=version.id,
         recipe=recipe.name,
-        policy=policy,
-        codec=codec,
-        protocol=recipe.protocol.build(),
-        budget=replace(budget, max_tokens=min(budget.max_tokens, policy.max_length)),
-        close=policy.close,
-        alive=lambda: policy.alive,
+        players=Players.of(recipe, hosted.policy, codec),
+        close=hosted.close,
+        alive=lambda: hosted.alive,
     )
-
-
-def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> InProcessPolicy:
-    # Torch takes seconds to import; until there is a policy the gateway can say so without it.
-    from kbqa.policies.adapters import AdaptedModel
-    from kbqa.policies.in_process import load_model, open_policy
-
-    manifest = version.manifest
-    if manifest.kind == "lora":
-        model = AdaptedModel.load(version.path, manifest.base_model, manifest.probe).model
-    else:
-        model = load_model(version.path)
-    return open_policy(model, codec, version.id, max_rows=max_rows)
-
-
-def _on_vllm(version: PolicyVersion, codec: TokenizerCodec, vllm: Vllm) -> VllmPolicy:
-    policy = VllmPolicy(vllm.server, codec, vllm.metrics, precision=vllm.precision, timeout_s=vllm.timeout_s)
-    manifest, label = version.manifest, f"{version.run}/{version.id}"
-    try:
-        policy.hold(Weights(label, version.id, manifest.kind, version.path, manifest.probe))
-    except BaseException:
-        policy.close()
-        raise
-    return policy

@@ -7,17 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol
 
-from kbqa.environment import Budget
-from kbqa.environment.layout import opening_ids
 from kbqa.errors import KbqaError, NoPolicyError
-from kbqa.kg.actions import GraphTools
-from kbqa.policies.base import ChatPolicy, Codec, Policy
 from kbqa.policy_store import PolicyVersion
-from kbqa.protocols import AgentProtocol
-from kbqa.rollouts import Agent, ChatAgent, Player
-from kbqa.trajectory import Question
+from kbqa.serving.players import Players
 
 logger = logging.getLogger(__name__)
 
@@ -27,44 +21,21 @@ _RETRY_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy with everything that an episode needs of it.
+    """A policy that answers.
 
     Attributes:
         version: full id, or the model name of an external model.
         recipe: name of the recipe that it was trained with, or plays.
-        codec: its tokenizer; None for a model that is known by its text alone.
+        players: play its episodes.
         close: frees it; called once, when nobody uses it any more.
         alive: whether it can still answer.
-        native_tools: as that of a `ChatAgent`.
     """
 
     version: str
     recipe: str
-    policy: Policy | ChatPolicy
-    codec: Codec | None
-    protocol: AgentProtocol
-    budget: Budget
+    players: Players
     close: Callable[[], None]
     alive: Callable[[], bool]
-    native_tools: bool = True
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether a greedy run comes out the same again."""
-        return self.codec is not None
-
-    def player(self, tools: GraphTools, budget: Budget) -> Player[Any]:
-        """What plays episodes with it."""
-        if self.codec is None:
-            chat = cast(ChatPolicy, self.policy)
-            return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)
-        return Agent(cast(Policy, self.policy), self.codec, self.protocol, tools, budget)
-
-    def prompt_tokens(self, question: Question, budget: Budget) -> int:
-        """Length of a question's prompt; 0 where nobody can tell."""
-        if self.codec is None:
-            return 0
-        return len(opening_ids(self.codec, self.protocol.begin(question, budget.max_turns).prompt()))
 
 
 class Lease:

@@ -12,8 +12,10 @@ from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
+from kbqa.serving.hosting import Host, InProcess, OnVllm
+from kbqa.serving.players import Players
 from kbqa.telemetry import Metrics
-from services.gateway.engine import Vllm, load_policy
+from services.gateway.engine import load_policy
 from services.gateway.policies import (
     FixedPolicy,
     FollowedPolicies,
@@ -81,13 +83,9 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
     return ServedPolicy(
         version=settings.chat_model,
         recipe=recipe.name,
-        policy=policy,
-        codec=None,
-        protocol=recipe.protocol.build(),
-        budget=recipe.rollout.budget(),
+        players=Players.of_chat(recipe, policy, native_tools=settings.chat_native_tools),
         close=policy.close,
         alive=lambda: True,
-        native_tools=settings.chat_native_tools,
     )
 
 
@@ -106,14 +104,15 @@ def _followed(
     settings: GatewaySettings, metrics: Metrics, wanted: Callable[[], PolicyVersion]
 ) -> FollowedPolicies:
     store = settings.policies()
-    vllm = None
+    host: Host = InProcess(settings.max_rows)
     if settings.engine == "vllm":
-        vllm = Vllm(VllmServer(settings.vllm_url), metrics, settings.vllm_precision, settings.vllm_timeout_s)
+        server = VllmServer(settings.vllm_url)
+        host = OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
     # Versions that are in use are not cleared away; each source speaks for its own.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 
     def load(version: PolicyVersion) -> ServedPolicy:
         store.hold(holder, [version])
-        return load_policy(store, version, max_rows=settings.max_rows, vllm=vllm)
+        return load_policy(store, version, host)
 
     return FollowedPolicies(wanted, load, poll_s=settings.poll_s)

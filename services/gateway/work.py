@@ -110,7 +110,7 @@ class Work:
     @property
     def repeatable(self) -> bool:
         """Whether the same policy would write the same again."""
-        return self._lease.served.repeatable and self._lease.fallback is None
+        return self._lease.served.players.repeatable and self._lease.fallback is None
 
     def start(self, threads: ThreadPoolExecutor, max_topic_entities: int) -> None:
         for_evidence = min(_MOST_EVIDENCE_S, _EVIDENCE_SHARE * (self._deadline - self._began))

@@ -11,6 +11,7 @@ from kbqa.environment import Budget
 from kbqa.errors import NoPolicyError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.protocols.kg_r1 import KgR1
+from kbqa.serving.players import GREEDY, Draw, Players
 from services.cli.supervisor import Stack
 from services.gateway.app import create_app
 from services.gateway.policies import Lease, ServedPolicy
@@ -52,13 +53,26 @@ def recite(*turns):
     return lambda prompt: turns[min(prompt.count("<information>"), len(turns) - 1)]
 
 
+OTHERS = Draw(1.0)
+
+
 class FixedPolicy:
     """A policy source with one policy, or none."""
 
-    def __init__(self, script=None, policy=None, budget=BUDGET, protocol=None, version="v000001-scripted"):
+    def __init__(
+        self,
+        script=None,
+        policy=None,
+        budget=BUDGET,
+        protocol=None,
+        version="v000001-scripted",
+        first=GREEDY,
+        others=OTHERS,
+    ):
         self.policy = policy or ScriptedPolicy(CODEC, script or recite(answer("nothing")))
         self.budget, self.leases = budget, 0
         self.protocol, self.version = protocol or KgR1("brief"), version
+        self.first, self.others = first, others
         self._lock = threading.Lock()
 
     def start(self):
@@ -75,10 +89,7 @@ class FixedPolicy:
         served = ServedPolicy(
             version=self.version,
             recipe="kg-r1-small",
-            policy=self.policy,
-            codec=CODEC,
-            protocol=self.protocol,
-            budget=self.budget,
+            players=Players(self.policy, CODEC, self.protocol, self.budget, self.first, self.others),
             close=lambda: None,
             alive=lambda: True,
         )

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from kbqa.environment import Budget
+from kbqa.policies.base import Truncation
+from kbqa.serving.players import Draw
 from tests.services.gateway.conftest import CODEC, FixedPolicy, NoPolicy, answer, query, recite
 from tests.unit.policies_fixtures import ScriptedPolicy
 
@@ -89,16 +91,22 @@ def test_runs_are_united_with_their_support(gateway):
     assert len(body["runs"]) == 3
 
 
-def test_the_first_run_is_greedy_and_the_others_are_sampled(gateway):
-    temperatures = []
+def test_the_first_run_is_greedy_and_the_others_are_sampled_unless_the_recipe_says_otherwise(gateway):
+    sampled = []
 
     class Watching(ScriptedPolicy):
         def generate(self, prompts, params, **stopping):
-            temperatures.append((len(prompts), params.temperature))
+            sampled.append((len(prompts), params.temperature, params.truncation))
             return super().generate(prompts, params)
 
-    post(gateway(FixedPolicy(policy=Watching(CODEC, recite(answer("x"))))), n_runs=3)
-    assert temperatures == [(1, 0.0), (2, 1.0)]
+    policy = Watching(CODEC, recite(answer("x")))
+    post(gateway(FixedPolicy(policy=policy)), n_runs=3)
+    assert sampled == [(1, 0.0, Truncation()), (2, 1.0, Truncation())]
+
+    sampled.clear()
+    first, others = Draw(0.2, Truncation(0.9)), Draw(0.7, Truncation(1.0, 20))
+    post(gateway(FixedPolicy(policy=policy, first=first, others=others)), n_runs=3)
+    assert sampled == [(1, *first), (2, *others)]
 
 
 @pytest.mark.parametrize(

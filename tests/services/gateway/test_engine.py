@@ -13,11 +13,12 @@ from kbqa.policies.base import SamplingParams
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
+from kbqa.serving.hosting import InProcess, OnVllm
 from kbqa.telemetry import Metrics
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
-from services.gateway.engine import Vllm, load_policy
+from services.gateway.engine import load_policy
 from tests.unit.policies.fake_vllm import FakeVllm
 from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
 
@@ -33,9 +34,9 @@ def fake() -> Iterator[FakeVllm]:
 
 
 @pytest.fixture
-def vllm(fake) -> Iterator[Vllm]:
+def vllm(fake) -> Iterator[OnVllm]:
     server = VllmServer(fake.url)
-    yield Vllm(server, Metrics(CollectorRegistry()), "float32", 60)
+    yield OnVllm(server, Metrics(CollectorRegistry()), precision="float32", timeout_s=60)
     server.close()
 
 
@@ -61,13 +62,13 @@ def publish(store: PolicyStore, number: int, kind="full", probe_of: int | None =
 
 
 def write(served) -> str:
-    return served.policy.generate([PROMPT], SamplingParams(4, 100, seed=1))[0].policy_version
+    return served.players.policy.generate([PROMPT], SamplingParams(4, 100, seed=1))[0].policy_version
 
 
 def test_adapters_answer_beside_each_other_until_they_are_closed(store, vllm, fake) -> None:
     older, newer = publish(store, 1, "lora"), publish(store, 2, "lora")
-    first = load_policy(store, older, max_rows=2, vllm=vllm)
-    second = load_policy(store, newer, max_rows=2, vllm=vllm)
+    first = load_policy(store, older, vllm)
+    second = load_policy(store, newer, vllm)
     assert (write(first), write(second)) == (older.id, newer.id)
     assert len(fake.adapters) == 2
     first.close()
@@ -77,9 +78,9 @@ def test_adapters_answer_beside_each_other_until_they_are_closed(store, vllm, fa
 
 def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(store, vllm) -> None:
     older, newer = publish(store, 1), publish(store, 2)
-    first = load_policy(store, older, max_rows=2, vllm=vllm)
+    first = load_policy(store, older, vllm)
     assert write(first) == older.id
-    second = load_policy(store, newer, max_rows=2, vllm=vllm)
+    second = load_policy(store, newer, vllm)
     with pytest.raises(PolicyUnavailableError, match="nobody here has loaded"):
         write(first)
     assert not first.alive()
@@ -110,11 +111,11 @@ def test_an_adapter_is_served_in_this_process_from_its_base(store, tmp_path) -> 
         kind="lora",
         probe=take_probe(model, PROMPT),
     )
-    served = load_policy(store, version, max_rows=2)
+    served = load_policy(store, version, InProcess(2))
     assert write(served) == version.id
     served.close()
 
 
 def test_weights_that_are_not_the_trainers_are_not_served(store, vllm) -> None:
     with pytest.raises(PolicyMismatchError):
-        load_policy(store, publish(store, 1, probe_of=3), max_rows=2, vllm=vllm)
+        load_policy(store, publish(store, 1, probe_of=3), vllm)

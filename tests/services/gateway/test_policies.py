@@ -11,6 +11,8 @@ from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policy_store import PolicyStore
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.recipes import load_recipe
+from kbqa.serving.hosting import InProcess
+from kbqa.serving.players import Players
 from kbqa.training.small_policy import save_model
 from services.gateway.engine import load_policy
 from services.gateway.policies import FollowedPolicies, ServedPolicy
@@ -57,10 +59,7 @@ def follow(publish):
         return ServedPolicy(
             version=version.id,
             recipe="r",
-            policy=None,
-            codec=None,
-            protocol=KgR1(),
-            budget=Budget(1, 1, 1, 1),
+            players=Players(None, None, KgR1(), Budget(1, 1, 1, 1)),
             close=lambda: closed.append(number),
             alive=lambda: number not in dead,
         )
@@ -133,7 +132,7 @@ def test_damaged_files_are_not_loaded(publish):
     version = publish(1)
     (version.path / "model.safetensors").write_bytes(b"")
     with pytest.raises(PolicyIntegrityError, match=r"model\.safetensors does not match"):
-        load_policy(publish.store, version, max_rows=2)
+        load_policy(publish.store, version, InProcess(2))
 
 
 def test_an_answer_names_the_version_that_wrote_it_and_a_promotion_switches(publish, gateway):

@@ -1,0 +1,113 @@
+"""From a policy and its recipe to what plays episodes: the one way that there is.
+
+Training, evaluation, a demonstration's teacher and an answer to a user differ in which of the recipe's
+samplings they play with, and in nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, cast
+
+from kbqa.environment import Budget
+from kbqa.environment.layout import opening_ids
+from kbqa.kg.actions import GraphTools
+from kbqa.policies.base import ChatPolicy, Codec, Policy, Truncation
+from kbqa.protocols import AgentProtocol
+from kbqa.recipes import Recipe
+from kbqa.recipes.play import SamplingSection
+from kbqa.rollouts import Agent, ChatAgent, Player
+from kbqa.trajectory import Question
+
+
+class Draw(NamedTuple):
+    """How tokens are drawn.
+
+    Attributes:
+        temperature: 0 is greedy.
+    """
+
+    temperature: float
+    truncation: Truncation = Truncation()
+
+    @classmethod
+    def of(cls, section: SamplingSection) -> Draw:
+        return cls(section.temperature, section.truncation())
+
+
+GREEDY = Draw(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Players:
+    """What plays a policy's episodes.
+
+    Attributes:
+        codec: the policy's tokenizer; None for a model that is known by its text alone.
+        budget: of an episode, no longer than the engine takes.
+        first: the sampling of a question's first run, by which a policy is evaluated.
+        others: that of its other runs, and of all in training.
+        native_tools: as that of a `ChatAgent`.
+    """
+
+    policy: Policy | ChatPolicy
+    codec: Codec | None
+    protocol: AgentProtocol
+    budget: Budget
+    first: Draw = GREEDY
+    others: Draw = Draw(1.0)
+    native_tools: bool = True
+
+    @classmethod
+    def of(cls, recipe: Recipe, policy: Policy, codec: Codec) -> Self:
+        """A policy of tokens, as its recipe plays."""
+        budget = recipe.rollout.budget()
+        return cls(
+            policy,
+            codec,
+            recipe.protocol.build(),
+            replace(budget, max_tokens=min(budget.max_tokens, policy.max_length)),
+            Draw.of(recipe.evaluation),
+            Draw.of(recipe.rollout),
+        )
+
+    @classmethod
+    def of_chat(cls, recipe: Recipe, policy: ChatPolicy, *, native_tools: bool = True) -> Self:
+        """A model behind an endpoint, in a recipe's dialect and within its budget."""
+        return cls(
+            policy,
+            None,
+            recipe.protocol.build(),
+            recipe.rollout.budget(),
+            Draw.of(recipe.evaluation),
+            Draw.of(recipe.rollout),
+            native_tools,
+        )
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the first run of a question comes out the same again."""
+        return self.codec is not None and self.first.temperature == 0
+
+    def draw(self, run: int) -> Draw:
+        """The sampling of a question's run; they are counted from 0."""
+        return self.others if run else self.first
+
+    def player(self, tools: GraphTools, run: int, budget: Budget | None = None) -> Player[Any]:
+        """What plays a question's run, and those beside it that are sampled alike.
+
+        Args:
+            budget: in place of the recipe's.
+        """
+        budget = budget or self.budget
+        if self.codec is None:
+            chat = cast(ChatPolicy, self.policy)
+            return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)
+        policy = cast(Policy, self.policy)
+        return Agent(policy, self.codec, self.protocol, tools, budget, self.draw(run).truncation)
+
+    def opening_tokens(self, question: Question, budget: Budget) -> int:
+        """Length of a question's prompt; 0 where nobody can tell."""
+        if self.codec is None:
+            return 0
+        return len(opening_ids(self.codec, self.protocol.begin(question, budget.max_turns).prompt()))
