@@ -31,8 +31,8 @@ class Selection:
         section: None never chooses.
 
     Attributes:
-        best: of those offered.
-        since_best: how many were offered after it.
+        best: of those offered; of several, the latest.
+        since_best: how many were offered since the first that was as good.
     """
 
     def __init__(self, section: BestBySection | None) -> None:
@@ -73,6 +73,10 @@ class Selection:
             self.best, self.since_best = candidate, 0
             return True
         self.since_best += 1
+        # Of two that look alike, the one that was trained for longer.
+        if candidate.value == self.best.value:
+            self.best = candidate
+            return True
         return False
 
     def _read(self, record: Mapping[str, Any]) -> float:

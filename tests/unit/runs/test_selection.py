@@ -20,19 +20,23 @@ def test_without_a_word_of_the_recipe_nothing_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("direction", "best", "chosen"), [("max", 0.75, [True, True, False]), ("min", 0.5, [True, False, False])]
+    ("direction", "best", "chosen"),
+    [("max", (1, 0.75), [True, True, False]), ("min", (2, 0.5), [True, False, True])],
 )
 def test_evaluations_are_compared_in_the_direction_of_the_recipe(direction, best, chosen) -> None:
     selection = Selection(BestBySection(metric="reward", direction=direction))
-    values = (0.5, 0.75, 0.5)  # the first of equals stays
+    values = (0.5, 0.75, 0.5)
     looks = [
         selection.after_evaluation(step, f"v{step}", {"reward": v, "f1": 0.0})
         for step, v in enumerate(values)
     ]
     assert looks == chosen
     assert selection.best is not None
-    assert selection.best.value == best
-    assert selection.since_best == len(values) - 1 - selection.best.step
+    assert (
+        selection.best.step,
+        selection.best.value,
+    ) == best  # of equals the one that was trained for longer
+    assert selection.since_best == {"max": 1, "min": 2}[direction]
 
 
 def test_by_training_it_is_the_mean_of_the_steps_before_a_checkpoint() -> None:
