@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,32 @@ from benchmarks.learning.design import ColdStart
 from benchmarks.learning.scene import Scene
 from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, attempts, choose
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
-from kbqa.cold_start.imitation import Names, draw_examples
+from kbqa.cold_start.files import Entry, write_entries
 from kbqa.errors import DatasetError, RunError
-from kbqa.runs.student import Student, tokenizer_texts
-from kbqa.training.sft import fine_tune
+from kbqa.rollouts import Agent
+from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.local import open_run
+from kbqa.runs.phases import base_version, cold_started_version, prepare
+from kbqa.runs.student import Student
 
 _TURNS = 12  # of a gold program before its actions are merged
 _CANDIDATES = 8  # that a teacher tries of a question
 _TRIED = 8  # questions at a time
-_COUNT = "demonstrations.json"
+_KEPT = "beginning.json"
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 _LOOK_UP = re.compile(r'get_(?P<side>tail|head)_entities\((?P<entity>".*?"), "(?P<relation>.*?)"\)')
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Attributes:
+    path: its directory.
+    demonstrations: that it has imitated.
+    """
+
+    path: Path
+    demonstrations: int
 
 
 class Beginning:
@@ -45,43 +60,52 @@ class Beginning:
     def __init__(self, scene: Scene, shelf: Path) -> None:
         self._scene, self._shelf = scene, shelf
 
-    def cold_started(self, cold: ColdStart) -> tuple[Path, int]:
-        """A policy after its cold start, and the number of its demonstrations; made unless it is there."""
-        base = self._base()
-        section = self._scene.recipe.cold_start
+    def cold_started(self, cold: ColdStart) -> Policy:
+        """The policy after its cold start; made unless it is there."""
+        base, section = self._base(), self._scene.recipe.cold_start
         if not cold.demonstrations or section is None:
-            return base, 0
-        path = self._shelf / f"cold-start-{self._key(_chosen(cold), _chosen(section))}"
-        with _alone(path):
-            if not path.is_dir():
-                demonstrations = self._demonstrations(cold)
-                student = Student.load(base)
-                rng, names = random.Random(f"cold_start/{self._scene.seed}"), Names(student.words())
-                most = self._scene.recipe.rollout.max_observation_tokens
-                fine_tune(
-                    student.model,
-                    lambda size: draw_examples(demonstrations, size, student.codec, names, rng, most),
-                    section.build(len(demonstrations)),
-                    lambda step, loss: False,
-                )
-                _keep(student, path, len(demonstrations))
-        return path, int(json.loads((path / _COUNT).read_text(encoding="utf-8")))
+            return base
+        key = f"cold-start-{self._key(_chosen(cold), _chosen(section))}"
+        return self._made(key, lambda: self._demonstrations(cold), base)
 
-    def _base(self) -> Path:
+    def _base(self) -> Policy:
         """A policy that has learned to copy and nothing else; made unless it is there."""
         small = self._scene.recipe.small_policy
         if small is None:
             raise RunError(f"recipe {self._scene.recipe.name} has no small policy")
-        path = self._shelf / f"base-{self._key(_chosen(small))}"
+        return self._made(f"base-{self._key(_chosen(small))}", self._gold, None)
+
+    def _made(
+        self, key: str, demonstrations: Callable[[], Sequence[Demonstration]], base: Policy | None
+    ) -> Policy:
+        """What the phases of a run before reinforcement learning make; on the shelf whole or not at all."""
+        path = self._shelf / key
         with _alone(path):
             if not path.is_dir():
-                scene = self._scene
-                texts = tokenizer_texts(scene.dataset.graph_lines(), self._gold(), scene.questions.train)
-                student = Student.fresh(small.build(), texts, scene.protocol.tags, scene.seed)
-                if small.warm_up is not None:
-                    student.warm_up(small.warm_up.build(), scene.seed)
-                _keep(student, path, 0)
-        return path
+                with tempfile.TemporaryDirectory(dir=self._shelf) as aside:
+                    self._make(Path(aside) / "home", demonstrations(), base)
+                    (Path(aside) / "home").rename(path)
+        kept = json.loads((path / _KEPT).read_text(encoding="utf-8"))
+        return Policy(path / kept["policy"], kept["demonstrations"])
+
+    def _make(self, home: Path, demonstrations: Sequence[Demonstration], base: Policy | None) -> None:
+        scene = self._scene
+        directory = Runs(home / "runs").create(
+            scene.recipe, scene.dataset.name, Limits(test=0), scene.seed, "beginning"
+        )
+        write_demonstrations(directory, demonstrations, scene.protocol.name)
+        with open_run(directory, scene.tools) as context:
+            material = prepare(context)
+            if base is None:
+                version = base_version(context, material)
+            else:
+                begun = context.publish(Student.load(base.path), 0, {})
+                version = cold_started_version(context, material, begun)
+        kept = {
+            "policy": str(version.path.relative_to(home)),
+            "demonstrations": len(demonstrations) if base is not None else 0,
+        }
+        (home / _KEPT).write_text(json.dumps(kept), encoding="utf-8")
 
     def _gold(self, count: int | None = None, turns: int | None = None) -> list[Demonstration]:
         """The gold programs of so many questions of the cold start that can be played in so many turns."""
@@ -124,9 +148,11 @@ class Beginning:
     def _sampled(self, cold: ColdStart) -> list[Demonstration]:
         """What a weaker policy answers rightly by itself (outcome rejection sampling)."""
         weaker = cold.model_copy(update={"demonstrations": cold.taught, "taught": 0})
-        teacher, _ = self.cold_started(weaker)
+        teacher = self.cold_started(weaker)
         setting = Setting(self._scene.protocol, self._scene.tools, self._scene.recipe.rollout.max_turns)
-        with self._scene.agent(Student.load(teacher)) as (agent, _):
+        with self._scene.players(teacher.path) as players:
+            agent = players.player(self._scene.tools, 1)
+            assert isinstance(agent, Agent)
             sampling = SamplingTeacher(agent, _CANDIDATES, seed=self._scene.seed)
             questions = self._scene.questions.cold_start[: cold.demonstrations]
             tried = list(attempts(questions, lambda question: attempt(question, sampling, setting), _TRIED))
@@ -183,12 +209,12 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _keep(student: Student, path: Path, demonstrations: int) -> None:
-    """Whole or not at all."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as aside:
-        student.save(Path(aside) / "policy")
-        (Path(aside) / "policy" / _COUNT).write_text(json.dumps(demonstrations), "utf-8")
-        (Path(aside) / "policy").rename(path)
+def write_demonstrations(
+    directory: RunDirectory, demonstrations: Iterable[Demonstration], protocol: str
+) -> None:
+    """What a run is to imitate, in place of what its recipe would collect."""
+    entries = [Entry(one, protocol, "gold", "gold path") for one in demonstrations]
+    write_entries(directory.demonstrations_path, entries)
 
 
 def halving(demonstrations: Sequence[Demonstration], count: int, *, upsampled: bool) -> list[Demonstration]:

@@ -1,27 +1,25 @@
-"""Where the runs of a variant under a seed take place: its recipe, its world, and an agent over a policy."""
+"""Where the runs of a variant under a seed take place: its recipe, its world, and who plays there."""
 
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.learning.design import Variant
 from kbqa.datasets import Splits, load_dataset
 from kbqa.datasets.catalog import Dataset
-from kbqa.kg.actions import GraphTools
+from kbqa.evaluation import evaluate
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.policies.base import Completion, SamplingParams
-from kbqa.policies.transformers import TransformersPolicy
+from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols import AgentProtocol
 from kbqa.recipes import Recipe
-from kbqa.rollouts import Agent
-from kbqa.runs.student import Student
+from kbqa.rollouts.many import many_rollouts
+from kbqa.serving.hosting import open_in_process
+from kbqa.serving.players import Players
 
 ROWS = 64
 """Episodes under way."""
@@ -37,7 +35,7 @@ class Scene:
     dataset: Dataset
     questions: Splits
     protocol: AgentProtocol
-    tools: GraphTools
+    tools: LocalGraphTools
     seed: int
 
     @classmethod
@@ -58,43 +56,23 @@ class Scene:
                 catalog.close()
 
     @contextmanager
-    def agent(self, student: Student) -> Iterator[tuple[Agent, Metered]]:
-        """What plays with the weights that `student` has at the time."""
-        rollout = self.recipe.rollout
-        length = min(rollout.max_tokens, int(student.model.config.max_position_embeddings))
-        budget = replace(rollout.budget(), max_tokens=length)
-        student.model.eval()
-        policy = Metered(
-            TransformersPolicy(student.model, student.codec, "trial", max_length=length, max_rows=ROWS)
+    def players(self, policy: Path) -> Iterator[Players]:
+        """What plays with the policy in a directory."""
+        codec = TokenizerCodec.load(policy)
+        hosted = open_in_process(
+            policy, None, codec, policy.name, longest=self.recipe.rollout.max_tokens, max_rows=ROWS
         )
-        agent = Agent(policy, student.codec, self.protocol, self.tools, budget, rollout.truncation())
         try:
-            yield agent, policy
+            yield Players.of(self.recipe, hosted.policy, codec)
         finally:
-            policy.close()
+            hosted.close()
 
-
-class Metered:
-    """A policy that counts what it samples, pruned branches too."""
-
-    def __init__(self, policy: TransformersPolicy) -> None:
-        self._policy, self.tokens, self._counting = policy, 0, threading.Lock()
-
-    @property
-    def max_length(self) -> int:
-        return self._policy.max_length
-
-    def generate(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, **until: Any
-    ) -> list[Completion]:
-        completions = self._policy.generate(prompts, params, **until)
-        with self._counting:
-            self.tokens += sum(len(completion.token_ids) for completion in completions)
-        return completions
-
-    def forget(self) -> None:
-        """What was computed with weights that have changed since."""
-        self._policy.swap(self._policy.version, lambda model: None)
-
-    def close(self) -> None:
-        self._policy.close()
+    def f1(self, policy: Path) -> list[float]:
+        """Of each test question, as the recipe evaluates."""
+        test = self.questions.test
+        with self.players(policy) as players:
+            agent, temperature = players.player(self.tools, 0), players.draw(0).temperature
+            played = dict(many_rollouts(agent, test, temperature, width=ROWS))
+        runs = [(question, [played[place]]) for place, question in enumerate(test)]
+        records = evaluate(runs, self.recipe.judge.build()).records
+        return [record.measures["f1"].value for record in records]

@@ -152,6 +152,8 @@ class ScheduleSection(Section):
             current one still counts; an older one is dropped.
         request_deadline_s: an unanswered request is sent again after that, under its id.
         max_seconds: reinforcement learning ends after that; None leaves only `steps`.
+        max_sampled_tokens: it ends when the policy has written that many tokens in its rollouts, branches
+            that were pruned included; runs of different recipes are comparable so.
         max_run_seconds: it ends when the whole run, cold start and all, has worked that long.
         keep_checkpoints: newest ones that are kept, beside that of the best weights.
         best_by: None ends with the last weights.
@@ -166,6 +168,7 @@ class ScheduleSection(Section):
     validate_every: Positive
     max_seconds: float | None = None
     max_run_seconds: float | None = None
+    max_sampled_tokens: Positive | None = None
     keep_checkpoints: Positive = 2
     best_by: BestBySection | None = None
 

@@ -46,6 +46,7 @@ class Context:
         rollouts: play what is asked for.
         graph_wait_s: how long the graph is waited for, in seconds.
         traces: steps whose rollouts are kept as text.
+        clock: seconds, by which reinforcement learning is timed.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
     """
 
@@ -61,6 +62,7 @@ class Context:
     data: Path | None = None
     graph_wait_s: float = 60.0
     traces: int = 0
+    clock: Callable[[], float] = time.monotonic
     ranks: Ranks = ALONE
 
     @property

@@ -88,7 +88,7 @@ class RolloutExecutor:
                     engine_s=stopwatch.engine_s,
                     graph_s=stopwatch.graph_s,
                 )
-                return self._reply(request, timings, rollout)
+                return self._reply(request, timings, rollout, sampled_tokens=stopwatch.sampled_tokens)
         except Exception as error:  # whatever it is, the trainer has to hear of it
             failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
             log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
@@ -189,6 +189,7 @@ class RolloutExecutor:
         timings: Timings,
         rollout: ScoredRollout | None = None,
         failure: Failure | None = None,
+        sampled_tokens: int = 0,
     ) -> RolloutReply:
         return RolloutReply(
             run=request.run,
@@ -199,6 +200,7 @@ class RolloutExecutor:
             failure=failure,
             worker=self.worker,
             timings=timings,
+            sampled_tokens=sampled_tokens,
         )
 
 

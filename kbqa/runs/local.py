@@ -1,15 +1,71 @@
-"""Rollouts in this process: no queue, no worker, nothing that could get lost."""
+"""Runs in one process: no queue, no worker, nothing that could get lost."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
+from kbqa.kg.tools import ListedGraphTools
+from kbqa.policy_store import PolicyStore
+from kbqa.runs.context import Context
+from kbqa.runs.directory import RunDirectory
+from kbqa.runs.executor import Patience, RolloutExecutor
+from kbqa.runs.journal import Journal
+from kbqa.serving.engine import Engine
+from kbqa.serving.hosting import InProcess
+from kbqa.telemetry import Metrics
 from kbqa.wire import RolloutReply, RolloutRequest
 
+_PATIENCE = Patience(policy_s=60.0, graph_s=60.0, rollout_s=600.0)
+_ROWS = 64  # completions computed at a time
+
 Execute = Callable[[RolloutRequest], RolloutReply]
+
+
+@contextmanager
+def open_run(
+    directory: RunDirectory,
+    tools: ListedGraphTools,
+    data: Path | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Context]:
+    """A run whose rollouts are played in this process; `kbqa.runs.training.train` takes it to its end.
+
+    Its policies are kept beside `runs`, in `policies`, as services do.
+
+    Args:
+        data: directory of data sets that are not generated.
+        clock: see `Context`.
+    """
+    record, home = directory.read(), directory.path.parent.parent
+    recipe, store = record.resolved_recipe(), PolicyStore(home / "policies")
+    engine = Engine(store, Metrics(CollectorRegistry()), InProcess(_ROWS))
+    executor = RolloutExecutor(engine, tools, _PATIENCE, "local")
+    source = LocalSource(executor.execute, recipe.schedule.max_in_flight)
+    try:
+        yield Context(
+            directory=directory,
+            record=record,
+            recipe=recipe,
+            store=store,
+            tools=tools,
+            journal=Journal(directory),
+            rollouts=source,
+            stop=threading.Event(),
+            home=home,
+            data=data,
+            clock=clock,
+        )
+    finally:
+        source.close()
+        engine.close()
 
 
 class LocalSource:

@@ -58,6 +58,7 @@ class Received:
     Attributes:
         staleness: versions between its oldest turn and the current weights.
         timings: where its worker spent the time.
+        sampled_tokens: see `RolloutReply`.
         age_s: since it came in.
     """
 
@@ -65,6 +66,7 @@ class Received:
     group: ScoredRollout
     staleness: int
     timings: Timings
+    sampled_tokens: int
     age_s: float
 
 
@@ -72,6 +74,7 @@ class Received:
 class _Arrival:
     group: ScoredRollout
     timings: Timings
+    sampled_tokens: int
     at: float  # time.monotonic()
 
 
@@ -206,7 +209,9 @@ class Pacing:
     def _take(self, reply: RolloutReply) -> None:
         if reply.rollout is not None:
             self._failures = 0
-            self._waiting[reply.request_id] = _Arrival(reply.rollout, reply.timings, time.monotonic())
+            self._waiting[reply.request_id] = _Arrival(
+                reply.rollout, reply.timings, reply.sampled_tokens, time.monotonic()
+            )
             return
         assert reply.failure is not None
         logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
@@ -229,7 +234,16 @@ class Pacing:
                 self._settle(request_id, Outcome.STALE)
             else:
                 age_s = time.monotonic() - arrival.at
-                fresh.append(Received(request_id, arrival.group, staleness, arrival.timings, age_s))
+                fresh.append(
+                    Received(
+                        request_id,
+                        arrival.group,
+                        staleness,
+                        arrival.timings,
+                        arrival.sampled_tokens,
+                        age_s,
+                    )
+                )
         return fresh
 
     def _settle(self, request_id: str, outcome: Outcome) -> None:

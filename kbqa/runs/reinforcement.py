@@ -103,14 +103,15 @@ class Reinforcement:
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
         self._ended: str | None = None  # why, if not by the schedule
         self._validated = 0  # the step after which the validation questions were last asked
+        self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
-        self._began = time.monotonic()
+        self._began = context.clock()
         self._restore()
 
     @property
     def seconds(self) -> float:
         """Time spent on this phase, restarts included."""
-        return self._seconds_before + time.monotonic() - self._began
+        return self._seconds_before + self._context.clock() - self._began
 
     def run(self) -> None:
         """Train until the schedule or a guard ends it, then judge the result."""
@@ -137,6 +138,9 @@ class Reinforcement:
             (self.seconds, schedule.max_seconds),
             (self._context.journal.seconds, schedule.max_run_seconds),
         )
+        most = schedule.max_sampled_tokens
+        if most is not None and self._sampled_tokens >= most:
+            return True
         late = any(limit is not None and seconds >= limit for seconds, limit in clocks)
         return late or self._pacing.step >= schedule.steps
 
@@ -145,6 +149,7 @@ class Reinforcement:
             received = self._pacing.collect(self._context.check)
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
+        self._sampled_tokens += sum(r.sampled_tokens for r in received)
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
         with self._timed("trained_s"):
             result = self._train(list(samples.values()))
@@ -193,6 +198,7 @@ class Reinforcement:
             "rolled_out_s": fmean(r.timings.rollout_s for r in received),
             "engine_s": fmean(r.timings.engine_s for r in received),
             "graph_s": fmean(r.timings.graph_s for r in received),
+            "sampled_tokens": self._sampled_tokens,
             "aged_s": fmean(r.age_s for r in received),
             **{part: round(seconds, 3) for part, seconds in self._spent.items()},
             "skipped": not any(result.trained),
@@ -307,6 +313,7 @@ class Reinforcement:
             "course": self._course.to_json(),
             "validated": self._validated,
             "ended": self._ended,
+            "sampled_tokens": self._sampled_tokens,
             "seconds": self.seconds,
         }
         with self._timed("checkpointed_s"):
@@ -338,6 +345,7 @@ class Reinforcement:
                     "has seen is void: put back what was there and resume, or start another run"
                 )
         self._seconds_before = float(state["seconds"])
+        self._sampled_tokens = int(state.get("sampled_tokens", 0))
         self._version = context.publish(self._student, checkpoint.step, {})
         self._pacing.restore(state["pacing"], self._version)
         self._guards.restore(state["guards"])

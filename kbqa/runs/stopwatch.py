@@ -1,4 +1,4 @@
-"""Where a request's time goes: what its episodes wait for."""
+"""What a request costs: the time that its episodes wait, and the tokens that the policy writes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ class Stopwatch:
     Attributes:
         engine_s: waited for completions, in the engine's queue too.
         graph_s: waited for the graph, by episodes and by the reward.
+        sampled_tokens: written, branches that were pruned included.
     """
 
     def __init__(self) -> None:
         self.engine_s = self.graph_s = 0.0
+        self.sampled_tokens = 0
 
     def policy(self, policy: Policy) -> Policy:
         """The policy, its time taken."""
@@ -64,7 +66,9 @@ class _TimedPolicy:
         cancelled: threading.Event | None = None,
     ) -> list[Completion]:
         with self._stopwatch.engine():
-            return self._policy.generate(prompts, params, deadline=deadline, cancelled=cancelled)
+            completions = self._policy.generate(prompts, params, deadline=deadline, cancelled=cancelled)
+        self._stopwatch.sampled_tokens += sum(len(completion.token_ids) for completion in completions)
+        return completions
 
 
 class _TimedTools:

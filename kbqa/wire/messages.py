@@ -135,6 +135,7 @@ class RolloutReply(Message):
     Attributes:
         group, tree: its id is the request's.
         worker: name of the worker, for people.
+        sampled_tokens: that the policy wrote for it, branches that were pruned included.
     """
 
     run: RunId
@@ -145,6 +146,7 @@ class RolloutReply(Message):
     failure: Failure | None = None
     worker: str
     timings: Timings = Timings()
+    sampled_tokens: Count = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,14 +8,47 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
+from benchmarks.learning.design import load_design
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.local import open_run
+from kbqa.runs.training import train
 from tests.unit.encoders import save_encoder
 
 STEPS = 20
+SMALL = {
+    "deterministic": True,
+    "rollout.n": 4,
+    "rollout.max_turns": 4,
+    "rollout.max_turn_tokens": 32,
+    "schedule.steps": 4,
+    "schedule.questions_per_step": 2,
+    "schedule.max_in_flight": 2,
+    "schedule.max_staleness": 0,
+    "schedule.validate_every": 2,
+    "small_policy.vocabulary": 500,
+    "small_policy.layers": 1,
+    "small_policy.width": 64,
+    "small_policy.heads": 2,
+    "small_policy.feed_forward": 64,
+    "small_policy.warm_up.steps": 5,
+    "cold_start.demonstrations": 30,
+    "cold_start.steps": 150,
+    "cold_start.learning_rate": 5e-3,
+    "cold_start.batch": 8,
+    "cold_start.validate_every": 150,
+}
 PATIENCE_S = 400.0  # nothing here may hang on how busy the machine is
 
 
@@ -85,3 +118,43 @@ def test_a_killed_run_ends_with_the_losses_of_one_that_was_not(start_service, cl
     assert found == expected, f"killed at step {moment}"
     ledgers = [json.loads((home / "runs" / run / "ledger.json").read_text()) for run in (undisturbed, killed)]
     assert ledgers[0] == ledgers[1]
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch computes as in the services of these tests: how a sum is split shows in its last digits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.timeout(2 * PATIENCE_S)
+def test_an_ablation_comes_to_the_same_numbers_in_one_process_and_over_queues(
+    start_service, client, home, graph_home, tmp_path, one_thread
+) -> None:
+    variant = load_design().variants["kg-r1"]
+    recipe = load_recipe(variant.recipe, {**variant.set, **SMALL})
+    start_service("rollout_worker").ready()
+    runs = client(start_service("trainer").ready())
+    limits = {"train": 20, "validation": 3, "test": 3}
+    queued = runs.start(recipe.model_dump(mode="json"), limits=limits, seed=1)
+    runs.wait(queued, lambda view: view["state"] == "done", timeout_s=PATIENCE_S)
+
+    directory = Runs(tmp_path / "runs").create(recipe, "world", Limits(**limits), 1)
+    with (
+        closing(GraphCatalog(graph_home)) as catalog,
+        open_run(directory, LocalGraphTools(catalog)) as context,
+    ):
+        train(context)
+
+    expected, found = numbers(home / "runs" / queued), numbers(directory.path)
+    assert [row["step"] for row in found if row["phase"] == "rl"] == [1, 2, 3, 4]
+    assert any(row.get("loss") for row in found if row["phase"] == "rl")
+    assert found == expected
+    newest = [
+        PolicyStore(root / "policies").newest(run) for root, run in ((home, queued), (tmp_path, directory.id))
+    ]
+    assert newest[0] is not None
+    assert newest[1] is not None
+    assert newest[0].manifest.files["model.safetensors"] == newest[1].manifest.files["model.safetensors"]
