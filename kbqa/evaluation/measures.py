@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, resolve, rhits1
+from kbqa.evidence import unite
 from kbqa.judges import Verdict
 from kbqa.kg.actions import ErrorCode
 from kbqa.rewards.kg_r1 import retrieval
-from kbqa.rollouts.union import unite
 from kbqa.trajectory import ExecutedAction, Question, Trajectory
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.evidence import Claims, Query, Walk
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from services.gateway.claims import Claims
-from services.gateway.evidence import Query, Walk
-from tests.services.gateway.conftest import TRIPLES
 
+TRIPLES = [
+    ("Big", "starred", "Tom Hanks"),
+    ("Big", "starred", "Elizabeth Perkins"),
+    ("Big", "directed by", "Penny Marshall"),
+    ("Philadelphia", "starred", "Tom Hanks"),
+    ("Tom Hanks", "born in", "Concord"),
+]
 FILMS = LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(TRIPLES)}))
 STARRED = ("Big", "starred", "Tom Hanks")
 STARS = "SELECT ?who WHERE { ?film <urn:kbqa:r:starred> ?who }"
