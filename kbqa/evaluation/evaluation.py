@@ -281,10 +281,11 @@ class _Support:
         self._claims = None if tools is None else Claims(tools, question.kg, question.graph)
 
     def share(self, runs: Sequence[Trajectory]) -> float | None:
-        """Of the union of runs; None if it is empty, or there is no graph to ask."""
+        """Of the union of runs; None if it is empty, or the graph could not be asked."""
         if self._claims is None:
             return None
-        return supported_share(confirmed(runs, self._topics, self._claims))
+        share = supported_share(confirmed(runs, self._topics, self._claims))
+        return share if self._claims.unreached is None else None
 
 
 def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Sequence[Trajectory]]) -> Record:

@@ -91,8 +91,8 @@ def measure(
     Args:
         runs: one, or several whose answers are united.
         verdict: of the judge on the answers; None if there was none.
-        supported: `kbqa.evidence.supported_share` of the answers; None if there are none, or no graph was
-            asked about them.
+        supported: `kbqa.evidence.supported_share` of the answers; None if there are none, or no graph could
+            be asked about them.
     """
     answers, gold = named_answers(question, runs), question.answers
     queries = [action for run in runs for action in run.actions]

@@ -21,6 +21,7 @@ from kbqa.kg.actions import (
     GET_TAIL_RELATIONS,
     Action,
     ActionResult,
+    ErrorKind,
     Failure,
     GraphTools,
     Row,
@@ -29,6 +30,8 @@ from kbqa.kg.actions import (
 from kbqa.kg.store import MAX_VIAS
 
 _MAX_ROWS = 10  # cited of a query for one answer
+# A graph that could not answer has not said that a claim is false.
+_UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Claims:
 
     Attributes:
         kg_calls: actions that the graph was asked.
+        unreached: why it could not answer one of them; what hangs on that counts as false. None if it
+            answered them all.
     """
 
     def __init__(self, tools: GraphTools, kg: str, graph: str | None = None) -> None:
@@ -73,6 +78,7 @@ class Claims:
         self._noted: dict[Triple | Query | _Ways, None] = {}
         self._closed = False
         self.kg_calls = 0
+        self.unreached: str | None = None
 
     def close(self) -> None:
         """From now on what is not settled counts as false: there is no time to ask."""
@@ -138,7 +144,11 @@ class Claims:
 
     def _ask(self, actions: Sequence[Action]) -> list[ActionResult]:
         self.kg_calls += len(actions)
-        return self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+        results = self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+        for result in results:
+            if isinstance(result, Failure) and result.kind in _UNREACHED:
+                self.unreached = result.message
+        return results
 
     def _settle_triples(self, triples: Sequence[Triple]) -> None:
         # Those of many answers share an end, which may be a hub: it is looked at once.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from kbqa.errors import GraphUnavailableError
 from kbqa.evidence import Claims, confirmed, supported_share
 from kbqa.rewards.base import REWARDS, Instruments
 from kbqa.rewards.kg_r1 import KgR1Reward
@@ -50,4 +51,7 @@ def support(question: Question, trajectory: Trajectory, instruments: Instruments
         GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
     """
     claims = Claims(instruments.tools, question.kg, question.graph)
-    return supported_share(confirmed([trajectory], frozenset(question.topic_entities), claims)) or 0.0
+    answers = confirmed([trajectory], frozenset(question.topic_entities), claims)
+    if claims.unreached is not None:
+        raise GraphUnavailableError(f"{question.kg}: {claims.unreached}")
+    return supported_share(answers) or 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.errors import GraphUnavailableError
+from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -43,6 +45,19 @@ def test_what_was_guessed_earns_less_than_what_was_found():
 def test_without_a_weight_it_is_the_papers_and_asks_nothing():
     trajectory = episode("Byron", queries=[query()], ids=[["Byron"]])
     assert score(SupportedKgR1Reward(), trajectory, tools=None) == score(KgR1Reward(), trajectory)
+
+
+def test_a_graph_that_cannot_answer_takes_nothing_away(monkeypatch):
+    monkeypatch.setattr(
+        WORLD,
+        "execute",
+        lambda kg, actions, graph: (
+            [Failure(ErrorCode.SERVER_ERROR, ErrorKind.OVERLOADED, "busy")] * len(actions)
+        ),
+    )
+    trajectory = episode("Byron", queries=[query()], ids=[["Byron"]])
+    with pytest.raises(GraphUnavailableError, match="world: busy"):
+        score(SupportedKgR1Reward(w_supported=0.2), trajectory)
 
 
 def test_a_recipe_of_the_paper_takes_it_by_name_and_weight():
