@@ -19,9 +19,12 @@ A tree branches at every turn, and stores what its branches share once:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,9 @@ class ExecutedAction:
         items: ids retrieved, in the order shown.
         labels: their labels, in the same order.
         gated: the relations in it that the graph gated.
+        details: what else its result said (`kbqa.kg.actions.Success.details`), of which evidence is made.
+            They stay where the episode was played: no message carries them, and an action that came
+            in one has none.
     """
 
     name: str
@@ -127,6 +133,10 @@ class ExecutedAction:
     labels: tuple[str, ...] = ()
     kind: str | None = None
     gated: tuple[GatedRelation, ...] = ()
+    # A trainer has no use for them, and those of a path are longer than all the rest.
+    details: Annotated[Mapping[str, Any], Field(exclude=True)] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def succeeded(self) -> bool:

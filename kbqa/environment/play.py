@@ -175,14 +175,13 @@ def _executed(action: Action, result: ActionResult) -> ExecutedAction:
     arguments = {
         key: value if isinstance(value, str) else json.dumps(value) for key, value in action.arguments.items()
     }
-    gated = tuple(_gated(result.details))
+    details, gated = result.details, tuple(_gated(result.details))
     if isinstance(result, Failure):
-        return ExecutedAction(
-            action.name, arguments, code=result.code.value, kind=result.kind.value, gated=gated
-        )
+        code, kind = result.code.value, result.kind.value
+        return ExecutedAction(action.name, arguments, code, kind=kind, gated=gated, details=details)
     items = list(named(result.items))
     ids, labels = tuple(item.id for item in items), tuple(item.label for item in items)
-    return ExecutedAction(action.name, arguments, items=ids, labels=labels, gated=gated)
+    return ExecutedAction(action.name, arguments, None, ids, labels, gated=gated, details=details)
 
 
 def _gated(details: Mapping[str, Any]) -> Iterator[GatedRelation]:

@@ -16,12 +16,14 @@ from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import Error, Failure, Outcome, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
 from kbqa.evaluation.significance import Interval, bootstrap
+from kbqa.evidence import Claims, confirmed, supported_share
 from kbqa.judges import Judge, Verdict
+from kbqa.kg.actions import GraphTools
 from kbqa.trajectory import Question, Status, Trajectory
 
 logger = logging.getLogger(__name__)
 
-_JUDGED_AT_A_TIME = 16
+_AT_A_TIME = 16  # questions that are judged, and whose evidence is confirmed
 _GIVEN_UP_AFTER = 3  # cases without a verdict in a row
 
 BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
@@ -179,23 +181,27 @@ def evaluate(
     judge: Judge,
     about: Mapping[str, Any] | None = None,
     *,
+    tools: GraphTools | None = None,
     examples: int = 400,
 ) -> Evaluation:
     """Judge and measure what is played, while it is played.
 
     Args:
         played: questions, each with one run or the same number of runs.
+        tools: ask the graph that each question names whether it supports the answers, about all answers of
+            a question at once; without them `supported` is left out.
         examples: most questions of which it is kept what was played, so that memory is bounded.
 
     Raises:
         DatasetError: there is no question.
+        GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
     """
     panel, gallery = _Panel(judge), Gallery(examples)
     records: list[Record] = []
     cases = iter(played)
-    with ThreadPoolExecutor(_JUDGED_AT_A_TIME) as pool:
-        while batch := list(islice(cases, _JUDGED_AT_A_TIME)):
-            for record, (_, runs) in zip(pool.map(partial(_record, panel), batch), batch, strict=True):
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        while batch := list(islice(cases, _AT_A_TIME)):
+            for record, (_, runs) in zip(pool.map(partial(_record, panel, tools), batch), batch, strict=True):
                 records.append(record)
                 gallery.offer(record, runs)
     if not records:
@@ -267,15 +273,36 @@ class _Panel:
         return verdict
 
 
-def _record(panel: _Panel, case: tuple[Question, Sequence[Trajectory]]) -> Record:
+class _Support:
+    """How much of the answers of a question the graph supports; what runs cite alike is asked once."""
+
+    def __init__(self, question: Question, tools: GraphTools | None) -> None:
+        self._topics = frozenset(question.topic_entities)
+        self._claims = None if tools is None else Claims(tools, question.kg, question.graph)
+
+    def share(self, runs: Sequence[Trajectory]) -> float | None:
+        """Of the union of runs; None if it is empty, or the graph could not be asked."""
+        if self._claims is None:
+            return None
+        share = supported_share(confirmed(runs, self._topics, self._claims))
+        return share if self._claims.unreached is None else None
+
+
+def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Sequence[Trajectory]]) -> Record:
     question, runs = case
     first, answers = runs[0], named_answers(question, runs)
-    verdict = panel.verdict(question, answers)
-    whole = measure(question, runs, verdict)
+    verdict, support = panel.verdict(question, answers), _Support(question, tools)
+    whole = measure(question, runs, verdict, support.share(runs))
     each = [whole]
     if len(runs) > 1:
         each = [
-            measure(question, [run], panel.verdict(question, named_answers(question, [run]))) for run in runs
+            measure(
+                question,
+                [run],
+                panel.verdict(question, named_answers(question, [run])),
+                support.share([run]),
+            )
+            for run in runs
         ]
     alone = each[0]
     correct = alone["accuracy"] if alone["accuracy"].weight else alone["em_set"]

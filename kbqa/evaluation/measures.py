@@ -2,7 +2,8 @@
 
 A measure of a question is a value and its weight; over questions a metric is the sum of values
 over the sum of weights. Most weights are 1, so that the metric is a mean; executability weighs a
-question by its queries, and a question without a verdict has no weight in accuracy.
+question by its queries, and a question without a verdict has no weight in accuracy, as one without an
+answer has none in what is supported.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, resolve, rhits1
+from kbqa.evidence import unite
 from kbqa.judges import Verdict
 from kbqa.kg.actions import ErrorCode
 from kbqa.rewards.kg_r1 import retrieval
-from kbqa.rollouts.union import unite
 from kbqa.trajectory import ExecutedAction, Question, Trajectory
 
 
@@ -58,6 +59,10 @@ METRICS: Mapping[str, Metric] = {
     "judged_f1": Metric("Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"),
     "executability": Metric("Executability", "of all queries, executed (Learning-to-Refine, section 4.5)"),
     "retrieval": Metric("Retrieval rate", "a gold answer was among what it retrieved (KG-R1, table 3)"),
+    "supported": Metric(
+        "Supported",
+        "of a question's answers, those with evidence that the graph confirms; mean over answered",
+    ),
     "answered": Metric("Answered", "the episode ended in an answer"),
     "turns": Metric("Turns", "of a run", is_share=False),
     "llm_calls": Metric("LLM calls", "of all runs (KBQA-R1, table VIII)", is_share=False),
@@ -75,12 +80,19 @@ def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
     return resolve([answer.text for answer in united], [answer.ids for answer in united], question.answers)
 
 
-def measure(question: Question, runs: Sequence[Trajectory], verdict: Verdict | None) -> dict[str, Measure]:
+def measure(
+    question: Question,
+    runs: Sequence[Trajectory],
+    verdict: Verdict | None,
+    supported: float | None = None,
+) -> dict[str, Measure]:
     """Every metric's measure of a question.
 
     Args:
         runs: one, or several whose answers are united.
         verdict: of the judge on the answers; None if there was none.
+        supported: `kbqa.evidence.supported_share` of the answers; None if there are none, or no graph could
+            be asked about them.
     """
     answers, gold = named_answers(question, runs), question.answers
     queries = [action for run in runs for action in run.actions]
@@ -96,6 +108,7 @@ def measure(question: Question, runs: Sequence[Trajectory], verdict: Verdict | N
         "judged_f1": Measure(_judged_f1(answers, verdict), judged),
         "executability": Measure(sum(map(was_executed, queries)), len(queries)),
         "retrieval": Measure(max(retrieval(question, run) for run in runs)),
+        "supported": Measure(supported or 0.0, float(supported is not None)),
         "answered": Measure(float(any(run.answers for run in runs))),
         "turns": Measure(sum(turns) / len(runs)),
         # What no model wrote has no version: a baseline that ranks asks none.

@@ -1,4 +1,4 @@
-"""Rewards: what a trajectory is worth, from its gold answers alone."""
+"""Rewards: what a trajectory is worth, from its gold answers, and where a recipe asks for it, the graph."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kbqa.rewards.kbqa_r1 import KbqaR1Reward
 from kbqa.rewards.kg_r1 import KgR1Reward
 from kbqa.rewards.knowcoder_a1 import KnowCoderA1Reward
 from kbqa.rewards.learning_to_refine import LearningToRefineReward
+from kbqa.rewards.supported import SupportedKgR1Reward
 
 __all__ = [
     "REWARDS",
@@ -18,5 +19,6 @@ __all__ = [
     "KnowCoderA1Reward",
     "LearningToRefineReward",
     "Reward",
+    "SupportedKgR1Reward",
     "TreeReward",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Protocol
 
-from kbqa.kg.actions import Action, ActionResult
+from kbqa.kg.actions import Action
 from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Trajectory, Turn
@@ -20,8 +20,8 @@ class Listener(Protocol):
         """The policy has written a turn; `actions` are those that the graph is asked first."""
         ...
 
-    def took(self, run: int, turn: Turn, results: Sequence[ActionResult]) -> None:
-        """The turn is complete; `results` are those of its actions, in order."""
+    def took(self, run: int, turn: Turn) -> None:
+        """The turn is complete: its actions are executed."""
         ...
 
 
@@ -70,6 +70,6 @@ def linear_rollout(
         consult(tools, question, [episode for _, episode in spoken])
         if listener is not None:
             for run, episode in spoken:
-                listener.took(run, episode.turns[-1], episode.results)
+                listener.took(run, episode.turns[-1])
         turn += 1
     return [episode.trajectory() for episode in episodes]

@@ -146,7 +146,7 @@ def evaluate(
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
         )
-        evaluation = measure(shown, candidate.judge)
+        evaluation = measure(shown, candidate.judge, tools=tools)
         seconds = time.perf_counter() - began
     about = {
         **candidate.about,

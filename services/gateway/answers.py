@@ -1,14 +1,12 @@
-"""The document of `POST /v1/answer`, from what the runs did; the graph is asked by `claims` alone."""
+"""The document of `POST /v1/answer`, from what the runs did and what `kbqa.evidence` cites for it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from kbqa.answers import normalise
 from kbqa.client.models import (
     Answer,
     AnswerKind,
@@ -20,50 +18,22 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
+from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import FOLLOW_PATH, Action
-from kbqa.rollouts.union import UnitedAnswer, unite
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
-from services.gateway.claims import Claims
-from services.gateway.evidence import Details, Retrieved
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _DATE_TYPES = {f"{_XSD}{name}" for name in ("date", "dateTime", "gYear", "gYearMonth")}
 _DATATYPE = re.compile(r'"\^\^<([^<>]+)>$')
 _DATE = re.compile(r"-?\d{4}-\d\d(-\d\d)?(T.*)?")
 _COUNT = re.compile(r"\d{1,18}")
-_BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 _TEXTS = ("entity", "question")  # arguments of `FOLLOW_PATH`
 _COUNTS = re.compile(r"\bCOUNT\s*\(", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A run so far.
-
-    Attributes:
-        details: what else the result of each of its actions said.
-    """
-
-    trajectory: Trajectory
-    details: tuple[Details, ...] = ()
-
-
-def answers_of(runs: Sequence[Played], topics: frozenset[str], claims: Claims) -> list[Answer]:
-    """The union of the runs' answers (`kbqa.rollouts.union`), those that most runs gave first.
-
-    A text that stands for several entities which the runs retrieved yields an answer for each
-    of them; one that stands for none, a single answer.
-
-    Args:
-        topics: ids of the entities where the runs began.
-        claims: what there is to cite; see there how it is settled.
-    """
-    retrieved = [Retrieved(run.trajectory.actions, run.details) for run in runs]
-    answers = []
-    for united in unite([run.trajectory for run in runs]):
-        shown = [a for id_ in united.ids if (a := _shown(united, id_, retrieved, topics, claims))]
-        answers.extend(shown or [_unseen(united, [retrieved[run] for run in united.runs], claims)])
-    return answers
+def answers_of(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claims) -> list[Answer]:
+    """The answers of runs with their evidence, as `kbqa.evidence.cited` finds them."""
+    return [_told(answer) for answer in cited(runs, topics, claims)]
 
 
 def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerStatus:
@@ -119,78 +89,43 @@ def _turn_record(number: int, turn: Turn) -> TurnRecord:
     )
 
 
-def _shown(
-    united: UnitedAnswer,
-    id_: str,
-    retrieved: Sequence[Retrieved],
-    topics: frozenset[str],
-    claims: Claims,
-) -> Answer | None:
-    """The answer as an entity or literal that a run retrieved, None if none did."""
-    label = next((label for run in retrieved if (label := run.label(id_)) is not None), None)
-    if label is None:
-        return None
-    evidence = _evidence(id_, retrieved, topics, claims)
-    kind, datatype = _kind_of(id_)
-    if isinstance(evidence, QueryEvidence) and _COUNT.fullmatch(label) and _COUNTS.search(evidence.sparql):
+def _told(answer: CitedAnswer) -> Answer:
+    kind, datatype = _kind_of_text(answer.given.text) if answer.id is None else _kind_of(answer.id)
+    if _is_counted(answer):
         kind = "count"
     return Answer(
-        value=united.text,
+        value=answer.given.text,
         kind=kind,
-        id=id_,
-        label=label,
+        id=answer.id,
+        label=answer.label,
         datatype=datatype,
-        support=united.support,
-        unsupported=evidence is None,
-        evidence=evidence or TripleEvidence(triples=[]),
+        support=answer.given.support,
+        unsupported=answer.evidence is None,
+        evidence=_evidence(answer),
     )
 
 
-def _evidence(
-    id_: str, retrieved: Sequence[Retrieved], topics: frozenset[str], claims: Claims
-) -> Evidence | None:
-    """What holds of: a chain from a topic entity, a query, a path whose way is still to be asked for, and a
-    chain from elsewhere; of any run."""
-    chains = [chain for run in retrieved if (chain := run.chain(id_, topics))]
-    for chain in chains:
-        if topics & {chain[0][0], chain[0][2]} and (triples := claims.chain(chain)):
-            return TripleEvidence(triples=triples)
-    for run in retrieved:
-        query = run.query(id_)
-        if query is not None and (rows := claims.rows(query, id_)):
-            return rows
-    for run in retrieved:
-        # Its first ends came with their ways, which are among the chains.
-        if (walked := run.walk(id_)) is not None and not run.chain(id_, topics):
-            way = claims.way(*walked, id_)
-            if way is not None:
-                return TripleEvidence(triples=way)
-    for chain in chains:
-        if triples := claims.chain(chain):
-            return TripleEvidence(triples=triples)
-    return None
+def _evidence(answer: CitedAnswer) -> Evidence:
+    found = answer.evidence
+    if isinstance(found, CitedQuery):
+        return QueryEvidence(sparql=found.sparql, rows=found.rows, boolean=found.boolean)
+    return TripleEvidence(triples=found or [])
 
 
-def _unseen(united: UnitedAnswer, runs: Sequence[Retrieved], claims: Claims) -> Answer:
-    """The answer as a text; a yes or no may be what the graph said when it was asked."""
-    value, evidence = united.text, None
-    kind: AnswerKind = "literal"
-    if (boolean := _BOOLEANS.get(normalise(value))) is not None:
-        kind = "boolean"
-        asked = next((run.asked for run in runs if run.asked is not None), None)
-        evidence = claims.verdict(asked, boolean) if asked is not None else None
-    elif _DATE.fullmatch(value):
-        kind = "date"
-    elif _COUNT.fullmatch(value):
-        # A number that the graph did not show can only have been counted.
-        kind = "count"
-    return Answer(
-        value=value,
-        kind=kind,
-        support=united.support,
-        unsupported=evidence is None,
-        evidence=evidence or TripleEvidence(triples=[]),
-    )
+def _is_counted(answer: CitedAnswer) -> bool:
+    """Whether it is a number that a query counted."""
+    found, label = answer.evidence, answer.label or ""
+    return isinstance(found, CitedQuery) and bool(_COUNT.fullmatch(label) and _COUNTS.search(found.sparql))
+
+
+def _kind_of_text(value: str) -> tuple[AnswerKind, None]:
+    """Kind of an answer that no action retrieved; it has no datatype."""
+    if boolean_of(value) is not None:
+        return "boolean", None
+    if _DATE.fullmatch(value):
+        return "date", None
+    # A number that the graph did not show can only have been counted.
+    return ("count" if _COUNT.fullmatch(value) else "literal"), None
 
 
 def _kind_of(id_: str) -> tuple[AnswerKind, str | None]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from kbqa.client.events import LinkedEvent
 from kbqa.client.models import AnswerRequest, Candidate, Linking, MentionModel
 from kbqa.errors import GraphUnavailableError
+from kbqa.evidence import confirmed
 from kbqa.kg.actions import (
     GET_TAIL_RELATIONS,
     LINK_ENTITIES,
@@ -22,7 +23,6 @@ from kbqa.kg.actions import (
 )
 from kbqa.rollouts import linear_rollout
 from kbqa.trajectory import Question
-from services.gateway.answers import answers_of
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
 from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.policies import ServedPolicy
@@ -105,15 +105,7 @@ def ask(asking: Asking, progress: Progress) -> None:
         progress.finish(first, runs)
         if not asking.cancelled.is_set():
             with asking.meter.timed("evidence"):
-                _settle(progress, topics)
-
-
-def _settle(progress: Progress, topics: Sequence[str]) -> None:
-    """Have the graph confirm what the answers so far cite."""
-    while True:
-        answers_of(progress.runs(), frozenset(topics), progress.claims)
-        if not progress.claims.settle():
-            return
+                confirmed(progress.runs(), frozenset(topics), progress.claims)
 
 
 def _link(asking: Asking, progress: Progress) -> Linking:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from kbqa.client.events import ActionEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
 from kbqa.client.models import Linking
-from kbqa.kg.actions import Action, ActionResult
+from kbqa.evidence import Claims, hops
+from kbqa.kg.actions import Action
 from kbqa.trajectory import Status, Trajectory, Turn
-from services.gateway.answers import Played, told_action
-from services.gateway.claims import Claims
-from services.gateway.evidence import hops
+from services.gateway.answers import told_action
 
 _MAX_TRIPLES = 100  # told of a turn: what a drawing can hold
 
@@ -36,7 +34,6 @@ class Progress:
         self._tell = tell
         self._lock = threading.Lock()
         self._turns: list[list[Turn]] = [[] for _ in range(n_runs)]
-        self._details: list[list[Mapping[str, Any]]] = [[] for _ in range(n_runs)]
         self._finished: dict[int, Trajectory] = {}
 
     def link(self, linked: LinkedEvent) -> None:
@@ -53,32 +50,28 @@ class Progress:
         for action in actions:
             self._tell(ActionEvent(run=run, turn=number, action=told_action(action)))
 
-    def took(self, run: int, turn: Turn, results: Sequence[ActionResult], asked: int) -> None:
+    def took(self, run: int, turn: Turn, asked: int) -> None:
         """
         Args:
             asked: actions of the turn that were told when it was written.
         """
         with self._lock:
             self._turns[run].append(turn)
-            self._details[run].extend(result.details for result in results)
             number = len(self._turns[run])
         for action in turn.actions[asked:]:
             self._tell(ActionEvent(run=run, turn=number, action={"action": action.name, **action.arguments}))
         if turn.observation:
-            self._tell(_observation(run, number, turn, results))
+            self._tell(_observation(run, number, turn))
 
     def finish(self, first: int, trajectories: Sequence[Trajectory]) -> None:
         with self._lock:
             self._finished.update(enumerate(trajectories, first))
 
-    def runs(self) -> list[Played]:
+    def runs(self) -> list[Trajectory]:
         """All runs; those that have not finished as timed out after the turns they had."""
         with self._lock:
             return [
-                Played(
-                    self._finished.get(run, Trajectory((), tuple(turns), Status.TIMED_OUT)),
-                    tuple(self._details[run]),
-                )
+                self._finished.get(run, Trajectory((), tuple(turns), Status.TIMED_OUT))
                 for run, turns in enumerate(self._turns)
             ]
 
@@ -94,17 +87,12 @@ class RunListener:
         self._asked[run] = len(actions)
         self._progress.wrote(self._first + run, turn, actions)
 
-    def took(self, run: int, turn: Turn, results: Sequence[ActionResult]) -> None:
-        self._progress.took(self._first + run, turn, results, self._asked[run])
+    def took(self, run: int, turn: Turn) -> None:
+        self._progress.took(self._first + run, turn, self._asked[run])
 
 
-def _observation(run: int, number: int, turn: Turn, results: Sequence[ActionResult]) -> ObservationEvent:
-    found = (
-        hop.triple
-        for action, result in zip(turn.actions, results, strict=True)
-        if action.succeeded
-        for hop in hops(action, result.details)
-    )
+def _observation(run: int, number: int, turn: Turn) -> ObservationEvent:
+    found = (hop.triple for action in turn.actions if action.succeeded for hop in hops(action))
     triples = list(dict.fromkeys(found))[:_MAX_TRIPLES]
     names = {id_: label for a in turn.actions for id_, label in zip(a.items, a.labels, strict=True)}
     ends = dict.fromkeys(id_ for triple in triples for id_ in (triple[0], triple[2]))

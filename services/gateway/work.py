@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from kbqa.client.events import AnswerEvent, DoneEvent, Event, LinkedEvent
 from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, AnswerStatus
 from kbqa.errors import PolicyUnavailableError
+from kbqa.evidence import Claims
 from kbqa.kg.actions import GraphTools
 from services.gateway.answers import answers_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
-from services.gateway.claims import Claims
 from services.gateway.errors import OverloadedError
 from services.gateway.meter import Meter
 from services.gateway.policies import Lease
@@ -175,13 +175,12 @@ class Work:
         progress, request, served = self._progress, self._request, self._lease.served
         progress.claims.close()
         status: AnswerStatus = "no_topic_entity"
-        played, answers, linking = progress.runs(), list[Answer](), progress.linking
-        runs = [run.trajectory for run in played]
+        runs, answers, linking = progress.runs(), list[Answer](), progress.linking
         if linking is not None and not linking.topic_entities:
             runs = []
         else:
             topics = frozenset(linking.topic_entities) if linking is not None else frozenset[str]()
-            answers = answers_of(played, topics, progress.claims)
+            answers = answers_of(runs, topics, progress.claims)
             status = status_of(runs, answers)
             if request.require_evidence:
                 answers = [answer for answer in answers if not answer.unsupported]

@@ -246,6 +246,7 @@ def test_a_chat_model_plays_a_dialect_or_a_baseline(in_process, data, tmp_path):
         assert (result["baseline"], result["recipe"], result["policy"]) == ("vanilla", None, "openai:m")
         assert chat.headers[0]["authorization"] == "Bearer secret"
         assert result["classes"]["failure"]["refused"] == 2  # nothing was queried
+        assert result["metrics"]["supported"] == 0
         chat.says("<think>t</think><answer>Byron</answer>")
         code, out, _ = in_process("eval", *asked, "--recipe", "kg-r1", "--limit", "1", **endpoint)
         assert (code, "recipe kg-r1" in out) == (0, True)
@@ -275,6 +276,9 @@ def test_a_sentence_encoder_ranks_paths_and_is_measured_as_a_policy_is(in_proces
     assert result["metrics"]["f1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
     assert (result["baseline"], result["recipe"]) == ("ranking", None)
     assert result["ranking"] == {"hops": "at most 1", "beam": 50}
+    # The graph confirms whatever it listed.
+    assert "Supported" in out
+    assert {record["measures"]["supported"] for record in result["records"]} == {1}
     assert result["version"].startswith(f"{encoder.name}-")
     assert report.read_text().startswith("<!doctype html>")
     code, out, _ = in_process(*asked, "--compare", str(first))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.evidence import Claims, confirmed
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
-from services.gateway.answers import Played, answers_of, record, status_of, told_action, usage_of
-from services.gateway.claims import Claims
+from services.gateway.answers import answers_of, record, status_of, told_action, usage_of
 
 
 def tails(entity, relation, *found):
@@ -34,7 +34,7 @@ def run(*answers, actions=(), status=Status.ANSWERED, ids=None):
 
 def united(runs, topics):
     """The answers of runs, with what they would cite: nobody asks a graph."""
-    return answers_of([Played(run) for run in runs], frozenset(topics), Claims(None, "films"))
+    return answers_of(runs, frozenset(topics), Claims(None, "films"))
 
 
 STARRED = tails("Big", "starred", "Tom Hanks", "Elizabeth Perkins")
@@ -63,13 +63,11 @@ def test_each_end_of_a_path_is_an_answer_with_its_way_also_beyond_those_that_wer
     )
     arguments = {"entity": "t", "path": '["links"]', "relations": "100", "question": "which?"}
     (result,) = tools.execute("films", [Action("follow_path", {"entity": "t", "path": ["links"]})])
-    followed = ExecutedAction("follow_path", arguments, None, names, names)
+    followed = ExecutedAction("follow_path", arguments, None, names, names, details=result.details)
     claims = Claims(tools, "films")
-    played = [Played(run(*names, actions=[followed]), (result.details,))]
-    while True:
-        answers = answers_of(played, frozenset({"t"}), claims)
-        if not claims.settle():
-            break
+    played = [run(*names, actions=[followed])]
+    confirmed(played, frozenset({"t"}), claims)
+    answers = answers_of(played, frozenset({"t"}), claims)
     assert {a.id: a.evidence.triples for a in answers} == {name: [("t", "links", name)] for name in names}
     assert not any(a.unsupported for a in answers)
     claims = Claims(tools, "films")

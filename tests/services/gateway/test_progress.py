@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.evidence import Claims
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import ExecutedAction, Status, Turn
-from services.gateway.claims import Claims
 from services.gateway.progress import Progress
 
 LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
@@ -31,10 +31,11 @@ def observed(tools, path):
     (result,) = tools.execute("hub", [Action("follow_path", {"entity": "x:hub", "path": path})])
     labels = tuple(item.label for item in result.items)
     arguments = {"entity": "x:hub", "path": str(path).replace("'", '"')}
-    action = ExecutedAction("follow_path", arguments, None, tuple(i.id for i in result.items), labels)
+    ids = tuple(item.id for item in result.items)
+    action = ExecutedAction("follow_path", arguments, None, ids, labels, details=result.details)
     turn = Turn(0, 1, (0.0,), "", Status.OK, "", True, (action,), "seen", "v", elapsed_ms=1.0)
     events = []
-    Progress(1, Claims(tools, "hub"), events.append).took(0, turn, [result], 1)
+    Progress(1, Claims(tools, "hub"), events.append).took(0, turn, 1)
     (event,) = events
     return event
 

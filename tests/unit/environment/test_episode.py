@@ -25,22 +25,23 @@ def episode(budget=BUDGET):
     return Episode(question(), KgR1("brief"), CODEC, budget)
 
 
-def found(*names):
-    return Success(tuple(Item(f"id:{name}", name) for name in names), len(names))
+def found(*names, **details):
+    return Success(tuple(Item(f"id:{name}", name) for name in names), len(names), details=details)
 
 
 def test_a_query_and_an_answer_make_a_trajectory_with_ids_and_evidence():
     played = episode()
     played.act(completion(QUERY))
     assert [a.name for a in played.actions] == ["get_tail_entities"]
-    played.observe([found("Byron", "Annabella")])
+    played.observe([found("Byron", "Annabella", via=[["Ada"]])])
     played.act(completion(ANSWER))
     trajectory = played.trajectory()
     assert trajectory.status is Status.ANSWERED
     assert trajectory.answers == ("Byron",)
     assert trajectory.answer_ids == (("id:Byron",),)
     assert [t.status for t in trajectory.turns] == [Status.OK, Status.ANSWERED]
-    assert trajectory.turns[0].actions[0].items == ("id:Byron", "id:Annabella")
+    (action,) = trajectory.actions
+    assert (action.items, action.details) == (("id:Byron", "id:Annabella"), {"via": [["Ada"]]})
 
 
 def test_turns_cover_exactly_what_the_policy_wrote():

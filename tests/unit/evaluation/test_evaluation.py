@@ -11,6 +11,9 @@ from kbqa.errors import ConfigurationError, DatasetError, JudgeUnavailableError
 from kbqa.evaluation import compare, evaluate, read_earlier
 from kbqa.evaluation.evaluation import Gallery
 from kbqa.judges import MatchingJudge
+from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import Hop
 from tests.unit.episodes import question
 from tests.unit.evaluation.cases import EMPTY, FAILED, FOUND, episode
@@ -118,6 +121,27 @@ def test_runs_are_told_one_by_one():
     assert result["metrics"]["llm_calls"] == 4
     # What became of it is told of the first run.
     assert result["classes"]["outcome"]["incorrect"] == 1
+
+
+WORLD = LocalGraphTools(FixedGraphs({"world": OxigraphStore.from_triples([("Ada", "parent", "Byron")])}))
+
+
+def test_answers_are_supported_as_far_as_the_graph_confirms_them():
+    # FOUND claims both; the graph knows of one.
+    half = episode("Byron", "Annabella", queries=[FOUND], ids=[["Byron"], ["Annabella"]])
+    sure = episode("Byron", queries=[FOUND], ids=[["Byron"]])
+    silent = episode(queries=[FOUND])
+    result = evaluated(half, sure, silent, tools=WORLD).to_json()
+    assert [record["measures"]["supported"] for record in result["records"]] == [0.5, 1, None]
+    assert result["metrics"]["supported"] == 0.75  # over the two questions that were answered
+    assert "supported" not in evaluated(half).to_json()["metrics"]
+
+
+def test_each_run_is_supported_by_what_it_retrieved_itself():
+    sure, guess = episode("Byron", queries=[FOUND], ids=[["Byron"]]), episode("Byron")
+    result = evaluate([(asked(0), [guess, sure])], MatchingJudge(), tools=WORLD).to_json()
+    assert [run["metrics"]["supported"] for run in result["runs"]] == [0, 1]
+    assert result["metrics"]["supported"] == 1
 
 
 class Silent:

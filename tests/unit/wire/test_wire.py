@@ -51,7 +51,15 @@ def reply(logprobs: tuple[float, ...] = (-0.1, -1 / 3), text: str = "x") -> Roll
         logprobs,
         text,
         Status.OK,
-        actions=(ExecutedAction("get_tail_entities", {"entity": "Bob"}, items=("a",), labels=("A",)),),
+        actions=(
+            ExecutedAction(
+                "get_tail_entities",
+                {"entity": "Bob"},
+                items=("a",),
+                labels=("A",),
+                details={"via": [["Bob"]]},
+            ),
+        ),
         policy_version="v000003-00000000",
     )
     trajectory = Trajectory(
@@ -79,6 +87,16 @@ def test_a_request_round_trips() -> None:
 def test_a_reply_round_trips_exactly(logprobs: list[float], text: str) -> None:
     message = reply(tuple(logprobs), text)
     assert decode(RolloutReply, encode(message)) == message
+
+
+def test_what_evidence_is_made_of_stays_where_the_episode_was_played() -> None:
+    message = reply()
+    assert message.group is not None
+    (action,) = message.group.members[0].trajectory.actions
+    assert action.details == {"via": [["Bob"]]}
+    received = decode(RolloutReply, encode(message))
+    assert received.group is not None
+    assert [told.details for told in received.group.members[0].trajectory.actions] == [{}]
 
 
 def test_a_large_message_is_compressed_and_round_trips() -> None:

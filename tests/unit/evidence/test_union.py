@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.answers import answer_set, f1, hits1_first
-from kbqa.rollouts.union import UnitedAnswer, unite
+from kbqa.evidence.union import UnitedAnswer, unite
 from kbqa.trajectory import Status, Trajectory
 
 

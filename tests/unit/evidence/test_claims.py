@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from kbqa.evidence import Claims, Query, Walk
+from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from services.gateway.claims import Claims
-from services.gateway.evidence import Query, Walk
-from tests.services.gateway.conftest import TRIPLES
 
+TRIPLES = [
+    ("Big", "starred", "Tom Hanks"),
+    ("Big", "starred", "Elizabeth Perkins"),
+    ("Big", "directed by", "Penny Marshall"),
+    ("Philadelphia", "starred", "Tom Hanks"),
+    ("Tom Hanks", "born in", "Concord"),
+]
 FILMS = LocalGraphTools(FixedGraphs({"films": OxigraphStore.from_triples(TRIPLES)}))
 STARRED = ("Big", "starred", "Tom Hanks")
 STARS = "SELECT ?who WHERE { ?film <urn:kbqa:r:starred> ?who }"
@@ -141,6 +147,18 @@ def test_a_logical_form_is_cited_as_the_query_that_it_is(claims, count):
 def test_everything_that_is_asked_is_counted(claims):
     settled(claims, [STARRED])
     assert claims.kg_calls == 3
+
+
+def test_a_graph_that_could_not_answer_is_told_from_one_that_denies(claims):
+    class Overloaded:
+        def execute(self, kg, actions, *, graph=None):
+            return [Failure(ErrorCode.SERVER_ERROR, ErrorKind.OVERLOADED, "too much") for _ in actions]
+
+    assert settled(claims, [("Big", "starred", "Nobody")]) == [None]
+    assert claims.unreached is None
+    silent = Claims(Overloaded(), "films")
+    assert settled(silent, [STARRED]) == [None]
+    assert silent.unreached == "too much"
 
 
 def test_what_triples_share_is_looked_at_once(claims):

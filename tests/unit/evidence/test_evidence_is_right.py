@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
 from kbqa.datasets import load_dataset
 from kbqa.environment import Budget
+from kbqa.evidence import CitedQuery, Claims, confirmed
 from kbqa.kg.actions import EXECUTE_SPARQL, Action
 from kbqa.kg.catalog import FixedGraphs
-from kbqa.kg.client import HttpGraphTools
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import (
@@ -23,9 +24,11 @@ from kbqa.protocols import (
     SparqlRefinement,
 )
 from kbqa.protocols.references import referring
-from tests.services.gateway.conftest import CODEC, FixedPolicy
-from tests.unit.policies_fixtures import ScriptedPolicy
+from kbqa.rollouts import Agent, linear_rollout
+from kbqa.trajectory import Status
+from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
 
+_CODEC = make_codec()
 _EACH = 40  # questions of a dialect
 _TURNS = 12
 _BUDGET = Budget(_TURNS, max_tokens=60_000, max_turn_tokens=4000, max_observation_tokens=8000)
@@ -46,10 +49,13 @@ def world():
     return [tuple(line.split("\t")) for line in dataset.graph.splitlines()], dataset.splits.train
 
 
+def graph(triples) -> LocalGraphTools:
+    return LocalGraphTools(FixedGraphs({"world": OxigraphStore.from_triples(triples)}))
+
+
 @pytest.fixture(scope="module")
-def tools(graph_server):
-    with HttpGraphTools(graph_server.url) as tools:
-        yield tools
+def tools(world):
+    return graph(world[0])
 
 
 def lessons(protocol: AgentProtocol, questions, tools) -> dict[str, list[str]]:
@@ -82,61 +88,62 @@ def reciting(texts: Mapping[str, list[str]]) -> ScriptedPolicy:
             at = found + len(said)
         return turns[-1]
 
-    return ScriptedPolicy(CODEC, script)
+    return ScriptedPolicy(_CODEC, script)
 
 
 @pytest.mark.parametrize("protocol", _DIALECTS, ids=repr)
-def test_every_citation_holds_and_is_needed(protocol, world, tools, gateway, graph_server):
-    triples, questions = world
-    texts = lessons(protocol, questions, tools)
-    topics = {question.text: question.topic_entities for question in questions if question.text in texts}
+def test_every_citation_holds_and_is_needed(protocol, world, tools):
+    triples, asked = world
+    texts = lessons(protocol, asked, tools)
+    questions = {question.text: question for question in asked if question.text in texts}
     by_reference = getattr(protocol, "entities", "") == "references"
     shown = {
-        "".join(s.text for s in referring(text, topics[text])) if by_reference else text: said
+        "".join(s.text for s in referring(text, questions[text].topic_entities))
+        if by_reference
+        else text: said
         for text, said in texts.items()
     }
-    policies = FixedPolicy(policy=reciting(shown), budget=_BUDGET, protocol=protocol)
-    client = gateway(policies, kg_server_url=graph_server.url)
-    known, cited = set(triples), 0
-    removed: list[tuple[str, tuple[str, str, str], str]] = []
-    for text, (topic,) in topics.items():
-        body = client.post(
-            "/v1/answer", json={"question": text, "kg": "world", "topic_entities": [topic]}
-        ).json()
-        assert body["status"] == "answered", body
-        for answer in body["answers"]:
-            assert not answer["unsupported"], (text, answer)
-            evidence = answer["evidence"]
-            cited += 1
-            if "triples" in evidence:
-                chain = [tuple(triple) for triple in evidence["triples"]]
-                assert known.issuperset(chain), (text, chain)
-                assert answer["id"] in reached(topic, chain)
-                for triple in chain:
-                    assert answer["id"] not in reached(topic, [other for other in chain if other != triple])
-                removed.append((text, chain[-1], answer["id"]))
-            else:
-                rows = rows_of(tools, evidence["sparql"])
-                assert evidence["rows"]
-                for row in evidence["rows"]:
+    agent = Agent(reciting(shown), _CODEC, protocol, tools, _BUDGET)
+    known, found = set(triples), 0
+    removed = []
+    for text, question in questions.items():
+        (topic,) = question.topic_entities
+        run, answers = answered(agent, question)
+        assert (run.status, bool(answers)) == (Status.ANSWERED, True), text
+        for answer in answers:
+            assert answer.evidence, (text, answer)
+            found += 1
+            if isinstance(answer.evidence, CitedQuery):
+                rows = rows_of(tools, answer.evidence.sparql)
+                assert answer.evidence.rows
+                for row in answer.evidence.rows:
                     assert row in rows
-                    assert answer["id"] in {term["id"] for term in row.values()}
-    assert cited >= _EACH
-    for text, triple, answer in removed[::20]:
-        _require_it(text, triple, answer, topics[text], triples, policies, gateway)
+                    assert answer.id in {term["id"] for term in row.values()}
+            else:
+                chain = answer.evidence
+                assert known.issuperset(chain), (text, chain)
+                assert answer.id in reached(topic, chain)
+                for triple in chain:
+                    assert answer.id not in reached(topic, [other for other in chain if other != triple])
+                removed.append((question, chain[-1], answer.id))
+    assert found >= _EACH
+    for question, triple, answer in removed[::20]:
+        _require_it(question, triple, answer, triples, agent)
 
 
-def _require_it(text, triple, answer, topics, triples, policies, gateway):
+def answered(agent, question):
+    """A run, and its answers with their evidence."""
+    [run] = linear_rollout(agent, question, 1, 0.0)
+    return run, confirmed([run], frozenset(question.topic_entities), Claims(agent.tools, "world"))
+
+
+def _require_it(question, triple, answer, triples, agent):
     """Where the graph lacks the triple that led to an answer, the same run finds another way or none."""
-    store = OxigraphStore.from_triples([other for other in triples if other != triple])
-    poorer = LocalGraphTools(FixedGraphs({"world": store}))
-    client = gateway(policies, graphs=poorer)
-    request = {"question": text, "kg": "world", "topic_entities": list(topics)}
-    body = client.post("/v1/answer", json=request).json()
-    for other in body.get("answers", ()):  # without its only triple a topic is none
-        chain = [tuple(triple) for triple in other["evidence"].get("triples", ())]
+    poorer = replace(agent, tools=graph(other for other in triples if other != triple))
+    for other in answered(poorer, question)[1]:  # without its only triple a topic is none
+        chain = [] if isinstance(other.evidence, CitedQuery) else other.evidence or []
         assert triple not in chain
-        assert other.get("id") != answer or answer in reached(topics[0], chain)
+        assert other.id != answer or answer in reached(question.topic_entities[0], chain)
 
 
 def reached(topic, chain):

@@ -1,13 +1,8 @@
-"""Evidence before it is sent: every triple and every query is asked of the graph once more.
+"""Evidence before it counts: every triple and every query is asked of the graph once more.
 
 Building answers notes what they would cite; `settle` asks the graph about all of it at once.
 Until then a claim counts as true, so that the first choice of evidence is asked for and not every
-other; answers are built again until there is nothing left to ask:
-
-    while True:
-        answers = answers_of(runs, topics, claims)
-        if not claims.settle():
-            break
+other; answers are built again until there is nothing left to ask (`support.confirmed`).
 """
 
 from __future__ import annotations
@@ -16,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbqa.client.models import QueryEvidence, Triple
+from kbqa.evidence.retrieved import Query, Triple, Walk
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -26,15 +21,31 @@ from kbqa.kg.actions import (
     GET_TAIL_RELATIONS,
     Action,
     ActionResult,
+    ErrorKind,
     Failure,
     GraphTools,
     Row,
     Success,
 )
 from kbqa.kg.store import MAX_VIAS
-from services.gateway.evidence import Query, Walk
 
 _MAX_ROWS = 10  # cited of a query for one answer
+# A graph that could not answer has not said that a claim is false.
+_UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class CitedQuery:
+    """A query and those of its rows that hold an answer.
+
+    Attributes:
+        rows: variable → term, as SPARQL's JSON results write it, with its `id` and `label`.
+        boolean: what an ASK answered, which has no rows.
+    """
+
+    sparql: str
+    rows: list[dict[str, dict[str, str]]]
+    boolean: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,18 @@ class _Ways:
 
 
 class Claims:
-    """What may be cited of one graph, for one question."""
+    """What may be cited of one graph, for one question.
+
+    Args:
+        tools: ask the graph.
+        kg: its name.
+        graph: id of the per-question subgraph that the runs were restricted to.
+
+    Attributes:
+        kg_calls: actions that the graph was asked.
+        unreached: why it could not answer one of them; what hangs on that counts as false. None if it
+            answered them all.
+    """
 
     def __init__(self, tools: GraphTools, kg: str, graph: str | None = None) -> None:
         self._tools, self._kg, self._graph = tools, kg, graph
@@ -56,6 +78,7 @@ class Claims:
         self._noted: dict[Triple | Query | _Ways, None] = {}
         self._closed = False
         self.kg_calls = 0
+        self.unreached: str | None = None
 
     def close(self) -> None:
         """From now on what is not settled counts as false: there is no time to ask."""
@@ -84,22 +107,22 @@ class Claims:
             return [] if self._note(asked) else None
         return self.chain(self._ways[asked].get(answer, ()))
 
-    def rows(self, query: Query, answer: str) -> QueryEvidence | None:
+    def rows(self, query: Query, answer: str) -> CitedQuery | None:
         """The query's rows that hold the answer, by id; None if it has none."""
         if query not in self._queries:
-            return QueryEvidence(sparql=query.text, rows=[]) if self._note(query) else None
+            return CitedQuery(sparql=query.text, rows=[]) if self._note(query) else None
         for found in self._queries[query]:
             if rows := found.of(answer):
-                return QueryEvidence(sparql=found.sparql, rows=rows)
+                return CitedQuery(sparql=found.sparql, rows=rows)
         return None
 
-    def verdict(self, query: Query, boolean: bool) -> QueryEvidence | None:
+    def verdict(self, query: Query, boolean: bool) -> CitedQuery | None:
         """The ASK, if that is what it says."""
         if query not in self._queries:
-            return QueryEvidence(sparql=query.text, rows=[], boolean=boolean) if self._note(query) else None
+            return CitedQuery(sparql=query.text, rows=[], boolean=boolean) if self._note(query) else None
         for found in self._queries[query]:
             if found.boolean is boolean:
-                return QueryEvidence(sparql=found.sparql, rows=[], boolean=boolean)
+                return CitedQuery(sparql=found.sparql, rows=[], boolean=boolean)
         return None
 
     def settle(self) -> bool:
@@ -121,7 +144,11 @@ class Claims:
 
     def _ask(self, actions: Sequence[Action]) -> list[ActionResult]:
         self.kg_calls += len(actions)
-        return self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+        results = self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+        for result in results:
+            if isinstance(result, Failure) and result.kind in _UNREACHED:
+                self.unreached = result.message
+        return results
 
     def _settle_triples(self, triples: Sequence[Triple]) -> None:
         # Those of many answers share an end, which may be a hub: it is looked at once.

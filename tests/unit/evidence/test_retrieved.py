@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbqa.evidence import Retrieved, Walk, hops
 from kbqa.trajectory import ExecutedAction
-from services.gateway.evidence import Retrieved, Walk, hops
 
 
 def tails(entity, relation, *found, labels=None):
@@ -24,11 +24,8 @@ def heads(entity, relation, *found):
 def followed(entity, *path, found, via, **arguments):
     """A path that was followed, with what the graph said of the way to its first ends."""
     arguments = {"entity": entity, "path": json.dumps(path), "question": "who?", **arguments}
-    return ExecutedAction("follow_path", arguments, None, found, found), {"via": via, "relations": []}
-
-
-def cited(*steps):
-    return Retrieved(*zip(*steps, strict=True))
+    details = {"via": via, "relations": []}
+    return ExecutedAction("follow_path", arguments, None, found, found, details=details)
 
 
 CO_STARS = followed(
@@ -41,7 +38,7 @@ STARRED = ("Big", "starred", "Hanks")
 
 
 def test_a_path_is_a_triple_a_hop_from_its_start_to_its_end():
-    run = cited(CO_STARS)
+    run = Retrieved([CO_STARS])
     assert run.chain("Dixon", {"Big"}) == (
         STARRED,
         ("Philadelphia", "starred", "Hanks"),
@@ -54,18 +51,19 @@ def test_a_path_is_a_triple_a_hop_from_its_start_to_its_end():
 
 def test_the_hops_of_paths_that_begin_alike_are_told_once():
     told = followed("a", "r", "s", found=("x", "y"), via=[["a", "b"], ["a", "b"]])
-    assert [hop.triple for hop in hops(*told)] == [("a", "r", "b"), ("b", "s", "x"), ("b", "s", "y")]
+    assert [hop.triple for hop in hops(told)] == [("a", "r", "b"), ("b", "s", "x"), ("b", "s", "y")]
 
 
 def test_a_path_and_single_hops_make_one_chain():
-    run = cited(
-        followed("Big", "starred", found=("Hanks",), via=[["Big"]]), (tails("Hanks", "born", "C"), {})
+    run = Retrieved(
+        [followed("Big", "starred", found=("Hanks",), via=[["Big"]]), tails("Hanks", "born", "C")]
     )
     assert run.chain("C", {"Big"}) == (STARRED, ("Hanks", "born", "C"))
 
 
 def test_an_end_whose_way_was_not_told_has_no_chain_but_a_place():
-    run = cited(followed("a", "r", found=("x", "y", "z"), via=[["a"], []], offset="50", **{"return": "true"}))
+    told = followed("a", "r", found=("x", "y", "z"), via=[["a"], []], offset="50", **{"return": "true"})
+    run = Retrieved([told])
     assert run.chain("x", {"a"}) == (("a", "r", "x"),)
     assert (run.chain("y", {"a"}), run.chain("z", {"a"})) == ((), ())
     assert run.walk("z") == (Walk("a", ("r",), returning=True), 52)
@@ -73,7 +71,7 @@ def test_an_end_whose_way_was_not_told_has_no_chain_but_a_place():
 
 
 def test_a_path_without_steps_proves_nothing():
-    run = cited(followed("Big", found=("Big",), via=[[]]))
+    run = Retrieved([followed("Big", found=("Big",), via=[[]])])
     assert (run.chain("Big", {"Big"}), run.label("Big")) == ((), "Big")
 
 

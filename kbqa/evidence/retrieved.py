@@ -12,11 +12,9 @@ action did not return is ever claimed; whether it is true the graph says (`claim
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kbqa.client.models import Triple
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -34,8 +32,8 @@ _FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
 _ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
 
-Details = Mapping[str, Any]
-"""What else the result of an action said; see `kbqa.kg.actions.Success`."""
+Triple = tuple[str, str, str]
+"""Subject, relation and object, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +85,9 @@ class Walk:
         return found
 
 
-def hops(action: ExecutedAction, details: Details) -> Iterator[Hop]:
+def hops(action: ExecutedAction) -> Iterator[Hop]:
     """The triples that an action found, as it named their parts."""
-    arguments = action.arguments
+    arguments, details = action.arguments, action.details
     if action.name == FOLLOW_PATH:
         walk, ways = Walk.of(action), zip(details.get("via", ()), action.items, strict=False)
         # Many ways begin alike.
@@ -114,37 +112,32 @@ class Retrieved:
     Ids are cited. An action may have named its entity or relation by label: that is
     replaced by the id which the run had seen under the label, if there is just one,
     and otherwise cited as it was written.
-
-    Args:
-        details: of each action.
     """
 
-    def __init__(self, actions: Iterable[ExecutedAction], details: Sequence[Details] = ()) -> None:
-        told = list(actions)
-        steps = list(zip(told, [*details, *({} for _ in told[len(details) :])], strict=True))
-        executed = [action for action in told if action.succeeded]
+    def __init__(self, actions: Iterable[ExecutedAction]) -> None:
+        steps = list(actions)
+        executed = [action for action in steps if action.succeeded]
         entities = _ids_by_label(executed, (*_ENTITIES, *_FORMS))
         relations = _ids_by_label(executed, _RELATIONS)
         self._labels: dict[str, str] = {}
         self._hops_to: dict[str, list[Hop]] = {}
         self._queries: dict[str, Query] = {}  # id → the latest that found it
-        self._walks: dict[
-            str, tuple[Walk, int]
-        ] = {}  # id → the latest that led there, its place among the ends
+        # id → the latest that led there, and its place among the ends
+        self._walks: dict[str, tuple[Walk, int]] = {}
         self._asked: Query | None = None
-        for action, said in steps:
-            if action.code is None and "boolean" in said:
+        for action in steps:
+            if action.code is None and "boolean" in action.details:
                 self._asked = Query(action.arguments["query"])
             if not action.succeeded or action.name in _RELATIONS:
                 continue
             self._labels.update(zip(action.items, action.labels, strict=True))
-            for hop in hops(action, said):
+            for hop in hops(action):
                 hop = _identified(hop, entities, relations)
                 self._hops_to.setdefault(hop.target, []).append(hop)
             if action.name == FOLLOW_PATH:
                 walk, first = Walk.of(action), int(action.arguments.get("offset", 0))
                 self._walks |= {id_: (walk, place) for place, id_ in enumerate(action.items, first)}
-            query = _query(action, said)
+            query = _query(action)
             if query is not None:
                 self._queries |= dict.fromkeys(action.items, query)
 
@@ -188,11 +181,11 @@ class Retrieved:
         return () if beginning is None else _follow(beginning, answer, onwards)
 
 
-def _query(action: ExecutedAction, details: Details) -> Query | None:
+def _query(action: ExecutedAction) -> Query | None:
     if action.name == EXECUTE_SPARQL:
         return Query(action.arguments["query"])
-    if action.name in _FORMS and "expression" in details:
-        return Query(details["expression"], is_form=True, now=action.arguments.get("now"))
+    if action.name in _FORMS and "expression" in action.details:
+        return Query(action.details["expression"], is_form=True, now=action.arguments.get("now"))
     return None
 
 
