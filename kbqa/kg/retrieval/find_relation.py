@@ -207,11 +207,11 @@ ACTIONS.register(
         {"relation": Argument(TEXT, "a phrase for the relation, or its id or label")},
         {"entity": ENTITY, "expression": EXPRESSION, **GATE_ARGUMENTS},
         item=DatedItem,
-        answers="Either `entity` or `expression` is required. Details: `expression` to go on with; "
-        "`relation`, the one that was followed, with its `score` and `direction`; `tier`, how sure that "
-        "is, and of the medium one `candidates`; `also`, a relation of the other direction that is just as "
-        "good; `cvt` where entities have no names: how many, of which types, and with which relations to "
-        "go on. A rejection has `candidates`.",
+        answers="Either `entity` or `expression` is required. Only items of dated facts have `times`. "
+        "Details: `expression` to go on with; `relation`, the one that was followed, with its `score` and "
+        "`direction`; `tier`, how sure that is, and of the medium one `candidates`; `also`, a relation of "
+        "the other direction that is just as good; `cvt` where entities have no names: how many, of which "
+        "types, and with which relations to go on. A rejection has `candidates`.",
         errors=_ERRORS,
         cites=_cites,
     )

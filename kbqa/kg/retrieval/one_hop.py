@@ -129,7 +129,7 @@ def _entities_spec(name: str, side: str, description: str) -> ActionSpec:
         },
         accepts="only one entity and one relation argument",
         item=DatedItem,
-        answers="Items of dated facts have `times`. With `gate`, details as of `find_relation`.",
+        answers="Only items of dated facts have `times`. With `gate`, details as of `find_relation`.",
         cost=Cost.LOOK_UP,
         costly=("gate",),  # it asks an encoder, which may be a model, or behind HTTP
         errors=(
