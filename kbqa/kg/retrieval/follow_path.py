@@ -103,7 +103,7 @@ def _cites(
 
 def _way(path: Sequence[str], via: Sequence[str], end: str) -> tuple[Triple, ...]:
     """The triples of a way along the path, by the nodes that it goes through; none if it is not told."""
-    if len(via) != len(path):
+    if not via or len(via) != len(path):
         return ()
     return tuple(
         (target, step.removeprefix(INVERSE), source) if step.startswith(INVERSE) else (source, step, target)
