@@ -43,12 +43,13 @@ images: .env ## build the images of the four services (deploy/images; VARIANT, I
 fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-check: setup ## lint, types, import contracts, docs/cli.md
+check: setup ## lint, types, import contracts, docs/cli.md, docs/actions.md
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/cli_reference.py --check
+	@$(BIN)/python scripts/action_reference.py --check
 
 test: setup ## unit and service tests, with a real Redis and real worker processes
 	@$(BIN)/pytest -m "not integration and not gpu"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +25,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 T = TypeVar("T")
 PartT = TypeVar("PartT", bound=type)
+
+
+def additions(kind: str) -> EntryPoints:
+    """The entry points by which other distributions add to a kind: those of the group `kbqa.<kind>`."""
+    return entry_points(group=f"kbqa.{kind}")
 
 
 class Parts(Generic[T]):
@@ -50,7 +55,7 @@ class Parts(Generic[T]):
 
     def names(self) -> list[str]:
         """Every name that a recipe may use."""
-        return sorted({*self._classes, *(point.name for point in self._entry_points())})
+        return sorted({*self._classes, *(point.name for point in additions(self._kind))})
 
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options, checked, with the defaults of those left out.
@@ -80,15 +85,12 @@ class Parts(Generic[T]):
 
     def _find(self, name: str) -> Any:
         if name not in self._classes:
-            for point in self._entry_points():
+            for point in additions(self._kind):
                 if point.name == name:
                     self._classes[name] = point.load()
         if name not in self._classes:
             raise _error(self._kind, ("name", f'no such one: "{name}" (known: {", ".join(self.names())})'))
         return self._classes[name]
-
-    def _entry_points(self) -> Any:
-        return entry_points(group=f"kbqa.{self._kind}")
 
 
 def _error(kind: str, *faults: tuple[str, str]) -> ValidationError:

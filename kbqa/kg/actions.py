@@ -37,9 +37,6 @@ FOLLOW_PATH = "follow_path"
 # In the order in which KG-R1's error message names them.
 ONE_HOP_ACTIONS = (GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, GET_HEAD_ENTITIES, GET_TAIL_ENTITIES)
 
-# Those whose items are `Row`s or other JSON objects, not `Item`s.
-ROW_ACTIONS = frozenset({EXECUTE_SPARQL, SEARCH_GRAPH_PATTERNS, NODE_RELATIONS, DESCRIBE})
-
 
 class ErrorCode(StrEnum):
     """KG-R1's six error codes."""
@@ -111,12 +108,24 @@ class Item:
     id: str
     label: str
 
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Item:
+        """An item of an action whose items are of this type, from its fields."""
+        return cls(**written)
+
 
 @dataclass(frozen=True, slots=True)
 class DatedItem(Item):
     """An entity of a dated fact: when it held, as the graph writes it, a point or `start; end` each."""
 
     times: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Item:
+        """As for `Item`, which it is where no fact has a date."""
+        if "times" not in written:
+            return Item(**written)
+        return cls(written["id"], written["label"], tuple(written["times"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,9 @@ class ScoredItem(Item):
     score: float
     direction: str = ""
 
+
+# A fact, as (head, relation, tail): ids, or names as an action was sent them.
+Triple = tuple[str, str, str]
 
 # A solution of a query: variable → its term as SPARQL's JSON results write it (type, value,
 # datatype, xml:lang), with the `id` that an action accepts and its `label`.

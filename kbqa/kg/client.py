@@ -12,19 +12,8 @@ from urllib.parse import quote
 import httpx
 
 from kbqa.errors import GraphNotFoundError, GraphUnavailableError
-from kbqa.kg.actions import (
-    ROW_ACTIONS,
-    Action,
-    ActionResult,
-    DatedItem,
-    ErrorCode,
-    ErrorKind,
-    Failure,
-    Item,
-    Mention,
-    ScoredItem,
-    Success,
-)
+from kbqa.kg.actions import Action, ActionResult, ErrorCode, ErrorKind, Failure, Success
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import GraphInfo
 from kbqa.tracing import outgoing_headers, span
 
@@ -146,26 +135,16 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
 
 
 def parse_result(action: Action, result: Mapping[str, Any]) -> ActionResult:
-    """The result of an action from its JSON."""
+    """The result of an action from its JSON; items of one that is not known here stay JSON."""
     details = result.get("details", {})
     if result["status"] == "error":
         return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"], details)
-    items = result["items"]
+    spec = ACTIONS.find(action.name)
     return Success(
-        tuple(items if action.name in ROW_ACTIONS else map(_item, items)),
+        tuple(result["items"]) if spec is None else spec.read_items(result["items"]),
         result["total"],
         result["truncated"],
         result["cached"],
         result["elapsed_ms"],
         details,
     )
-
-
-def _item(item: Mapping[str, Any]) -> Item:
-    if "start" in item:
-        return Mention(**item)
-    if "score" in item:
-        return ScoredItem(**item)
-    if "times" in item:
-        return DatedItem(item["id"], item["label"], tuple(item["times"]))
-    return Item(**item)

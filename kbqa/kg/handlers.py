@@ -1,15 +1,10 @@
-"""What every retrieval action is made of: its arguments, and the function that answers it.
-
-A module of actions declares a table, name → `Handler`; `tools` puts the tables together.
-Checks come in this order: the action, its arguments, the subgraph, and then what the
-action itself finds. An argument that is there but of no use counts as missing.
-"""
+"""What the functions that answer actions share: their surroundings, pages, failures, names resolved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kbqa.errors import (
@@ -21,19 +16,14 @@ from kbqa.errors import (
     QuerySyntaxError,
     QueryTimeoutError,
 )
-from kbqa.kg.actions import ONE_HOP_ACTIONS, ActionResult, ErrorCode, ErrorKind, Failure
+from kbqa.kg.actions import ONE_HOP_ACTIONS, ErrorCode, ErrorKind, Failure
 from kbqa.kg.ranking.ranker import SchemaIndex
 from kbqa.kg.store import GraphStore
 
 MAX_ITEMS = 1000
-MAX_ARGUMENT_CHARS = 32_768
-MAX_ARGUMENT_TEXTS = 1000
 # What a message repeats of an argument.
 _ECHO_CHARS = 200
 
-_PAGING = ("limit", "offset")
-# As KG-R1 calls them in its errors.
-_FIELD_NAMES = {"entity": "entity_name", "relation": "relation_name"}
 _CODES = {
     ErrorKind.INVALID_ACTION: ErrorCode.SERVER_ERROR,
     ErrorKind.MISSING_REQUIRED_FIELDS: ErrorCode.FORMAT_ERROR,
@@ -79,90 +69,6 @@ class Surroundings:
     schema: SchemaIndex
     max_items: int = MAX_ITEMS
     deadline_s: float = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What an argument may be: `fits` tells, `says` describes it in an error."""
-
-    fits: Callable[[Any], bool]
-    says: str = ""
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= MAX_ARGUMENT_TEXTS and all(map(_is_text, value))
-
-
-def whole_number(least: int, most: int | None = None) -> Kind:
-    """A whole number in a range."""
-    bounds = f"at least {least}" if most is None else f"{least} to {most}"
-    return Kind(
-        lambda value: type(value) is int and least <= value and (most is None or value <= most),
-        f"a whole number, {bounds}",
-    )
-
-
-TEXT = Kind(_is_text)
-TEXTS = Kind(_are_texts, f"a list of 1 to {MAX_ARGUMENT_TEXTS} texts")
-FLAG = Kind(lambda value: type(value) is bool, "true or false")
-_PAGING_KINDS = {"limit": whole_number(1), "offset": whole_number(0)}
-
-Run = Callable[[Surroundings, Mapping[str, Any]], ActionResult]
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """An action: the arguments that it takes, and what answers it.
-
-    Attributes:
-        run: is given arguments that were checked; answers with a value, or raises what the
-            store raised, a `QueryError` or `GraphUnavailableError`, for `store_failure`.
-        required: argument → its kind; in the order in which errors name them.
-        optional: likewise; `limit` and `offset` are always taken.
-        accepts: the end of KG-R1's message for other arguments.
-    """
-
-    run: Run
-    required: Mapping[str, Kind]
-    optional: Mapping[str, Kind] = field(default_factory=dict)
-    accepts: str = ""
-
-    def check(self, name: str, arguments: Mapping[str, Any]) -> Failure | None:
-        """What is wrong with the arguments of the action `name`, before any graph is asked."""
-        missing = []
-        for argument, kind in self.required.items():
-            value = arguments.get(argument)
-            if kind is TEXT and isinstance(value, (list, tuple, dict)):
-                return self._wrong_count(name)
-            if not kind.fits(value):
-                field_name = _FIELD_NAMES.get(argument, argument)
-                missing.append(f"{field_name} ({kind.says})" if kind.says else field_name)
-        if missing:
-            return failure(
-                ErrorKind.MISSING_REQUIRED_FIELDS, f"Missing required fields for {name}: {', '.join(missing)}"
-            )
-        if len(arguments) == len(self.required):
-            return None
-        for argument, value in arguments.items():
-            if argument in self.required:
-                continue
-            optional = self.optional.get(argument) or _PAGING_KINDS.get(argument)
-            if optional is None:
-                return self._wrong_count(name)
-            if not optional.fits(value):
-                says = f"{argument} ({optional.says})" if optional.says else argument
-                return failure(
-                    ErrorKind.MISSING_REQUIRED_FIELDS, f"Missing required fields for {name}: {says}"
-                )
-        return None
-
-    def _wrong_count(self, name: str) -> Failure:
-        accepts = self.accepts or f"only {', '.join((*self.required, *self.optional, *_PAGING))}"
-        return failure(ErrorKind.WRONG_ARGUMENT_COUNT, f"{name} accepts {accepts}")
 
 
 def paging(surroundings: Surroundings, arguments: Mapping[str, Any]) -> tuple[int, int]:

@@ -3,67 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from kbqa.errors import GraphUnavailableError, QueryError
-from kbqa.kg.actions import LINK_ENTITIES, Action, ActionResult, ErrorKind, GraphTools, Success
-from kbqa.kg.handlers import (
-    MAX_ITEMS,
-    TEXT,
-    Handler,
-    Kind,
-    Surroundings,
-    failure,
-    invalid_action,
-    paging,
-    quote,
-    store_failure,
-)
+from kbqa.kg.actions import Action, ActionResult, ErrorKind, GraphTools, Success
+from kbqa.kg.handlers import MAX_ITEMS, Surroundings, failure, invalid_action, quote, store_failure
 from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Schemas
-from kbqa.kg.retrieval import (
-    describe,
-    distance,
-    execute_sparql,
-    find_relation,
-    follow_path,
-    graph_patterns,
-    node_relations,
-    one_hop,
-    type_search,
-)
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import GraphInfo, Graphs
-
-
-def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    limit, offset = paging(surroundings, arguments)
-    mentions = tuple(surroundings.store.link(arguments["question"]))
-    page = mentions[offset : offset + limit]
-    return Success(page, len(mentions), truncated=offset + len(page) < len(mentions))
-
-
-# Linking takes time with the square of the length.
-_MAX_QUESTION_CHARS = 8000
-_QUESTION = Kind(
-    lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,
-    f"a text of at most {_MAX_QUESTION_CHARS} characters",
-)
-
-# Every action there is; a module of actions adds its table here.
-HANDLERS: Mapping[str, Handler] = {
-    **one_hop.HANDLERS,
-    **find_relation.HANDLERS,
-    **type_search.HANDLERS,
-    **graph_patterns.HANDLERS,
-    **execute_sparql.HANDLERS,
-    **node_relations.HANDLERS,
-    **distance.HANDLERS,
-    **describe.HANDLERS,
-    **follow_path.HANDLERS,
-    LINK_ENTITIES: Handler(_link_entities, {"question": _QUESTION}, accepts="only one question argument"),
-}
 
 
 class ListedGraphTools(GraphTools, Protocol):
@@ -128,17 +78,16 @@ def execute(
 
 def _execute(surroundings: Surroundings, action: Action, missing_sample: str | None) -> ActionResult:
     started = time.perf_counter()
-    name, arguments = action.name, action.arguments
-    handler = HANDLERS.get(name) if isinstance(name, str) else None
-    if handler is None:
-        return invalid_action(name)
-    wrong = handler.check(name, arguments)
+    spec = ACTIONS.find(action.name)
+    if spec is None:
+        return invalid_action(action.name)
+    wrong = spec.check(action.arguments)
     if wrong is not None:
         return wrong
     if missing_sample is not None:
         return failure(ErrorKind.SAMPLE_MISSING, f"Sample {quote(missing_sample)} not found in KG")
     try:
-        result = handler.run(surroundings, arguments)
+        result = spec.run(surroundings, action.arguments)
     except (QueryError, GraphUnavailableError) as error:
         return store_failure(error)
     if isinstance(result, Success):

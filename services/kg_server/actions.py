@@ -22,9 +22,9 @@ from services.kg_server.look_ups import LookUps, to_action
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import (
     AnswerModel,
-    BatchModel,
     GraphModel,
     GraphsModel,
+    batch_schema,
     dump_batch,
     dump_result,
     parse_batch,
@@ -34,17 +34,13 @@ from services.kg_server.settings import KgServerSettings
 # A batch up to this size takes less than handing it to a thread and back.
 _INLINE_BATCH = 128
 
-_DOCUMENTED_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": BatchModel.model_json_schema(),
-                "example": {"actions": [{"action": "get_tail_relations", "entity": "Kismet"}]},
-            }
-        },
+
+def _documented_body() -> dict[str, Any]:
+    content = {
+        "schema": batch_schema(),
+        "example": {"actions": [{"action": "get_tail_relations", "entity": "Kismet"}]},
     }
-}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 async def opened(catalog: GraphCatalog, kg: str) -> GraphStore:
@@ -84,7 +80,7 @@ def add_actions(
         summary="Execute a batch of actions",
         responses={200: {"model": AnswerModel}},
         response_class=Response,
-        openapi_extra=_DOCUMENTED_BODY,
+        openapi_extra=_documented_body(),
     )
     async def actions(kg: str, request: Request) -> Response:
         """Answered in order. A failed action is a result under 200 and fails no neighbour."""

@@ -10,11 +10,13 @@ from typing import cast
 
 import orjson
 
-from kbqa.kg.actions import EXECUTE_SPARQL, ONE_HOP_ACTIONS, Action, ActionResult, ErrorKind, Success
+from kbqa.kg.actions import Action, ActionResult, ErrorKind, Success
 from kbqa.kg.client import parse_result
 from kbqa.kg.handlers import Surroundings, failure
+from kbqa.kg.retrieval import ACTIONS
+from kbqa.kg.specs import Cost
 from kbqa.kg.store import GraphStore
-from kbqa.kg.tools import HANDLERS, execute
+from kbqa.kg.tools import execute
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
 from services.kg_server.flights import Flights
@@ -24,14 +26,12 @@ from services.kg_server.schemas import dump_result
 
 logger = logging.getLogger(__name__)
 
-_ONE_HOP = frozenset(ONE_HOP_ACTIONS)
-
 
 class CostlyBatches:
     """Executes batches, a few at a time.
 
     An answer of an action is kept under the graph's version, the action and `profile`; that
-    of `execute_sparql` is its query's, which `Queries` keeps.
+    of one that costs a query is its query's, which `Queries` keeps.
 
     Args:
         gate: for the batches; their queries pass that of `queries`, too.
@@ -75,13 +75,12 @@ class CostlyBatches:
         if time.monotonic() >= asked.until:
             message = f"not executed: the batch had used up its {self._deadline_s:g} s; send fewer actions"
             return failure(ErrorKind.QUERY_TIMEOUT, message)
-        name = action.name
-        handler = HANDLERS.get(name) if isinstance(name, str) else None
-        is_look_up = handler is not None and name in _ONE_HOP and "gate" not in action.arguments
-        in_memory = is_look_up and not asked.surroundings.store.is_remote
-        if handler is None or in_memory or handler.check(name, action.arguments) is not None:
+        spec = ACTIONS.find(action.name)
+        cost = None if spec is None else spec.cost_of(action.arguments)
+        in_memory = cost is Cost.LOOK_UP and not asked.surroundings.store.is_remote
+        if spec is None or in_memory or spec.check(action.arguments) is not None:
             return execute(asked.surroundings, [action], graph=asked.graph)[0]
-        if name != EXECUTE_SPARQL:
+        if cost is not Cost.QUERY:
             return self._kept(asked, action)
         result, trace = self._execute(asked, action)
         from_cache = trace.asked > 0 and trace.cached == trace.asked

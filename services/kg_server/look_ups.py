@@ -1,4 +1,4 @@
-"""One-hop actions: looked up in memory, and their answers kept as the JSON that they are sent as.
+"""Look-ups, the one-hop actions among them: their answers kept as the JSON that they are sent as.
 
 A look-up takes microseconds and making JSON of what it finds takes as much again, so that
 an answer that was sent before is not made again. Redis would be slower than both.
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kbqa.kg.actions import ONE_HOP_ACTIONS, Action, ActionResult, Success
+from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.handlers import Surroundings
+from kbqa.kg.retrieval import ACTIONS
+from kbqa.kg.specs import Cost
 from kbqa.kg.tools import execute
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import dump_result
 
-_ONE_HOP = frozenset(ONE_HOP_ACTIONS)
 # What an answer costs beside its key and its text: objects, and a place in a dictionary.
 _ENTRY_BYTES = 270
 _NEW, _KEPT = b'"cached":false,"elapsed_ms":', b'"cached":true,"elapsed_ms":'
@@ -36,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class LookUps:
-    """Answers batches of one-hop actions; safe for many threads.
+    """Answers batches of look-ups; safe for many threads.
 
     Answers are kept under the graph's version, the subgraph and the action as canonical
     JSON, in which `1`, `1.0` and `true` are different arguments.
@@ -57,7 +58,7 @@ class LookUps:
         fresh: bool = False,
         private: bool = False,
     ) -> list[bytes] | None:
-        """The results as JSON, in order; None if an action is not a one-hop one.
+        """The results as JSON, in order; None if an action costs more than a look-up.
 
         Args:
             batch: actions as they came, unchecked.
@@ -73,7 +74,7 @@ class LookUps:
             keys, fresh, private = [b""] * len(batch), True, True
         found = [None] * len(keys) if fresh else self._kept.get(keys)
         missing = [place for place, answer in enumerate(found) if answer is None]
-        if not all(map(is_one_hop, (batch[place] for place in missing))):
+        if not all(map(_is_look_up, (batch[place] for place in missing))):
             return None
         elapsed_s = (time.perf_counter() - began) / max(len(keys), 1)
         end = b"%.4f}" % (elapsed_s * 1000)
@@ -99,10 +100,9 @@ class LookUps:
         return [_rendered(action.name, result) for action, result in zip(actions, results, strict=True)]
 
 
-def is_one_hop(action: dict[str, Any]) -> bool:
-    name = action.get("action")
-    # A gate asks an encoder, which may be a model, or behind HTTP.
-    return isinstance(name, str) and name in _ONE_HOP and "gate" not in action
+def _is_look_up(action: dict[str, Any]) -> bool:
+    spec = ACTIONS.find(action.get("action"))
+    return spec is not None and spec.cost_of(action) is Cost.LOOK_UP
 
 
 def to_action(action: dict[str, Any]) -> Action:

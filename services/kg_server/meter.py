@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from kbqa.kg.actions import Action, ActionResult, Success
-from kbqa.kg.tools import HANDLERS
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.telemetry import Metrics
 
 
@@ -20,7 +20,7 @@ class ActionMeter:
         self._actions = lru_cache(None)(metrics.counter("kbqa_kg_actions_total").labels)
         self._cache = lru_cache(None)(metrics.counter("kbqa_kg_cache_requests_total").labels)
         seconds = metrics.histogram("kbqa_kg_action_seconds")
-        self._seconds = {name: seconds.labels(name) for name in HANDLERS}
+        self._seconds = {name: seconds.labels(name) for name in ACTIONS}
 
     def batch(self, size: int) -> None:
         self._batches.observe(size)
@@ -31,8 +31,7 @@ class ActionMeter:
         elapsed: dict[str, tuple[float, int]] = {}
         for action, result in zip(actions, results, strict=True):
             # Any other name would make a time series of whatever a policy writes.
-            known = isinstance(action.name, str) and action.name in HANDLERS
-            name = action.name if known else "unknown"
+            name = action.name if ACTIONS.find(action.name) is not None else "unknown"
             if isinstance(result, Success):
                 outcomes[name, "ok"] += 1
                 total_ms, count = elapsed.get(name, (0.0, 0))

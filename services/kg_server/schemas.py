@@ -1,15 +1,17 @@
-"""The envelope of `POST /v1/kg/{kg}/actions`: read by hand for speed, documented by models."""
+"""The envelope of `POST /v1/kg/{kg}/actions`: read by hand for speed, documented by schemas and models."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
 from fastapi import HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from kbqa.kg.actions import ActionResult, ErrorCode, ErrorKind, Success
-from kbqa.kg.retrieval.follow_path import MAX_STEPS
+from kbqa.kg.arguments import Argument
+from kbqa.kg.retrieval import ACTIONS
 
 _FIELDS = frozenset({"actions", "graph"})
 
@@ -66,88 +68,51 @@ def dump_result(result: ActionResult) -> dict[str, Any]:
     return dumped
 
 
-class ActionModel(BaseModel):
-    """One action. Which arguments it takes depends on `action`; what is wrong with them is the
-    action's result, never the request's."""
+def batch_schema() -> dict[str, Any]:
+    """JSON schema of a request's body, from every action there is.
 
-    action: Literal[
-        "get_tail_relations",
-        "get_head_relations",
-        "get_tail_entities",
-        "get_head_entities",
-        "find_relation",
-        "execute_logical_form",
-        "search_types",
-        "search_graph_patterns",
-        "execute_sparql",
-        "node_relations",
-        "entity_distance",
-        "describe",
-        "link_entities",
-        "follow_path",
-    ]
-    entity: str | None = Field(
-        None,
-        description="id or exact label; of the four one-hop actions, find_relation, describe and follow_path",
-    )
-    relation: str | None = Field(
-        None, description="id or exact label; of get_tail_/get_head_entities; of find_relation any text"
-    )
-    expression: str | None = Field(None, description="S-expression; of execute_logical_form, find_relation")
-    question: str | None = Field(None, description="of link_entities, node_relations and follow_path")
-    path: list[str] | None = Field(
-        None,
-        max_length=MAX_STEPS,
-        description="relations from the entity on, by id or exact label; one after ^ is followed from tail "
-        "to head; of follow_path",
-    )
-    relations: int | None = Field(
-        None, ge=0, description="of follow_path: relations listed at most, the best for the question"
-    )
-    return_: bool | None = Field(
-        None,
-        alias="return",
-        description="of follow_path: whether it may come back to the entity, which is left out otherwise",
-    )
-    query: str | None = Field(
-        None,
-        description="SPARQL, of execute_sparql (SELECT, ASK) and of node_relations with a variable; "
-        "of search_types what to look for",
-    )
-    sparql: str | None = Field(
-        None, description="SELECT ?x WHERE { … }, or ?e, around which search_graph_patterns searches"
-    )
-    semantic: str | None = Field(None, description="what search_graph_patterns ranks by")
-    node: str | None = Field(
-        None, description="of node_relations: id, exact label, or a variable of query (?x)"
-    )
-    set_a: list[str] | None = Field(None, description="ids or exact labels; of entity_distance")
-    set_b: list[str] | None = Field(None, description="likewise")
-    max_distance: int | None = Field(None, ge=0, le=10, description="of entity_distance; 3 unless given")
-    timeout_s: float | None = Field(
-        None, gt=0, le=3600, description="of execute_sparql, in seconds; at most the server's"
-    )
-    gate: bool | None = Field(
-        None, description="of get_tail_/get_head_entities and execute_logical_form: relations by resemblance"
-    )
-    tau_high: float | None = Field(None, ge=0, le=1, description="of gated actions, as tau_low and top_k")
-    tau_low: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=1, le=100, description="candidates that are told")
-    now: str | None = Field(None, description="of execute_logical_form: the day that NOW means, 2015-08-10")
-    explain: bool | None = Field(
-        None, description="of execute_logical_form: `details` then hold the `sparql` that says the same"
-    )
-    limit: int | None = Field(
-        None, ge=1, description="items at most; 10 unless given where results are ranked"
-    )
-    offset: int | None = Field(None, ge=0, description="items to skip")
+    Whatever is wrong with an action is the action's result, never the request's.
+    """
+    return {
+        "type": "object",
+        "properties": {
+            "actions": {"type": "array", "items": _action_schema()},
+            "graph": {"type": ["string", "null"], "description": "id of a per-question subgraph"},
+        },
+        "required": ["actions"],
+        "additionalProperties": False,
+    }
 
 
-class BatchModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _action_schema() -> dict[str, Any]:
+    used: dict[str, list[tuple[str, Argument]]] = {}
+    for spec in ACTIONS.values():
+        for name, argument in spec.arguments.items():
+            used.setdefault(name, []).append((spec.name, argument))
+    return {
+        "type": "object",
+        "description": "One action. Which arguments it takes depends on `action`; what is wrong with them is "
+        "the action's result, never the request's.",
+        "properties": {
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            **{name: _argument_schema(uses) for name, uses in used.items()},
+        },
+        "required": ["action"],
+    }
 
-    actions: list[ActionModel]
-    graph: str | None = Field(None, description="id of a per-question subgraph")
+
+def _argument_schema(uses: Sequence[tuple[str, Argument]]) -> dict[str, Any]:
+    """Of an argument that several actions take, each with a meaning of its own."""
+    actions: dict[str, list[str]] = {}
+    schemas: list[Mapping[str, Any]] = []
+    for action, argument in uses:
+        actions.setdefault(argument.description, []).append(action)
+        if argument.kind.schema not in schemas:
+            schemas.append(argument.kind.schema)
+    of_all = len(uses) == len(ACTIONS) and len(actions) == 1
+    says = (text if of_all else f"of {', '.join(names)}: {text}" for text, names in actions.items())
+    kind = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {**kind, "description": ". ".join(says)}
 
 
 class ItemModel(BaseModel):

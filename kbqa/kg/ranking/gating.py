@@ -21,7 +21,8 @@ from typing import Any
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.actions import ErrorKind, Failure, Item, ScoredItem
-from kbqa.kg.handlers import Kind, Surroundings, failure, quote, whole_number
+from kbqa.kg.arguments import Argument, Kind, whole_number
+from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.ranking.encoders import Thresholds
 from kbqa.kg.ranking.ranker import Ranker, literalness
 from kbqa.kg.store import GraphStore
@@ -33,12 +34,16 @@ TOP_K = 5
 _ALL = 1_000_000
 _EXPLICIT = re.compile(r"\(\s*R\s+(?P<name>.*\S)\s*\)", re.DOTALL)
 
-_SCORE = Kind(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number, 0 to 1")
+_SCORE = Kind(
+    lambda value: type(value) in (int, float) and 0 <= value <= 1,
+    "a number, 0 to 1",
+    {"type": "number", "minimum": 0, "maximum": 1},
+)
 # What an action with a gate takes beside its own arguments.
-GATE_ARGUMENTS: Mapping[str, Kind] = {
-    "tau_high": _SCORE,
-    "tau_low": _SCORE,
-    "top_k": whole_number(1, 100),
+GATE_ARGUMENTS: Mapping[str, Argument] = {
+    "tau_high": Argument(_SCORE, "resemblance from which a relation is taken for the one that was meant"),
+    "tau_low": Argument(_SCORE, "resemblance below which no relation is taken"),
+    "top_k": Argument(whole_number(1, 100), "candidates that are told of a relation that is not certain"),
 }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kbqa.kg.actions import DESCRIBE, ActionResult, Item, Success
+from kbqa.kg.actions import DESCRIBE, ActionResult, ErrorKind, Item, Success
+from kbqa.kg.arguments import ENTITY
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, paging, resolved_entities
+from kbqa.kg.handlers import Surroundings, paging, resolved_entities
+from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore, Page
 
 _RDFS, _FREEBASE = "http://www.w3.org/2000/01/rdf-schema#", "http://rdf.freebase.com/ns/"
@@ -110,7 +112,6 @@ def _json(item: Item) -> dict[str, str]:
 
 
 def _describe(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """An item for each entity of that name, as `describe` writes it."""
     entities = resolved_entities(surroundings.store, arguments["entity"])
     if not isinstance(entities, tuple):
         return entities
@@ -120,6 +121,20 @@ def _describe(surroundings: Surroundings, arguments: Mapping[str, Any]) -> Actio
     return Success(items, len(entities), truncated=offset + len(page) < len(entities))
 
 
-HANDLERS: Mapping[str, Handler] = {
-    DESCRIBE: Handler(_describe, {"entity": TEXT}, accepts="only one entity argument"),
-}
+ACTIONS.register(
+    ActionSpec(
+        DESCRIBE,
+        "Summarise an entity: its names, types and some of its facts in both directions. Good to find out "
+        "which of several entities of one name is meant.",
+        _describe,
+        {"entity": ENTITY},
+        accepts="only one entity argument",
+        item=None,
+        answers=f"An item for each entity of that name, {_MAX_ENTITIES} at most: `id`, `label`, `aliases`, "
+        "`types`, `description` (null if there is none); `tail` and `head`, the facts of which it is the "
+        "head and those of which it is the tail, each with `relations` and `edges`, how many there are, "
+        "`facts`, one [head, relation, tail] for each of the first relations, and `truncated`, whether "
+        "there are more than were counted.",
+        errors=(ErrorKind.ENTITY_NOT_IN_KG,),
+    )
+)

@@ -15,7 +15,9 @@ from typing import Any
 
 from kbqa.errors import QueryTimeoutError
 from kbqa.kg.actions import ENTITY_DISTANCE, ActionResult, ErrorKind, Success
-from kbqa.kg.handlers import TEXTS, Handler, Surroundings, failure, quote, whole_number
+from kbqa.kg.arguments import TEXTS, Argument, whole_number
+from kbqa.kg.handlers import Surroundings, failure, quote
+from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore
 
 # The bound of ISP-KGR's code.
@@ -92,9 +94,7 @@ def distance(
 
 
 def _entity_distance(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details: `distance` (null when there is none within the bound), `at_least`, and `unknown`:
-    the names that stand for nothing in the graph, which are passed over, since queries compute
-    values, too. A set of nothing else is a failure. `truncated`: the search was given up."""
+    # Names that stand for nothing in the graph are passed over, since queries compute values, too.
     unknown: list[str] = []
     sets = []
     for argument in ("set_a", "set_b"):
@@ -121,10 +121,24 @@ def _known(store: GraphStore, names: Sequence[str], unknown: list[str]) -> list[
     return ids
 
 
-HANDLERS: Mapping[str, Handler] = {
-    ENTITY_DISTANCE: Handler(
+_SET = Argument(TEXTS, "ids or exact labels of entities")
+
+ACTIONS.register(
+    ActionSpec(
+        ENTITY_DISTANCE,
+        "Count the facts on the shortest path between two sets of entities, in whichever direction they run.",
         _entity_distance,
-        {"set_a": TEXTS, "set_b": TEXTS},
-        {"max_distance": whole_number(0, MAX_DISTANCE)},
+        {"set_a": _SET, "set_b": _SET},
+        {
+            "max_distance": Argument(
+                whole_number(0, MAX_DISTANCE),
+                f"distance beyond which entities count as unconnected; {DEFAULT_MAX_DISTANCE} unless given",
+            )
+        },
+        item=None,
+        answers="No items. Details: `distance`, null when there is none within the bound; `at_least`, what "
+        "it cannot be less than; `unknown`, the names that stand for nothing in the graph, which are "
+        "passed over: a set of nothing else is a failure. `truncated`: the search was given up.",
+        errors=(ErrorKind.ENTITY_NOT_IN_KG,),
     )
-}
+)

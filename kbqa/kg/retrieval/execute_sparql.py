@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.kg.actions import EXECUTE_SPARQL, ActionResult, ErrorKind, Row, Success
-from kbqa.kg.handlers import TEXT, Handler, Kind, Surroundings, failure, paging
+from kbqa.kg.arguments import TEXT, Argument, Kind
+from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.sparql.guard import check_query
+from kbqa.kg.specs import ACTIONS, ActionSpec, Cost
 from kbqa.kg.store import GraphStore
 
 
@@ -66,7 +68,6 @@ def _terms(bindings: Sequence[Row]) -> list[tuple[int, str, Mapping[str, str]]]:
 
 
 def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details: of a SELECT `variables`, in their order; of an ASK `boolean`, and there are no rows."""
     query = arguments["query"]
     checked = check_query(query)
     if checked.returns_graph:
@@ -88,8 +89,26 @@ def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
     )
 
 
-_SECONDS = Kind(lambda value: type(value) in (int, float) and 0 < value <= 3600, "seconds, 3600 at most")
+_SECONDS = Kind(
+    lambda value: type(value) in (int, float) and 0 < value <= 3600,
+    "seconds, 3600 at most",
+    {"type": "number", "exclusiveMinimum": 0, "maximum": 3600},
+)
 
-HANDLERS: Mapping[str, Handler] = {
-    EXECUTE_SPARQL: Handler(_execute_sparql, {"query": TEXT}, {"timeout_s": _SECONDS}),
-}
+
+ACTIONS.register(
+    ActionSpec(
+        EXECUTE_SPARQL,
+        "Execute a read-only SPARQL 1.1 query (SELECT or ASK) and return its rows. It is stopped after a few "
+        "seconds: constrain it well and use LIMIT. An error says where the query is wrong.",
+        _execute_sparql,
+        {"query": Argument(TEXT, "the query")},
+        {"timeout_s": Argument(_SECONDS, "time that it may run; at most the server's")},
+        item=None,
+        answers="Rows: variable → its term as SPARQL's JSON results write it, with the `id` that an action "
+        "accepts and its `label`. Details: of a SELECT `variables`, in their order; of an ASK `boolean`, "
+        "and there are no rows; of a syntax error `line` and `column`.",
+        cost=Cost.QUERY,
+        errors=(ErrorKind.QUERY_SYNTAX, ErrorKind.QUERY_REFUSED),
+    )
+)

@@ -21,26 +21,33 @@ from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     FIND_RELATION,
     ActionResult,
+    DatedItem,
     ErrorKind,
     Failure,
     Item,
     Success,
+    Triple,
 )
-from kbqa.kg.handlers import FLAG, TEXT, Handler, Kind, Run, Surroundings, failure, paging, quote
+from kbqa.kg.arguments import ENTITY, EXPRESSION, FLAG, TEXT, Argument, Kind
+from kbqa.kg.handlers import Surroundings, failure, paging, quote
 from kbqa.kg.ranking.gating import GATE_ARGUMENTS, OUT, Gate
 from kbqa.kg.retrieval.compound_values import compound_values
 from kbqa.kg.retrieval.expressions import Evaluation, Unanswered, form_failure, read_expression
 from kbqa.kg.retrieval.grounding import Grounding, Source
+from kbqa.kg.specs import ACTIONS, ActionSpec, Run, one_fact_each
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import Entity, Expression, Literal
 from kbqa.logical_forms.compiler import FREEBASE
 from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
 
-_DAY = Kind(lambda value: isinstance(value, str) and _is_day(value), "a day such as 2015-08-10")
+_DAY = Kind(
+    lambda value: isinstance(value, str) and _is_day(value),
+    "a day such as 2015-08-10",
+    {"type": "string", "format": "date"},
+)
 
 
 def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details: `tier`, `relation` and, of the medium tier, `candidates` (see `Verdict.details`)."""
     if ("entity" in arguments) == ("expression" in arguments):
         message = "Missing required fields for find_relation: either entity_name or expression"
         return failure(ErrorKind.MISSING_REQUIRED_FIELDS, message)
@@ -59,8 +66,6 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 
 
 def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details with `gate`: `relations`, the verdict on each in the order of evaluation; with
-    `explain`: `sparql`, the queries that say the same."""
     evaluation = Evaluation(surroundings, now=arguments.get("now", FREEBASE.now))
     expression = read_expression(arguments["expression"])
     told: dict[str, Any] = {}
@@ -173,15 +178,60 @@ def _answered(run: Run) -> Run:
     return answer
 
 
-HANDLERS: Mapping[str, Handler] = {
-    FIND_RELATION: Handler(
+def _cites(
+    arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
+) -> list[tuple[Triple, ...]]:
+    if "entity" not in arguments or "relation" not in details:
+        return [() for _ in items]  # what an expression says of them is a query
+    relation = details["relation"]
+    return one_fact_each(arguments["entity"], relation["id"], items, forwards=relation["direction"] == OUT)
+
+
+_ERRORS = (
+    ErrorKind.QUERY_SYNTAX,
+    ErrorKind.QUERY_REFUSED,
+    ErrorKind.ENTITY_NOT_IN_KG,
+    ErrorKind.INVALID_RELATION,
+    ErrorKind.RELATION_REJECTED,
+    ErrorKind.NO_RELATIONS_FOUND,
+    ErrorKind.NO_ENTITIES_FOUND,
+)
+
+ACTIONS.register(
+    ActionSpec(
+        FIND_RELATION,
+        "Find the relation of an entity, or of the results of a logical form, that is closest in meaning "
+        "to a phrase such as 'place of birth', and follow it. When nothing is close enough, the relations "
+        "that are there are returned with their scores: choose one of them.",
         _answered(_find_relation),
-        {"relation": TEXT},
-        {"entity": TEXT, "expression": TEXT, **GATE_ARGUMENTS},
-    ),
-    EXECUTE_LOGICAL_FORM: Handler(
+        {"relation": Argument(TEXT, "a phrase for the relation, or its id or label")},
+        {"entity": ENTITY, "expression": EXPRESSION, **GATE_ARGUMENTS},
+        item=DatedItem,
+        answers="Either `entity` or `expression` is required. Only items of dated facts have `times`. "
+        "Details: `expression` to go on with; `relation`, the one that was followed, with its `score` and "
+        "`direction`; `tier`, how sure that is, and of the medium one `candidates`; `also`, a relation of "
+        "the other direction that is just as good; `cvt` where entities have no names: how many, of which "
+        "types, and with which relations to go on. A rejection has `candidates`.",
+        errors=_ERRORS,
+        cites=_cites,
+    )
+)
+ACTIONS.register(
+    ActionSpec(
+        EXECUTE_LOGICAL_FORM,
+        "Execute an S-expression such as (AND people.person (JOIN people.person.parents m.02mjmr)), and "
+        "list the entities or values that it denotes.",
         _answered(_execute_logical_form),
-        {"expression": TEXT},
-        {"gate": FLAG, "now": _DAY, "explain": FLAG, **GATE_ARGUMENTS},
-    ),
-}
+        {"expression": EXPRESSION},
+        {
+            "gate": Argument(FLAG, "whether relations are phrases for the relations that are meant"),
+            "now": Argument(_DAY, "the day that NOW means"),
+            "explain": Argument(FLAG, "whether details hold the SPARQL that says the same"),
+            **GATE_ARGUMENTS,
+        },
+        answers="Details: `expression` as it was executed; with `gate` `relations`, the verdict on each in "
+        "the order of evaluation; with `explain` `sparql`, the queries that say the same; `cvt` as of "
+        "`find_relation`.",
+        errors=_ERRORS,
+    )
+)

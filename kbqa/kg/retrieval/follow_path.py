@@ -14,21 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Success
-from kbqa.kg.handlers import (
-    FLAG,
-    TEXT,
-    Handler,
-    Kind,
-    Surroundings,
-    failure,
-    paging,
-    quote,
-    resolved_entities,
-    whole_number,
-)
+from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Success, Triple
+from kbqa.kg.arguments import ENTITY, FLAG, QUESTION, TEXT, Argument, Kind, whole_number
+from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved_entities
 from kbqa.kg.ranking.gating import IN, OUT
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
+from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore, Step, Walk
 
 MAX_STEPS = 8
@@ -37,13 +28,11 @@ INVERSE = "^"
 PATH = Kind(
     lambda value: isinstance(value, list) and len(value) <= MAX_STEPS and all(map(TEXT.fits, value)),
     f"a list of at most {MAX_STEPS} texts",
+    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_STEPS},
 )
 
 
 def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Details: `relations` of the entities at the end, each with `direction` and, where there are more
-    than are listed, its `score`; `relations_total`; `via`, for each of the first items the ids
-    from the entity to that before the item (see `Walk`)."""
     store, entity, path = surroundings.store, arguments["entity"], arguments["path"]
     entities = resolved_entities(store, entity)
     if not isinstance(entities, tuple):
@@ -104,10 +93,53 @@ def _listed(
     return ranked[:most]
 
 
-HANDLERS: Mapping[str, Handler] = {
-    FOLLOW_PATH: Handler(
+def _cites(
+    arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
+) -> list[tuple[Triple, ...]]:
+    path, vias = arguments["path"], details.get("via", ())
+    told = [_way(path, via, item) for via, item in zip(vias, items, strict=False)]
+    return told + [() for _ in items[len(told) :]]
+
+
+def _way(path: Sequence[str], via: Sequence[str], end: str) -> tuple[Triple, ...]:
+    """The triples of a way along the path, by the nodes that it goes through; none if it is not told."""
+    if not via or len(via) != len(path):
+        return ()
+    return tuple(
+        (target, step.removeprefix(INVERSE), source) if step.startswith(INVERSE) else (source, step, target)
+        for step, source, target in zip(path, via, (*via[1:], end), strict=True)
+    )
+
+
+ACTIONS.register(
+    ActionSpec(
+        FOLLOW_PATH,
+        "Follow a path of relations from an entity and list what is at its end, with the relations that "
+        "can be followed next (details.relations): those closest to the question, if there are many. Begin "
+        "with an empty path, then make it longer by one of the relations that were listed, until its end "
+        "answers the question.",
         _follow_path,
-        {"entity": TEXT, "path": PATH},
-        {"question": TEXT, "relations": whole_number(0), "return": FLAG},
-    ),
-}
+        {
+            "entity": ENTITY,
+            "path": Argument(
+                PATH,
+                "ids or exact labels of relations, each followed from head to tail, or from tail to head "
+                "where it "
+                'begins with ^ (a relation of direction "in")',
+            ),
+        },
+        {
+            "question": QUESTION,
+            "relations": Argument(whole_number(0), "relations to list at most"),
+            "return": Argument(
+                FLAG, "whether the path may come back to the entity itself, which is left out otherwise"
+            ),
+        },
+        answers="Details: `relations` of the entities at the end, each with `id`, `label` and `direction` "
+        "(`out` or `in`), by label, or where there are more than `relations` the best for the `question`, "
+        "with `score`; `relations_total` counts them; `via` has for each of the first items the ids from "
+        "the entity to that before the item, on one of the ways there.",
+        errors=(ErrorKind.ENTITY_NOT_IN_KG, ErrorKind.INVALID_RELATION, ErrorKind.NO_ENTITIES_FOUND),
+        cites=_cites,
+    )
+)

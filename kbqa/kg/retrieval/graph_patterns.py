@@ -23,10 +23,12 @@ from kbqa.kg.actions import (
     Item,
     Success,
 )
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging
+from kbqa.kg.arguments import TEXT, Argument
+from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.execute_sparql import solve
 from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore
 
 # Results of both papers.
@@ -144,10 +146,6 @@ def values_of(surroundings: Surroundings, query: SelectQuery, variable: str) -> 
 
 
 def _search_graph_patterns(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Items: `direction` (`out`: the variable is the head), `relations` in the order from head to
-    tail, `example`, a node at the other end, and `score`, null without `semantic`. Details:
-    `variable`. Those of a failure: `reason`, one of `no_pattern_variable`, `unused_variable`
-    and `no_values`."""
     query = SelectQuery.parse(arguments["sparql"])
     variable = next((v for v in _PATTERN_VARIABLES if v in (query.projected or ())), None)
     if variable is None:
@@ -201,6 +199,20 @@ def _pattern(store: GraphStore, nodes: Sequence[str], path: Path, score: float |
     }
 
 
-HANDLERS: Mapping[str, Handler] = {
-    SEARCH_GRAPH_PATTERNS: Handler(_search_graph_patterns, {"sparql": TEXT}, {"semantic": TEXT}),
-}
+ACTIONS.register(
+    ActionSpec(
+        SEARCH_GRAPH_PATTERNS,
+        "Given SPARQL that finds entities (SELECT ?x WHERE {...}), list up to ten one- and two-hop "
+        "patterns of facts around them, those closest to the phrase `semantic` first.",
+        _search_graph_patterns,
+        {"sparql": Argument(TEXT, "SELECT ?x WHERE { ... }, or ?e, around which is searched")},
+        {"semantic": Argument(TEXT, "a phrase that the patterns are ranked by")},
+        item=None,
+        answers=f"Items, {TOP} unless `limit` says otherwise: `direction` (`out`: the variable is the "
+        "head), `relations` in the order from head to tail, `example`, a node at the other end, and "
+        "`score`, null without `semantic`. Details: `variable`; `timed_out` if there may be more at "
+        "another time. Those of a failure: `reason`, one of `no_pattern_variable`, `unused_variable` and "
+        "`no_values`.",
+        errors=(ErrorKind.QUERY_SYNTAX, ErrorKind.QUERY_REFUSED, ErrorKind.NO_ENTITIES_FOUND),
+    )
+)

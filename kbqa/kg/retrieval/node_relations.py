@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbqa.kg.actions import NODE_RELATIONS, ActionResult, ErrorKind, Failure, Success
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging, quote, resolved_entities
+from kbqa.kg.arguments import QUESTION, TEXT, Argument
+from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved_entities
 from kbqa.kg.retrieval.graph_patterns import TOP, Path, paths_around, ranked, timing, values_of
 from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.specs import ACTIONS, ActionSpec
 
 # Goes before the question, not before the relations (Figure 9, in our words).
 INSTRUCTION = (
@@ -27,8 +29,6 @@ def line(path: Path) -> str:
 
 
 def _node_relations(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Items: `line`, `relations` from the node on, `direction` (`out`: the node is the head) and
-    `score`. A node that begins with `?` or `$` is a variable of `query`."""
     node, question = arguments["node"].strip(), arguments["question"]
     nodes = _nodes(surroundings, node, arguments.get("query"))
     if isinstance(nodes, Failure):
@@ -79,6 +79,28 @@ def _nodes(surroundings: Surroundings, node: str, query: str | None) -> list[str
     return found
 
 
-HANDLERS: Mapping[str, Handler] = {
-    NODE_RELATIONS: Handler(_node_relations, {"node": TEXT, "question": TEXT}, {"query": TEXT}),
-}
+ACTIONS.register(
+    ActionSpec(
+        NODE_RELATIONS,
+        "List the relations around a node that matter most to a question, with example facts. The node is an "
+        "entity's id, or a variable (?x) of the SPARQL query that is sent along.",
+        _node_relations,
+        {
+            "node": Argument(TEXT, "an entity's id or exact label, or a variable of `query` (?x)"),
+            "question": QUESTION,
+        },
+        {"query": Argument(TEXT, "SPARQL in which the variable occurs")},
+        item=None,
+        answers=f"Items, {TOP} unless `limit` says otherwise: `line`, the facts with `<node>` in them; "
+        "`relations` from the node on; `direction` (`out`: the node is the head); `score`. Details: "
+        "`timed_out` if there may be more at another time. Those of a failure: `reason`, `unused_variable` "
+        "or `no_values`.",
+        errors=(
+            ErrorKind.QUERY_SYNTAX,
+            ErrorKind.QUERY_REFUSED,
+            ErrorKind.ENTITY_NOT_IN_KG,
+            ErrorKind.NO_RELATIONS_FOUND,
+            ErrorKind.NO_ENTITIES_FOUND,
+        ),
+    )
+)

@@ -17,12 +17,16 @@ from kbqa.kg.actions import (
     GET_TAIL_ENTITIES,
     GET_TAIL_RELATIONS,
     ActionResult,
+    DatedItem,
     ErrorKind,
     Failure,
     Success,
+    Triple,
 )
-from kbqa.kg.handlers import FLAG, TEXT, Handler, Surroundings, failure, paging, quote, resolved
+from kbqa.kg.arguments import ENTITY, FLAG, RELATION, Argument
+from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved
 from kbqa.kg.ranking.gating import GATE_ARGUMENTS, Gate, Neighbours, Tier, read_relation
+from kbqa.kg.specs import ACTIONS, ActionSpec, Cost, one_fact_each
 from kbqa.kg.store import Page
 
 _OTHER = {"tail": "head", "head": "tail"}
@@ -93,17 +97,81 @@ def _success(page: Page, offset: int, details: Mapping[str, Any] | None = None) 
     return Success(page.items, page.total, truncated, details=details or {})
 
 
-_ONE_ENTITY = "only one entity argument"
-_ENTITY_AND_RELATION = "only one entity and one relation argument"
-_GATE = {"gate": FLAG, **GATE_ARGUMENTS}
+def _cites(
+    side: str, arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
+) -> list[tuple[Triple, ...]]:
+    # Of a relation that was gated, the one that was meant.
+    relation = details["relation"]["id"] if "relation" in details else arguments["relation"]
+    return one_fact_each(arguments["entity"], relation, items, forwards=side == "tail")
 
-HANDLERS: Mapping[str, Handler] = {
-    GET_TAIL_RELATIONS: Handler(partial(_relations, "tail"), {"entity": TEXT}, accepts=_ONE_ENTITY),
-    GET_HEAD_RELATIONS: Handler(partial(_relations, "head"), {"entity": TEXT}, accepts=_ONE_ENTITY),
-    GET_TAIL_ENTITIES: Handler(
-        partial(_entities, "tail"), {"entity": TEXT, "relation": TEXT}, _GATE, _ENTITY_AND_RELATION
-    ),
-    GET_HEAD_ENTITIES: Handler(
-        partial(_entities, "head"), {"entity": TEXT, "relation": TEXT}, _GATE, _ENTITY_AND_RELATION
-    ),
-}
+
+def _relations_spec(name: str, side: str, description: str) -> ActionSpec:
+    return ActionSpec(
+        name,
+        description,
+        partial(_relations, side),
+        {"entity": ENTITY},
+        accepts="only one entity argument",
+        cost=Cost.LOOK_UP,
+        errors=(ErrorKind.ENTITY_NOT_IN_KG, ErrorKind.NO_RELATIONS_FOUND),
+    )
+
+
+def _entities_spec(name: str, side: str, description: str) -> ActionSpec:
+    return ActionSpec(
+        name,
+        description,
+        partial(_entities, side),
+        {"entity": ENTITY, "relation": RELATION},
+        {
+            "gate": Argument(FLAG, "whether `relation` is a phrase for the relation that is meant"),
+            **GATE_ARGUMENTS,
+        },
+        accepts="only one entity and one relation argument",
+        item=DatedItem,
+        answers="Only items of dated facts have `times`. With `gate`, details as of `find_relation`.",
+        cost=Cost.LOOK_UP,
+        costly=("gate",),  # it asks an encoder, which may be a model, or behind HTTP
+        errors=(
+            ErrorKind.ENTITY_NOT_IN_KG,
+            ErrorKind.INVALID_RELATION,
+            ErrorKind.RELATION_REJECTED,
+            ErrorKind.NO_RELATIONS_FOUND,
+            ErrorKind.NO_ENTITIES_FOUND,
+        ),
+        cites=partial(_cites, side),
+    )
+
+
+ACTIONS.register(
+    _relations_spec(
+        GET_TAIL_RELATIONS,
+        "tail",
+        "List the relations that lead away from an entity: those of its facts (entity, relation, ?). Call it "
+        "before get_tail_entities, to see what can be asked.",
+    )
+)
+ACTIONS.register(
+    _relations_spec(
+        GET_HEAD_RELATIONS,
+        "head",
+        "List the relations that lead to an entity: those of the facts (?, relation, entity). Call it before "
+        "get_head_entities.",
+    )
+)
+ACTIONS.register(
+    _entities_spec(
+        GET_TAIL_ENTITIES,
+        "tail",
+        "List what a relation leads to from an entity: every ? of (entity, relation, ?), for instance the "
+        "actors of a film for entity=the film, relation=starred_actors.",
+    )
+)
+ACTIONS.register(
+    _entities_spec(
+        GET_HEAD_ENTITIES,
+        "head",
+        "List what has a relation to an entity: every ? of (?, relation, entity), for instance the films "
+        "of an actor for entity=the actor, relation=starred_actors.",
+    )
+)

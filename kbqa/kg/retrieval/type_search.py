@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kbqa.kg.actions import SEARCH_TYPES, ActionResult, ErrorKind, Success
-from kbqa.kg.handlers import TEXT, Handler, Surroundings, failure, paging
+from kbqa.kg.actions import SEARCH_TYPES, ActionResult, ErrorKind, ScoredItem, Success
+from kbqa.kg.arguments import TEXT, Argument
+from kbqa.kg.handlers import Surroundings, failure, paging
+from kbqa.kg.specs import ACTIONS, ActionSpec
 
 TOP = 10
 
 
 def _search_types(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    """Items: the types that resemble `query` most, as `ScoredItem`s, ten unless `limit` says otherwise."""
     ranker = surroundings.schema.types
     total = ranker.count()
     if not total:
@@ -22,6 +23,15 @@ def _search_types(surroundings: Surroundings, arguments: Mapping[str, Any]) -> A
     return Success(items, total, truncated=offset + len(items) < total)
 
 
-HANDLERS: Mapping[str, Handler] = {
-    SEARCH_TYPES: Handler(_search_types, {"query": TEXT}, accepts="only one query argument"),
-}
+ACTIONS.register(
+    ActionSpec(
+        SEARCH_TYPES,
+        "Find the types (classes) of the graph whose names are closest to a phrase such as 'film director'.",
+        _search_types,
+        {"query": Argument(TEXT, "a phrase for the type")},
+        accepts="only one query argument",
+        item=ScoredItem,
+        answers=f"The types that resemble it most, best first, {TOP} unless `limit` says otherwise.",
+        errors=(ErrorKind.NO_ENTITIES_FOUND,),
+    )
+)

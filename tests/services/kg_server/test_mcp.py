@@ -12,11 +12,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from kbqa.kg.actions import ONE_HOP_ACTIONS
-from kbqa.kg.tools import HANDLERS
+from kbqa.kg.retrieval import ACTIONS
 from services.http import background
 from services.kg_server.app import create_app
-from services.kg_server.mcp import DESCRIPTIONS
 from services.kg_server.settings import KgServerSettings
 
 
@@ -54,13 +52,15 @@ def ask(request, url):
 def test_the_tools_are_the_actions_with_schemas_and_descriptions(ask):
     listed = ask(lambda client: client.list_tools()).tools
     tools = {tool.name: tool for tool in listed}
-    assert set(tools) == {"list_graphs", *HANDLERS}
+    assert set(tools) == {"list_graphs", *ACTIONS}
     entities = tools["get_tail_entities"].input_schema
     assert entities["required"] == ["kg", "entity", "relation"]
     assert entities["properties"]["entity"]["type"] == "string"
     assert entities["properties"]["limit"]["type"] == "integer"
+    assert tools["entity_distance"].input_schema["properties"]["max_distance"]["maximum"] == 10
     for tool in listed:
         assert len(tool.description) > 40
+        assert all(argument["description"] for argument in tool.input_schema["properties"].values())
         assert tool.annotations.read_only_hint is True
 
 
@@ -112,8 +112,3 @@ def test_what_agents_do_by_tools_is_counted(url):
     asyncio.run(call())
     counted = httpx.get(f"{url}/metrics").text
     assert 'kbqa_kg_actions_total{action="describe",outcome="ok"} 1.0' in counted
-
-
-def test_every_action_is_described_for_models():
-    assert set(HANDLERS) <= set(DESCRIPTIONS)
-    assert set(ONE_HOP_ACTIONS) <= set(DESCRIPTIONS)

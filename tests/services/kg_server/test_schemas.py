@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
 import orjson
 import pytest
@@ -12,8 +11,9 @@ from kbqa.kg.actions import Action, ErrorKind, Failure, Success
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.client import parse_result
 from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.tools import HANDLERS, LocalGraphTools
-from services.kg_server.schemas import ActionModel, AnswerModel, dump_batch, dump_result
+from kbqa.kg.retrieval import ACTIONS
+from kbqa.kg.tools import LocalGraphTools
+from services.kg_server.schemas import AnswerModel, batch_schema, dump_batch, dump_result
 
 TRIPLES = [
     ("Big", "starred", "Tom Hanks"),
@@ -46,10 +46,21 @@ EXAMPLES = {
 
 
 def test_every_action_and_argument_is_documented():
-    assert set(get_args(ActionModel.model_fields["action"].annotation)) == set(HANDLERS) == set(EXAMPLES)
-    taken = {name for handler in HANDLERS.values() for name in (*handler.required, *handler.optional)}
-    documented = {field.alias or name for name, field in ActionModel.model_fields.items()}
-    assert taken | {"action", "limit", "offset"} == documented
+    documented = batch_schema()["properties"]["actions"]["items"]["properties"]
+    assert set(documented["action"]["enum"]) == set(ACTIONS) == set(EXAMPLES)
+    taken = {name for spec in ACTIONS.values() for name in spec.arguments}
+    assert taken | {"action"} == set(documented)
+
+
+def test_an_argument_of_several_actions_says_what_each_makes_of_it():
+    documented = batch_schema()["properties"]["actions"]["items"]["properties"]
+    assert documented["query"] == {
+        "type": "string",
+        "description": "of execute_sparql: the query. of search_types: a phrase for the type. "
+        "of node_relations: SPARQL in which the variable occurs",
+    }
+    assert documented["question"]["anyOf"] == [{"type": "string"}, {"type": "string", "maxLength": 8000}]
+    assert documented["limit"]["minimum"] == 1
 
 
 @pytest.fixture(scope="module")

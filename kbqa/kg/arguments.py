@@ -1,0 +1,89 @@
+"""The arguments of an action: what each may be, what it means, and its JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_ARGUMENT_CHARS = 32_768
+MAX_ARGUMENT_TEXTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an argument may be.
+
+    Attributes:
+        fits: whether a value is of the kind; alone decides.
+        says: describes it in an error and to an agent; "" for a text.
+        schema: the same as JSON schema, as far as that can tell.
+    """
+
+    fits: Callable[[Any], bool]
+    says: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_text(self) -> bool:
+        return self.schema.get("type") == "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of an action.
+
+    Attributes:
+        meaning: what an agent is to put there.
+    """
+
+    kind: Kind
+    meaning: str = ""
+
+    @property
+    def description(self) -> str:
+        """Its meaning, and what it may be where that is not a text."""
+        return "; ".join(filter(None, (self.meaning, self.kind.says)))
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the argument, with its description."""
+        return {**self.kind.schema, "description": self.description}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= MAX_ARGUMENT_TEXTS and all(map(_is_text, value))
+
+
+def whole_number(least: int, most: int | None = None) -> Kind:
+    """A whole number in a range."""
+    bounds = f"at least {least}" if most is None else f"{least} to {most}"
+    return Kind(
+        lambda value: type(value) is int and least <= value and (most is None or value <= most),
+        f"a whole number, {bounds}",
+        {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})},
+    )
+
+
+TEXT = Kind(_is_text, schema={"type": "string"})
+TEXTS = Kind(
+    _are_texts,
+    f"a list of 1 to {MAX_ARGUMENT_TEXTS} texts",
+    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_ARGUMENT_TEXTS},
+)
+FLAG = Kind(lambda value: type(value) is bool, "true or false", {"type": "boolean"})
+
+ENTITY = Argument(TEXT, "an entity's id or exact label")
+RELATION = Argument(TEXT, "a relation's id or exact label")
+QUESTION = Argument(TEXT, "the question in natural language")
+EXPRESSION = Argument(TEXT, "a logical form as an S-expression")
+
+# What every action takes beside its own arguments.
+PAGING: Mapping[str, Argument] = {
+    "limit": Argument(whole_number(1), "items to return at most"),
+    "offset": Argument(whole_number(0), "items to skip, to see more than the first page"),
+}

@@ -1,0 +1,41 @@
+"""`link_entities`: the entities that a question names, for users whose questions come without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kbqa.kg.actions import LINK_ENTITIES, ActionResult, Mention, Success
+from kbqa.kg.arguments import TEXT, Argument, Kind
+from kbqa.kg.handlers import Surroundings, paging
+from kbqa.kg.specs import ACTIONS, ActionSpec
+
+# Linking takes time with the square of the length.
+_MAX_QUESTION_CHARS = 8000
+_SHORT = Kind(
+    lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,
+    f"a text of at most {_MAX_QUESTION_CHARS} characters",
+    {"type": "string", "maxLength": _MAX_QUESTION_CHARS},
+)
+
+
+def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    limit, offset = paging(surroundings, arguments)
+    mentions = tuple(surroundings.store.link(arguments["question"]))
+    page = mentions[offset : offset + limit]
+    return Success(page, len(mentions), truncated=offset + len(page) < len(mentions))
+
+
+ACTIONS.register(
+    ActionSpec(
+        LINK_ENTITIES,
+        "Find the entities that a question names. Each comes with its place in the question and a score; 1 "
+        "is its exact name.",
+        _link_entities,
+        {"question": Argument(_SHORT, "the question in natural language")},
+        accepts="only one question argument",
+        item=Mention,
+        answers="`start` and `end` are the place in characters; `score` is below 1 for what only resembles "
+        "a name.",
+    )
+)
