@@ -7,7 +7,7 @@
 """
 
 from kbqa.evidence.claims import CitedQuery, Claims
-from kbqa.evidence.retrieved import Hop, Query, Retrieved, Triple, Walk, hops
+from kbqa.evidence.retrieved import Hop, Query, Retrieved, Walk, hops
 from kbqa.evidence.support import CitedAnswer, Evidence, boolean_of, cited, confirmed, supported_share
 from kbqa.evidence.union import UnitedAnswer, unite
 
@@ -19,7 +19,6 @@ __all__ = [
     "Hop",
     "Query",
     "Retrieved",
-    "Triple",
     "UnitedAnswer",
     "Walk",
     "boolean_of",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbqa.evidence.retrieved import Query, Triple, Walk
+from kbqa.evidence.retrieved import Query, Walk
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -26,7 +26,9 @@ from kbqa.kg.actions import (
     GraphTools,
     Row,
     Success,
+    Triple,
 )
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import MAX_VIAS
 
 _MAX_ROWS = 10  # cited of a query for one answer
@@ -158,12 +160,15 @@ class Claims:
             self._triples[triple] = _in_graph(triple, *(results[look_up] for look_up in _look_ups(triple)))
 
     def _settle_ways(self, ways: Sequence[_Ways]) -> None:
-        results = self._ask([_followed(way) for way in ways])
-        for way, result in zip(ways, results, strict=True):
-            found = self._ways[way] = {}
+        actions = [_followed(way) for way in ways]
+        cites = ACTIONS[FOLLOW_PATH].cites
+        assert cites is not None
+        for way, action, result in zip(ways, actions, self._ask(actions), strict=True):
+            self._ways[way] = {}
             if isinstance(result, Success):
-                for item, via in zip(result.items, result.details["via"], strict=True):
-                    found[item.id] = [hop.triple for hop in way.walk.hops(via, item.id)]
+                ends = [item.id for item in result.items]
+                cited = cites(action.arguments, ends, result.details)
+                self._ways[way] = {end: list(triples) for end, triples in zip(ends, cited, strict=True)}
 
     def _settle_queries(self, queries: Sequence[Query]) -> None:
         texts = {query: [query.text] for query in queries if not query.is_form}

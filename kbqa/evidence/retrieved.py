@@ -1,9 +1,7 @@
 """From what a run retrieved: what there is to say for an answer.
 
-A one-hop action that succeeded is a set of triples: `get_tail_entities(e, r)` with
-the items o₁, o₂ is (e, r, o₁), (e, r, o₂); `get_head_entities(e, r)` with the item s
-is (s, r, e); KBQA-R1's `find_relation` is one or the other. `follow_path` tells for its first
-items the entities on the way, which make a triple a hop. Evidence is the shortest
+An action that succeeded is a set of triples, those that its value cites (`kbqa.kg.specs`):
+`get_tail_entities(e, r)` with the items o₁, o₂ is (e, r, o₁), (e, r, o₂). Evidence is the shortest
 chain of such triples, found by walking back from the answer. Where a query or logical
 form found the answer it is that, with the rows that hold the answer. Nothing that an
 action did not return is ever claimed; whether it is true the graph says (`claims`).
@@ -24,16 +22,14 @@ from kbqa.kg.actions import (
     GET_HEAD_RELATIONS,
     GET_TAIL_ENTITIES,
     GET_TAIL_RELATIONS,
+    Triple,
 )
-from kbqa.kg.retrieval.follow_path import INVERSE
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.trajectory import ExecutedAction
 
 _FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
 _ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
-
-Triple = tuple[str, str, str]
-"""Subject, relation and object, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A path as `follow_path` takes it: relations, each after `INVERSE` if it is followed to its head."""
+    """A path as `follow_path` takes it: relations, as the action takes it."""
 
     entity: str
     path: tuple[str, ...]
@@ -73,37 +69,27 @@ class Walk:
         returning = action.arguments.get("return") == "true"
         return cls(action.arguments["entity"], tuple(json.loads(action.arguments["path"])), returning)
 
-    def hops(self, via: Sequence[str], end: str) -> list[Hop]:
-        """The hops of a way along the path, by the nodes that it goes through; none if it is not told."""
-        if not via or len(via) != len(self.path):
-            return []
-        found = []
-        for step, source, target in zip(self.path, via, (*via[1:], end), strict=True):
-            relation = step.removeprefix(INVERSE)
-            triple = (source, relation, target) if relation == step else (target, relation, source)
-            found.append(Hop(source, target, triple))
-        return found
-
 
 def hops(action: ExecutedAction) -> Iterator[Hop]:
-    """The triples that an action found, as it named their parts."""
-    arguments, details = action.arguments, action.details
-    if action.name == FOLLOW_PATH:
-        walk, ways = Walk.of(action), zip(details.get("via", ()), action.items, strict=False)
-        # Many ways begin alike.
-        yield from dict.fromkeys(hop for via, end in ways for hop in walk.hops(via, end))
+    """The triples that an action found, as it named their parts: those that its value cites."""
+    spec = ACTIONS.find(action.name)
+    if spec is None or spec.cites is None:
         return
-    if action.name in _ENTITIES:
-        relation, forwards = arguments["relation"], action.name == GET_TAIL_ENTITIES
-    elif action.name == FIND_RELATION and "entity" in arguments and "relation" in details:
-        meant = details["relation"]
-        relation, forwards = meant["id"], meant["direction"] == "out"
-    else:
-        return
-    source = arguments["entity"]
-    for target in action.items:
-        triple = (source, relation, target) if forwards else (target, relation, source)
-        yield Hop(source, target, triple)
+    cited = spec.cites(spec.read_arguments(action.arguments), action.items, action.details)
+    # Many ways begin alike.
+    yield from dict.fromkeys(
+        hop for end, triples in zip(action.items, cited, strict=True) for hop in _walked(triples, end)
+    )
+
+
+def _walked(triples: Sequence[Triple], end: str) -> list[Hop]:
+    """Triples that lead to an item, in the order in which they are walked, each from its source."""
+    way: list[Hop] = []
+    for triple in reversed(triples):
+        source = triple[0] if triple[2] == end else triple[2]
+        way.append(Hop(source, end, triple))
+        end = source
+    return way[::-1]
 
 
 class Retrieved:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from kbqa.answers import normalise
 from kbqa.evidence.claims import CitedQuery, Claims
-from kbqa.evidence.retrieved import Retrieved, Triple
+from kbqa.evidence.retrieved import Retrieved
 from kbqa.evidence.union import UnitedAnswer, unite
+from kbqa.kg.actions import Triple
 from kbqa.trajectory import Trajectory
 
 Evidence = list[Triple] | CitedQuery
