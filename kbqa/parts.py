@@ -32,6 +32,11 @@ def additions(kind: str) -> EntryPoints:
     return entry_points(group=f"kbqa.{kind}")
 
 
+def added(kind: str, name: str) -> Any | None:
+    """What another distribution adds to a kind under a name; None if none does."""
+    return next((point.load() for point in additions(kind) if point.name == name), None)
+
+
 class Parts(Generic[T]):
     """The parts of one kind.
 
@@ -57,6 +62,10 @@ class Parts(Generic[T]):
         """Every name that a recipe may use."""
         return sorted({*self._classes, *(point.name for point in additions(self._kind))})
 
+    def options(self, name: str) -> list[str]:
+        """The options of a part; raises as `resolve`."""
+        return [field.name for field in fields(self._find(name))]
+
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options, checked, with the defaults of those left out.
 
@@ -64,7 +73,7 @@ class Parts(Generic[T]):
             ValidationError: there is no such part, or an option is unknown or impossible.
         """
         adapter = self._adapter(name)
-        known = [field.name for field in fields(self._find(name))]
+        known = self.options(name)
         unknown = [option for option in options if option not in known]
         if unknown:
             says = f"unknown key (known: {', '.join(('name', *known))})"
@@ -84,10 +93,8 @@ class Parts(Generic[T]):
         return self._adapters[part]
 
     def _find(self, name: str) -> Any:
-        if name not in self._classes:
-            for point in additions(self._kind):
-                if point.name == name:
-                    self._classes[name] = point.load()
+        if name not in self._classes and (part := added(self._kind, name)) is not None:
+            self._classes[name] = part
         if name not in self._classes:
             raise _error(self._kind, ("name", f'no such one: "{name}" (known: {", ".join(self.names())})'))
         return self._classes[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from kbqa.advantages.group import Baseline, Deviation, has_spread
 from kbqa.advantages.state import sibling_advantages
 from kbqa.advantages.turn import pooled, trajectory_returns, turn_and_outcome, turn_returns
+from kbqa.parts import Parts
 from kbqa.trajectory import (
     Group,
     RewardedTrajectory,
@@ -20,9 +22,11 @@ from kbqa.trajectory import (
 )
 
 __all__ = [
+    "ADVANTAGES",
     "Advantage",
     "AdvantageKind",
     "Baseline",
+    "Credit",
     "Deviation",
     "has_spread",
     "pooled",
@@ -35,9 +39,49 @@ __all__ = [
 AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
 
 
+class Credit(ABC):
+    """Gives credit to the turns of a group. One of another distribution is a dataclass with `rows`, an entry
+    point of the group `kbqa.advantages`, and named by a recipe's `advantage.kind`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
+        """The advantage of each turn of each trajectory of a group; no row if the group teaches nothing.
+
+        Args:
+            members: at least one; each has a turn.
+        """
+
+    def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
+        """Training samples of a group, or of all groups of a tree; none of one without spread.
+
+        Raises:
+            ValueError: it is not for rollouts of this kind.
+        """
+        if isinstance(rollout, RewardedTree):
+            raise ValueError(f"{type(self).__name__} is not for trees")
+        rows = self.of_turns(rollout)
+        members = zip(rollout.members, rows, strict=True)
+        return [training_sample(member.trajectory, row) for member, row in members if row]
+
+    def of_turns(self, group: Group) -> list[list[float]]:
+        """Advantage of each turn of each trajectory; all rows are empty where the group has no spread."""
+        members = [member for member in group.members if member.trajectory.turns]
+        rows = iter(self.rows(members) if members else ())
+        return [next(rows, []) if member.trajectory.turns else [] for member in group.members]
+
+    def of_steps(self, tree: RewardedTree) -> dict[int, float]:
+        """Advantage of each step of a tree, by its index; none of those that teach nothing."""
+        raise ValueError(f"{type(self).__name__} is not for trees")
+
+
+ADVANTAGES: Parts[Credit] = Parts("advantages")
+
+
 @dataclass(frozen=True, slots=True)
-class Advantage:
-    """How a recipe gives credit.
+class Advantage(Credit):
+    """The papers' ways to give credit.
 
     Attributes:
         kind: `group` gives a trajectory one value, from its mean turn reward plus its outcome;
@@ -54,22 +98,17 @@ class Advantage:
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
 
-    def samples(self, group: ScoredRollout) -> list[TrainingSample]:
-        """Training samples of a group, or of all groups of a tree; none of one without spread.
-
-        Raises:
-            ValueError: `state` was given a group, or another kind a tree.
-        """
-        if isinstance(group, RewardedTree) != (self.kind == "state"):
-            raise ValueError(f"advantages of kind {self.kind} are not for a {type(group).__name__}")
-        if isinstance(group, RewardedTree):
+    def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
+        """As `Credit.samples`; `state` is for trees, and nothing else is."""
+        if isinstance(rollout, RewardedTree) != (self.kind == "state"):
+            raise ValueError(f"advantages of kind {self.kind} are not for a {type(rollout).__name__}")
+        if isinstance(rollout, RewardedTree):
             return [
-                step_sample(group.tree, index, advantage)
-                for index, advantage in self.of_steps(group).items()
-                if group.tree.steps[index].turn.logprobs  # a turn without a token has nothing to learn
+                step_sample(rollout.tree, index, advantage)
+                for index, advantage in self.of_steps(rollout).items()
+                if rollout.tree.steps[index].turn.logprobs  # a turn without a token has nothing to learn
             ]
-        rows = self.of_turns(group)
-        return [training_sample(m.trajectory, row) for m, row in zip(group.members, rows, strict=True) if row]
+        return Credit.samples(self, rollout)
 
     def of_steps(self, tree: RewardedTree) -> dict[int, float]:
         """Advantage of each step of a tree, by its index; none of those whose siblings have no spread."""
@@ -79,14 +118,8 @@ class Advantage:
             for index, advantage in zip(siblings.steps, advantages, strict=True)
         }
 
-    def of_turns(self, group: Group) -> list[list[float]]:
-        """Advantage of each turn of each trajectory; all rows are empty where the group has no spread."""
-        members = [member for member in group.members if member.trajectory.turns]
-        rows = iter(self._rows(members) if members else ())
-        return [next(rows, []) if member.trajectory.turns else [] for member in group.members]
-
-    def _rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
-        """One row for each trajectory; none where there is no spread."""
+    def rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
+        """As `Credit.rows`; none where there is no spread."""
         turn_rewards = [member.turn_rewards for member in members]
         outcomes = [member.outcome for member in members]
         if self.kind == "group":

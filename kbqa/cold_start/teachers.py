@@ -29,6 +29,7 @@ from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstra
 from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, relations
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression
+from kbqa.parts import added
 from kbqa.protocols import AgentProtocol
 from kbqa.protocols import chooser as choices
 from kbqa.protocols import interactive_parsing as parsing
@@ -177,10 +178,14 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
 
 
 def teacher_of(protocol: AgentProtocol) -> Teacher | None:
-    """Who plays programs in a dialect; None if nobody does."""
+    """Who plays programs in a dialect; None if nobody does.
+
+    That of another distribution is an entry point of the group `kbqa.teachers`, named as its protocol is.
+    """
     if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
         return kg_r1_by_reference
-    return TEACHERS.get(protocol.name)
+    teacher: Teacher | None = TEACHERS.get(protocol.name) or added("teachers", protocol.name)
+    return teacher
 
 
 TEACHERS: Mapping[str, Teacher] = {

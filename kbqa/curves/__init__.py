@@ -1,21 +1,23 @@
 """Curves: what the papers plot of a training, as numbers of each step; pure functions of scored rollouts."""
 
 from kbqa.curves.episodes import episode_means, f1_by_hops
-from kbqa.curves.figures import CURVES, FIGURES, PAPERS, Figure, figures_of
+from kbqa.curves.figures import FIGURES, PAPERS, Figure, PaperFigures, curve_names, figures_of, paper_of
 from kbqa.curves.questions import error_reward_points, question_means, tree_means
 from kbqa.curves.relations import gate_means, histogram, relation_similarities
 
 __all__ = [
-    "CURVES",
     "FIGURES",
     "PAPERS",
     "Figure",
+    "PaperFigures",
+    "curve_names",
     "episode_means",
     "error_reward_points",
     "f1_by_hops",
     "figures_of",
     "gate_means",
     "histogram",
+    "paper_of",
     "question_means",
     "relation_similarities",
     "tree_means",

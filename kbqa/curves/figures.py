@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kbqa.parts import added, additions
+
 FigureKind = Literal["line", "share", "points", "histogram"]
 
 
@@ -40,8 +42,9 @@ PAPERS: Mapping[str, str] = {
     "kg_r1": "KG-R1",
     "isp_kgr": "ISP-KGR",
     "learning_to_refine": "Learning-to-Refine",
+    "kg_r1_supported": "KG-R1, and support by the graph",
 }
-FIGURES: Mapping[str, tuple[Figure, ...]] = {
+FIGURES: dict[str, tuple[Figure, ...]] = {
     "knowcoder_a1": (
         Figure("Training reward", ("reward",), "Figure 3a"),
         Figure("Response length", ("generated_tokens",), "Figure 3b", unit="tokens"),
@@ -100,21 +103,51 @@ FIGURES: Mapping[str, tuple[Figure, ...]] = {
     ),
 }
 
-# The numbers among their fields, one a step.
-CURVES: tuple[str, ...] = tuple(
-    sorted(
+# What a reward of ours adds to a paper's.
+FIGURES["kg_r1_supported"] = (
+    *FIGURES["kg_r1"],
+    Figure("Supported answers", ("supported",), "not in the paper", about="share of an episode's answers"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigures:
+    """What another distribution shows for its reward, whose name its entry point in `kbqa.figures` has.
+
+    Attributes:
+        paper: its name, for people.
+    """
+
+    paper: str
+    figures: tuple[Figure, ...]
+
+
+def figures_of(reward: str) -> tuple[Figure, ...]:
+    """The figures of the paper whose reward a recipe names; none of a reward that is no paper's."""
+    if reward in FIGURES:
+        return FIGURES[reward]
+    theirs: PaperFigures | None = added("figures", reward)
+    return () if theirs is None else theirs.figures
+
+
+def paper_of(reward: str) -> str:
+    """The name of the paper whose reward a recipe names; of one that is no paper's, the reward's."""
+    if reward in PAPERS:
+        return PAPERS[reward]
+    theirs: PaperFigures | None = added("figures", reward)
+    return reward if theirs is None else theirs.paper
+
+
+def curve_names() -> list[str]:
+    """The numbers among the fields of all figures, one a step."""
+    rewards = (*FIGURES, *(point.name for point in additions("figures")))
+    return sorted(
         {
             name
-            for figures in FIGURES.values()
-            for figure in figures
+            for reward in rewards
+            for figure in figures_of(reward)
             if figure.kind in ("line", "share")
             for name in figure.fields
             if "." not in name
         }
     )
-)
-
-
-def figures_of(reward: str) -> tuple[Figure, ...]:
-    """The figures of the paper whose reward a recipe names; none of a reward that is no paper's."""
-    return FIGURES.get(reward, ())

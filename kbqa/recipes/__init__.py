@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import Tag, ValidationError
 
 from kbqa.errors import RecipeError
 from kbqa.recipes.schema import Recipe
@@ -61,22 +61,32 @@ def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
 def _explain(fault: Any) -> str:
     keys: list[str] = []
     section: Any = Recipe  # the one that the last key stands in
-    inner: Any = Recipe  # the one that it names, a union of them where it may be of several kinds
+    inner: Any = Recipe  # the one that it names, or those that it may be, by the tags of their union
     for part in fault["loc"]:
-        if isinstance(inner, tuple):  # pydantic names the kind between two keys
-            inner = next(kind for kind in inner if part in get_args(kind.model_fields["kind"].annotation))
+        if isinstance(inner, dict):  # pydantic names the tag between two keys
+            inner = inner[part]
             continue
         keys.append(str(part))
         if isinstance(part, int):  # one of several alike
             continue
         section = inner
         field = getattr(section, "model_fields", {}).get(part)
-        kinds = tuple(k for k in get_args(field.annotation) if k is not type(None)) if field else ()
-        inner = kinds if field and field.discriminator else kinds[0] if kinds else field and field.annotation
+        inner = field and (_tagged(field.annotation) or _wanted(field.annotation))
     says = fault["msg"]
     if fault["type"] == "extra_forbidden":
         says = f"unknown key (known: {', '.join(section.model_fields)})"
     return f"{'.'.join(keys) or 'recipe'}: {says}"
+
+
+def _tagged(annotation: Any) -> dict[str, Any]:
+    """The sections of a union, by their tags; none of another type."""
+    members = [get_args(member) for member in get_args(annotation)]
+    return {member[1].tag: member[0] for member in members if len(member) > 1 and isinstance(member[1], Tag)}
+
+
+def _wanted(annotation: Any) -> Any:
+    """The type of a value that may be left out, or of those in a list."""
+    return next((member for member in get_args(annotation) if member is not type(None)), annotation)
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
-from kbqa.advantages import Advantage, AdvantageKind, Baseline, Deviation
+from kbqa.advantages import ADVANTAGES, Advantage, AdvantageKind, Baseline, Credit, Deviation
 from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
 from kbqa.policies.base import Truncation
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
 from kbqa.rewards import REWARDS, Reward
-from kbqa.rollouts import Branching, Pruning
+from kbqa.rollouts import KINDS, Agent, Branching, Pruning, linear_rollout, tree_rollout
+from kbqa.trajectory import Question, Trajectory, Tree
+
+Played = list[Trajectory] | Tree
 
 
 class ProtocolSection(PartSection[AgentProtocol]):
@@ -60,6 +65,10 @@ class LinearSection(EpisodeSection):
         """Completions that one state is continued by at a time."""
         return self.n
 
+    def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
+        """As `kbqa.rollouts.Rollout.play`, with `n` in place of its own."""
+        return linear_rollout(agent, question, n, temperature, **until)
+
 
 class TreeSection(EpisodeSection):
     """A tree of episodes, as deep as `max_turns`; see `kbqa.rollouts.Branching`."""
@@ -78,6 +87,40 @@ class TreeSection(EpisodeSection):
     def branching(self) -> Branching:
         return Branching(self.k, self.max_active, self.max_nodes, self.pruning)
 
+    def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
+        """As `kbqa.rollouts.Rollout.play`, with `n` branches in place of `k`."""
+        return tree_rollout(agent, question, replace(self.branching(), k=n), temperature, **until)
+
+
+class AddedRolloutSection(EpisodeSection):
+    """A kind of another distribution with its options; see `kbqa.rollouts.Rollout`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str
+    n: Positive = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        kind = values.get("kind")
+        if kind not in KINDS.names():
+            raise ValueError(_no_such_kind(kind, ("linear", "tree", *KINDS.names())))
+        options = {key: value for key, value in values.items() if key not in cls.model_fields}
+        return {**values, **KINDS.resolve(kind, options)}
+
+    @property
+    def width(self) -> int:
+        """As that of a linear rollout."""
+        return self.n
+
+    def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
+        """As `kbqa.rollouts.Rollout.play`."""
+        kind = KINDS.build(self.kind, self.model_extra or {})
+        return kind.play(agent, question, n, temperature, **until)
+
 
 class RewardSection(PartSection[Reward]):
     parts = REWARDS
@@ -87,6 +130,30 @@ class JudgeSection(PartSection[Judge]):
     parts = JUDGES
 
     name: str = "matching"
+
+
+class AddedAdvantageSection(Section):
+    """An advantage of another distribution with its options; see `kbqa.advantages.Credit`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        kind = values.get("kind")
+        if kind not in ADVANTAGES.names():
+            raise ValueError(_no_such_kind(kind, (*get_args(AdvantageKind), *ADVANTAGES.names())))
+        # What a recipe below this one says of its own kind means nothing here.
+        ours = AdvantageSection.model_fields.keys() - ADVANTAGES.options(kind)
+        options = {key: value for key, value in values.items() if key not in ours}
+        return {"kind": kind, **ADVANTAGES.resolve(kind, options)}
+
+    def build(self) -> Credit:
+        return ADVANTAGES.build(self.kind, self.model_extra or {})
 
 
 class AdvantageSection(Section):
@@ -108,3 +175,32 @@ class AdvantageSection(Section):
             self.turn_weight,
             self.outcome_weight,
         )
+
+
+def _no_such_kind(kind: object, known: Sequence[str]) -> str:
+    return f'kind: no such one: "{kind}" (known: {", ".join(known)})'
+
+
+def _kind_of(values: Any) -> object:
+    return values.get("kind") if isinstance(values, dict) else getattr(values, "kind", None)
+
+
+def _advantage_of(values: Any) -> str:
+    return "ours" if _kind_of(values) in get_args(AdvantageKind) else "added"
+
+
+def _rollout_of(values: Any) -> str:
+    kind = _kind_of(values)
+    return str(kind) if kind in ("linear", "tree") else "added"
+
+
+AnyAdvantageSection = Annotated[
+    Annotated[AdvantageSection, Tag("ours")] | Annotated[AddedAdvantageSection, Tag("added")],
+    Discriminator(_advantage_of),
+]
+AnyRolloutSection = Annotated[
+    Annotated[LinearSection, Tag("linear")]
+    | Annotated[TreeSection, Tag("tree")]
+    | Annotated[AddedRolloutSection, Tag("added")],
+    Discriminator(_rollout_of),
+]

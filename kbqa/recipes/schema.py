@@ -21,13 +21,12 @@ from kbqa.recipes.learning import (
     ScheduleSection,
 )
 from kbqa.recipes.play import (
-    AdvantageSection,
+    AnyAdvantageSection,
+    AnyRolloutSection,
     EvaluationSection,
     JudgeSection,
-    LinearSection,
     ProtocolSection,
     RewardSection,
-    TreeSection,
 )
 from kbqa.recipes.section import Section
 from kbqa.rewards import Reward, TreeReward
@@ -46,11 +45,11 @@ class Recipe(Section):
     base_model: str | None = None
     questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection
-    rollout: Annotated[LinearSection | TreeSection, Field(discriminator="kind")]
+    rollout: AnyRolloutSection
     evaluation: EvaluationSection = EvaluationSection()
     reward: RewardSection
     judge: JudgeSection = JudgeSection()
-    advantage: AdvantageSection
+    advantage: AnyAdvantageSection
     optimisation: OptimisationSection
     schedule: ScheduleSection
     guards: GuardsSection = GuardsSection()

@@ -1,16 +1,19 @@
 """Rollouts: how trajectories of a question come about."""
 
 from kbqa.rollouts.agent import Agent, ChatAgent, Player
+from kbqa.rollouts.kinds import KINDS, Rollout
 from kbqa.rollouts.linear import Listener, linear_rollout
 from kbqa.rollouts.tree import Branching, Pruning, tree_rollout
 
 __all__ = [
+    "KINDS",
     "Agent",
     "Branching",
     "ChatAgent",
     "Listener",
     "Player",
     "Pruning",
+    "Rollout",
     "linear_rollout",
     "tree_rollout",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kbqa.errors import (
     GraphNotFoundError,
@@ -19,9 +19,8 @@ from kbqa.errors import (
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.recipes import Recipe
-from kbqa.recipes.play import TreeSection
 from kbqa.rewards import Instruments, TreeReward
-from kbqa.rollouts import Agent, linear_rollout, tree_rollout
+from kbqa.rollouts import Agent, linear_rollout
 from kbqa.runs.stopwatch import Stopwatch
 from kbqa.serving.engine import Engine, Held
 from kbqa.serving.players import Players
@@ -31,6 +30,7 @@ from kbqa.trajectory import (
     RewardedTree,
     ScoredRollout,
     Trajectory,
+    Tree,
 )
 from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, Timings
 
@@ -107,30 +107,30 @@ class RolloutExecutor:
         # A group in training is sampled as the other runs of a question are.
         agent = players.player(stopwatch.tools(self._graphs), int(request.purpose is Purpose.TRAIN))
         assert isinstance(agent, Agent)
-        deadline = time.monotonic() + self._patience.rollout_s
+        until: dict[str, Any] = {
+            "seed": request.seed,
+            "deadline": time.monotonic() + self._patience.rollout_s,
+        }
+        question, n, temperature = request.question, request.n, request.temperature
         try:
             # Inference, and with it every evaluation, is linear.
-            if isinstance(recipe.rollout, TreeSection) and request.purpose is Purpose.TRAIN:
-                return self._tree(recipe, recipe.rollout, agent, request, deadline)
-            trajectories = linear_rollout(
-                agent, request.question, request.n, request.temperature, seed=request.seed, deadline=deadline
-            )
+            if request.purpose is Purpose.TRAIN:
+                played = recipe.rollout.play(agent, question, n, temperature, **until)
+            else:
+                played = linear_rollout(agent, question, n, temperature, **until)
         except PolicyUnavailableError:
             self._engine.discard(held)
             raise
-        members = self._score(recipe, agent.tools, request, trajectories)
-        return Group(request.request_id, request.question, members)
+        if isinstance(played, Tree):
+            return self._score_tree(recipe, agent.tools, request, played)
+        return Group(request.request_id, question, self._score(recipe, agent.tools, request, played))
 
-    def _tree(
-        self, recipe: Recipe, section: TreeSection, agent: Agent, request: RolloutRequest, deadline: float
+    def _score_tree(
+        self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, tree: Tree
     ) -> RewardedTree:
-        branching = replace(section.branching(), k=request.n)
-        tree = tree_rollout(
-            agent, request.question, branching, request.temperature, seed=request.seed, deadline=deadline
-        )
-        reward = recipe.reward_in(request.stage)
-        assert isinstance(reward, TreeReward)  # a recipe with trees has no other
-        instruments = Instruments(agent.tools, recipe.judge.build())
+        reward, instruments = recipe.reward_in(request.stage), Instruments(tools, recipe.judge.build())
+        if not isinstance(reward, TreeReward):
+            raise TypeError(f"reward {recipe.reward.name} does not score the steps of a tree")
         return reward.score_tree(request.request_id, request.question, tree, instruments)
 
     def _score(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from kbqa.advantages import Advantage
+from kbqa.advantages import Credit
 from kbqa.curves.episodes import total_reward
 from kbqa.policies.base import Codec
 from kbqa.runs.traces import TracedAction, TracedEpisode, TracedGroup, TracedSummary, TracedTurn
@@ -16,7 +16,7 @@ _MOST_CHARACTERS = 4000  # of a text
 _MOST_LABELS = 20  # of what an action found
 
 
-def trace(step: int, outcome: str, rollout: ScoredRollout, advantage: Advantage, codec: Codec) -> TracedGroup:
+def trace(step: int, outcome: str, rollout: ScoredRollout, advantage: Credit, codec: Codec) -> TracedGroup:
     """A group or tree as text.
 
     Args:
@@ -57,7 +57,7 @@ def trace(step: int, outcome: str, rollout: ScoredRollout, advantage: Advantage,
     )
 
 
-def _of_group(group: Group, advantage: Advantage) -> tuple[list[TracedTurn], list[TracedEpisode]]:
+def _of_group(group: Group, advantage: Credit) -> tuple[list[TracedTurn], list[TracedEpisode]]:
     turns: list[TracedTurn] = []
     episodes: list[TracedEpisode] = []
     for member, row in zip(group.members, advantage.of_turns(group), strict=True):
@@ -78,7 +78,7 @@ def _of_group(group: Group, advantage: Advantage) -> tuple[list[TracedTurn], lis
     return turns, episodes
 
 
-def _of_tree(rewarded: RewardedTree, advantage: Advantage) -> tuple[list[TracedTurn], list[TracedEpisode]]:
+def _of_tree(rewarded: RewardedTree, advantage: Credit) -> tuple[list[TracedTurn], list[TracedEpisode]]:
     tree, advantages = rewarded.tree, advantage.of_steps(rewarded)
     turns = [
         _turn(step.parent, step.turn, reward, advantages.get(index))

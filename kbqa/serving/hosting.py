@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from safetensors.torch import load_file
-
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
@@ -128,6 +126,8 @@ class _InProcess:
             probe = version.manifest.probe
             self.policy.swap(version.id, lambda _: adapted.swap(version.path, probe))
             return
+        from safetensors.torch import load_file
+
         weights = load_file(version.path / _WEIGHTS)
         self.policy.swap(version.id, lambda model: _replace_weights(model, weights))
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from kbqa.curves import CURVES
+from kbqa.curves import curve_names
 from kbqa.runs.directory import Runs, State
 from kbqa.runs.guards import ALARMS
 from kbqa.runs.ledger import Outcome
@@ -50,7 +50,7 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         for split in _SPLITS:
             reader = records.reader("f1", kind="evaluation", phase=phase, split=split)
             metrics.gauge("kbqa_trainer_f1").labels(phase, split).set_function(reader)
-    for curve in CURVES:
+    for curve in curve_names():
         reader = records.reader(curve, kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_curve").labels(curve).set_function(reader)
     for gauge, key in _RL_GAUGES.items():

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from kbqa.curves import PAPERS, figures_of
+from kbqa.curves import figures_of, paper_of
 from kbqa.errors import PolicyError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.runs.directory import Runs
@@ -68,7 +68,7 @@ def records_router(runs: Runs, store: PolicyStore) -> APIRouter:
         return RecipeView(
             run=run,
             name=values["name"],
-            paper=PAPERS.get(values["reward"]["name"], values["reward"]["name"]),
+            paper=paper_of(values["reward"]["name"]),
             figures=[FigureView.model_validate(asdict(figure)) for figure in figures],
             values=values,
         )
