@@ -99,8 +99,8 @@ def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     if not path.is_file():
         raise RunError(
-            f"{path} is not there: make it with kbqa cold-start {context.record.dataset} --name "
-            f"{name.removesuffix('.jsonl')} --recipe {context.recipe.name}, or do without a cold start "
+            f"{path} does not exist: make it with kbqa cold-start {context.record.dataset} --name "
+            f"{name.removesuffix('.jsonl')} --recipe {context.recipe.name}, or skip the cold start "
             "(cold_start=null)"
         )
     held_out = {question.text for question in (*questions.validation, *questions.test)}
@@ -119,7 +119,9 @@ def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
         demonstration = replace(demonstration, passages=(prompt, *demonstration.passages[1:]))
         found.append(replace(entry, demonstration=demonstration))
     if passed_over:
-        logger.warning("demonstrations of held-out questions are left out", extra={"count": passed_over})
+        logger.warning(
+            "demonstrations of validation or test questions are left out", extra={"count": passed_over}
+        )
     if not found:
         raise RunError(f"{path}: all its questions are validation or test questions of this run")
     return found
@@ -179,7 +181,9 @@ class ColdStart:
         short = [one for one in demonstrations if len(self._example(one).token_ids) <= most]
         if len(short) < len(demonstrations):
             count = len(demonstrations) - len(short)
-            logger.warning("demonstrations are too long and left out", extra={"count": count, "most": most})
+            logger.warning(
+                "some demonstrations are too long and are left out", extra={"count": count, "most": most}
+            )
         if not short:
             raise RunError(f"cold_start.max_length: every demonstration has more than {most} tokens")
         return short

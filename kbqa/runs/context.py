@@ -95,7 +95,7 @@ class Context:
             if kg not in versions:
                 raise RunError(
                     f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
-                    f"kbqa kg load {kg} FILE, then resume the run"
+                    f"run kbqa kg load {kg} FILE, then resume the run"
                 )
             return versions[kg]
 
@@ -162,8 +162,8 @@ class Context:
             )
         except (OSError, SafetensorError) as error:
             raise RunError(
-                f"a policy version of run {self.run} cannot be written ({error}): see that there is room on "
-                "the disk, then resume the run"
+                f"a policy version of run {self.run} cannot be written ({error}): free some disk space, "
+                "then resume the run"
             ) from error
 
     def _request(

@@ -131,7 +131,9 @@ class RunDirectory:
         """
         record = self.read()
         if record.state is State.DONE:
-            raise RunConflictError(f"run {self.id} is done; let it answer with: kbqa promote {self.id}")
+            raise RunConflictError(
+                f"run {self.id} is done; to let its policy answer users, run: kbqa promote {self.id}"
+            )
         return record
 
     def write(self, record: RunRecord) -> None:
@@ -183,7 +185,7 @@ class Runs:
             directory.path.mkdir(parents=True)
         except FileExistsError as error:
             raise RunConflictError(
-                f"there is a run {directory.id} already: resume it (kbqa resume {directory.id}), or choose "
+                f"run {directory.id} already exists: resume it (kbqa resume {directory.id}), or choose "
                 "another name"
             ) from error
         record = RunRecord(

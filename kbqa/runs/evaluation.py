@@ -98,7 +98,7 @@ class Evaluator:
                 else:
                     raise RunError(f"{split} question {questions[index].id}: {_explain(reply)}")
             for request_id in self._rollouts.give_up():
-                raise RunError(f"{split} question {questions[waiting[request_id]].id} is never answered")
+                raise RunError(f"{split} question {questions[waiting[request_id]].id} was never answered")
             self._rollouts.release()
         hops = {question.id: question.hops for question in questions}
         means = episode_means([member for group in groups for member in group.members])
@@ -108,7 +108,7 @@ class Evaluator:
 def _written_by(version: PolicyVersion, group: Group) -> Group:
     if group.policy_versions - {version.id}:
         writers = ", ".join(sorted(group.policy_versions))
-        raise RunError(f"an evaluation of {version.id} was answered by {writers}")
+        raise RunError(f"an evaluation of {version.id} was answered by other versions: {writers}")
     return group
 
 

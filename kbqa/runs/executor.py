@@ -98,7 +98,7 @@ class RolloutExecutor:
         if held.recipe_digest != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
-                f"version {held.version.id} was made with another recipe than the request's",
+                f"version {held.version.id} was trained with another recipe than the request names",
             )
         self._require_graph_version(request)
         recipe = held.recipe
@@ -171,7 +171,8 @@ class RolloutExecutor:
         if found != request.kg_version:
             raise _Refused(
                 FailureReason.GRAPH_CHANGED,
-                f"kg_server holds version {found} of {request.kg}, the run was begun on {request.kg_version}",
+                f"kg_server holds version {found} of {request.kg}, but the run started with "
+                f"{request.kg_version}",
             )
 
     def _retrying(self, attempt: Callable[[], T]) -> T:

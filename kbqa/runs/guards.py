@@ -78,8 +78,8 @@ class Guards:
         if self._not_finite >= self._section.max_not_finite:
             raise RunError(
                 f"loss or gradient was not finite in {self._not_finite} steps in a row, up to step {step}: "
-                "nothing is learned any more. Look at entropy, gradient_norm and logprob_gap before that, "
-                "lower optimisation.learning_rate or optimisation.clip_norm, and start a new run"
+                "the run no longer learns. Look at entropy, gradient_norm and logprob_gap before that "
+                "step, lower optimisation.learning_rate or optimisation.clip_norm, and start a new run"
             )
 
     def stops(self) -> str | None:

@@ -126,7 +126,7 @@ class Pacing:
             for reply in self._rollouts.receive(_POLL_S):
                 self._take(reply)
             for request_id in self._rollouts.give_up():
-                logger.error("a request is never answered", extra={"request": request_id})
+                logger.error("a request was never answered", extra={"request": request_id})
                 self.ledger.settle(request_id, Outcome.UNANSWERED, self.step)
             fresh = self._fresh()
             if len(fresh) >= self._schedule.questions_per_step:

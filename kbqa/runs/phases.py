@@ -146,7 +146,7 @@ def _from_nothing(context: Context, material: Material, small: SmallPolicySectio
             context.journal.record("step", {"loss": loss}, step)
 
     if not student.warm_up(warm_up.build(), seed, on_step):
-        logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
+        logger.warning("the copying warm-up ended before the model had learned to copy: give it more steps")
     return student
 
 

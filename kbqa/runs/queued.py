@@ -144,7 +144,7 @@ class QueuedRollouts:
         try:
             reply = self._inbox.read(request_id)
         except MessageError as error:
-            logger.error("an answer cannot be read; it is asked for again", extra={"reason": str(error)})
+            logger.error("a reply cannot be read; its request is sent again", extra={"reason": str(error)})
             self._inbox.discard([request_id])
             return None
         del self._outstanding[request_id]
@@ -170,7 +170,7 @@ class QueuedRollouts:
         try:
             self._send(entry.request.model_copy(update={"sent_at": now, "deadline_s": deadline_s}))
         except QueueUnavailableError as error:
-            logger.warning("the broker takes no request", extra={"reason": str(error)})
+            logger.warning("the broker does not accept a request", extra={"reason": str(error)})
             self._blocked_until = entry.overdue_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, _BROKER_PAUSE_S[1])
             return

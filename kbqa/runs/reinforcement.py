@@ -334,8 +334,8 @@ class Reinforcement:
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:
                 raise RunError(
-                    f"the {name} changed since run {context.run} was last trained, so its count of what it "
-                    "has seen is void: put back what was there and resume, or start another run"
+                    f"the {name} changed since run {context.run} was last trained, so its position in the "
+                    "questions is no longer valid: restore the original and resume, or start another run"
                 )
         self._seconds_before = float(state["seconds"])
         self._version = context.publish(self._student, checkpoint.step, {})

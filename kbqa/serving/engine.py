@@ -124,7 +124,7 @@ class Engine:
                         return held
                 if time.monotonic() > deadline:
                     if newest is None:
-                        raise NoPolicyError(f"run {run} has no version from {at_least} on")
+                        raise NoPolicyError(f"run {run} has no version {at_least} or newer")
                     raise self._trouble or NoPolicyError(f"the engine is busy with another run than {run}")
                 self._turnstile.wait(_POLL_S)
 

@@ -169,7 +169,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
                 model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
             model.load_state_dict(load_file(directory / "model.safetensors"))
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise PolicyIntegrityError(f"{directory}: no policy that can be loaded ({error})") from error
+            raise PolicyIntegrityError(f"{directory}: the policy cannot be loaded ({error})") from error
         model.bert.embeddings.requires_grad_(False)
         model.eval()
         return model

@@ -82,7 +82,7 @@ class Vocabulary:
                 first=min(tags.values()),
             )
         except KeyError as error:
-            raise PolicyIntegrityError(f"a policy that chooses lacks the token {error}") from None
+            raise PolicyIntegrityError(f"the policy's tokenizer lacks the token {error}") from None
 
 
 def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tuple[int, Decision]]:

@@ -80,7 +80,7 @@ def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(s
     first = load_policy(store, older, max_rows=2, vllm=vllm)
     assert write(first) == older.id
     second = load_policy(store, newer, max_rows=2, vllm=vllm)
-    with pytest.raises(PolicyUnavailableError, match="nobody here has loaded"):
+    with pytest.raises(PolicyUnavailableError, match="this process did not load"):
         write(first)
     assert not first.alive()
     assert (write(second), second.alive()) == (newer.id, True)
