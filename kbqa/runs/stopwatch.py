@@ -1,4 +1,4 @@
-"""Where a request's time goes: what its episodes wait for."""
+"""Measures how long a request's episodes wait for the engine and for the graph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kbqa.policies.base import Completion, Policy, SamplingParams
 
 
 class Stopwatch:
-    """Of one request, which is worked on by one thread.
+    """Measures one request, which one thread plays.
 
     Attributes:
-        engine_s: waited for completions, in the engine's queue too.
-        graph_s: waited for the graph, by episodes and by the reward.
+        engine_s: time spent waiting for completions, including the engine's queue.
+        graph_s: time spent waiting for the graph, by episodes and by the reward.
     """
 
     def __init__(self) -> None:
