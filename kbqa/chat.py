@@ -273,10 +273,12 @@ class ChatClient:
                     raise self._refused(reason)
                 pause = max(pause, _retry_after_s(response))
             if attempt + 1 < self.model.attempts:
-                logger.warning("chat endpoint asked again", extra={"url": self._url, "reason": reason})
+                logger.warning(
+                    "chat endpoint failed; trying again", extra={"url": self._url, "reason": reason}
+                )
                 await asyncio.sleep(min(pause, _LONGEST_PAUSE_S))
         raise ChatUnavailableError(
-            f"{self._who} gave no reply in {self.model.attempts} attempts: {reason}; see that it runs"
+            f"{self._who} gave no reply in {self.model.attempts} attempts: {reason}; check that it is running"
         )
 
     def _read(self, response: httpx.Response) -> ChatReply:

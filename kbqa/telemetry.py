@@ -68,7 +68,7 @@ METRICS: tuple[Metric, ...] = (
         "Size of the disk that holds a directory of the service: home or policies.",
         ("service", "directory"),
     ),
-    Metric("kbqa_disk_free_bytes", "gauge", "Likewise, what is left of it.", ("service", "directory")),
+    Metric("kbqa_disk_free_bytes", "gauge", "Free space on that disk.", ("service", "directory")),
     # kg_server
     Metric("kbqa_kg_actions_total", "counter", "Graph actions executed.", ("action", "outcome")),
     Metric(
@@ -82,7 +82,7 @@ METRICS: tuple[Metric, ...] = (
         "kbqa_kg_batch_size", "histogram", "Actions per batch.", (), (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
     ),
     Metric("kbqa_kg_queries_total", "counter", "SPARQL queries, by outcome.", ("outcome",)),
-    Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query in a process of its own."),
+    Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query in its process."),
     Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
     Metric(
         "kbqa_kg_cache_requests_total",
@@ -93,13 +93,13 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_kg_cache_writes_total",
         "counter",
-        "Answers given to Redis, by outcome (ok, error, paused).",
+        "Answers written to Redis, by outcome (ok, error, paused).",
         ("outcome",),
     ),
     Metric(
         "kbqa_kg_refusals_total",
         "counter",
-        "Requests refused at the door: no key, rate, client concurrency, or concurrency.",
+        "Requests rejected before any work: no key, rate, client concurrency, or concurrency.",
         ("reason",),
     ),
     Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),
@@ -116,7 +116,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_rollout_policy_seconds",
         "histogram",
-        "Time of a request until the engine held a version that is new enough.",
+        "Time until the engine held a version that is new enough for a request.",
         ("purpose",),
     ),
     Metric(
@@ -128,21 +128,23 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_rollout_graph_seconds",
         "histogram",
-        "Time that a request waited for the graph, for its reward too.",
+        "Time that a request waited for the graph, including for its reward.",
         ("purpose",),
     ),
     Metric("kbqa_rollout_generated_tokens_total", "counter", "Tokens written by the policy."),
     Metric("kbqa_rollout_policy_version", "gauge", "Number of the policy version that the engine holds."),
     Metric("kbqa_rollout_policy_loads_total", "counter", "Versions loaded: swap or build.", ("kind",)),
-    Metric("kbqa_rollout_unjudged_total", "counter", "Episodes left out, since a judge gave no verdict."),
-    Metric("kbqa_rollout_capped_total", "counter", "States of trees left unexplored at a cap or deadline."),
+    Metric("kbqa_rollout_unjudged_total", "counter", "Episodes left out because a judge gave no verdict."),
+    Metric(
+        "kbqa_rollout_capped_total", "counter", "Tree states not expanded because of a limit or deadline."
+    ),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
     # an engine in a process of its own, behind rollout_worker or gateway
-    Metric("kbqa_engine_requests_running", "gauge", "Completions that are asked of the engine now."),
+    Metric("kbqa_engine_requests_running", "gauge", "Completions that the engine is computing now."),
     Metric(
         "kbqa_engine_failures_total",
         "counter",
-        "What the engine did not do: generate, update (its weights), or unload (an adapter).",
+        "Failed operations of the engine: generate, update (weights), or unload (an adapter).",
         ("operation",),
     ),
     Metric(
@@ -170,22 +172,27 @@ METRICS: tuple[Metric, ...] = (
         ("queue", "state"),
     ),
     Metric("kbqa_trainer_run_active", "gauge", "1 while a run is being trained."),
-    Metric("kbqa_trainer_restarts_total", "counter", "Training processes started again after they died."),
+    Metric("kbqa_trainer_restarts_total", "counter", "Restarts of the training process after it died."),
     Metric("kbqa_trainer_step", "gauge", "Finished steps of the latest run's phase.", ("phase",)),
-    Metric("kbqa_trainer_groups", "gauge", "Groups of the latest run by what became of them.", ("outcome",)),
+    Metric("kbqa_trainer_groups", "gauge", "Groups of the latest run by outcome.", ("outcome",)),
     Metric("kbqa_trainer_f1", "gauge", "Latest mean F1 of the latest run.", ("phase", "split")),
-    Metric("kbqa_trainer_reward", "gauge", "Mean outcome reward of the latest step.", ("phase",)),
+    Metric(
+        "kbqa_trainer_reward",
+        "gauge",
+        "Mean total reward of the latest step's episodes.",
+        ("phase",),
+    ),
     Metric(
         "kbqa_trainer_reward_fall",
         "gauge",
-        "How far the mean reward of the latest 20 steps lies below the best 20 in a row, as a share of it.",
+        "How far the mean reward of the latest 20 steps is below the best 20 in a row, as a share of it.",
     ),
-    Metric("kbqa_trainer_turns", "gauge", "Mean turns an episode of the latest step.", ("phase",)),
+    Metric("kbqa_trainer_turns", "gauge", "Mean turns per episode in the latest step.", ("phase",)),
     Metric("kbqa_trainer_invalid_actions", "gauge", "Share of turns without a valid action.", ("phase",)),
     Metric(
         "kbqa_trainer_curve",
         "gauge",
-        "Latest value of a curve that the papers plot of reinforcement learning; see kbqa.curves.",
+        "Latest value of a training curve that the papers plot; see kbqa.curves.",
         ("curve",),
     ),
     Metric("kbqa_trainer_entropy", "gauge", "Mean entropy of the policy's tokens in the latest step, nats."),
@@ -201,11 +208,17 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_trainer_not_finite",
         "gauge",
-        "Share of the latest step's questions that were skipped, since loss or gradient was not finite.",
+        "Share of the latest step's questions skipped because the loss or gradient was not finite.",
     ),
     Metric("kbqa_trainer_policy_version", "gauge", "Number of the latest run's newest policy version."),
-    Metric("kbqa_trainer_staleness", "gauge", "Mean versions that the latest step's groups were behind."),
-    Metric("kbqa_trainer_queued_seconds", "gauge", "Mean time of its requests until a worker took them."),
+    Metric(
+        "kbqa_trainer_staleness",
+        "gauge",
+        "Mean number of versions that the latest step's groups were behind.",
+    ),
+    Metric(
+        "kbqa_trainer_queued_seconds", "gauge", "Mean time until a worker took a request of the latest step."
+    ),
     Metric("kbqa_trainer_group_age_seconds", "gauge", "Mean time from a group's arrival to its training."),
     Metric(
         "kbqa_trainer_step_seconds",
@@ -213,7 +226,7 @@ METRICS: tuple[Metric, ...] = (
         "Time of the latest step by part: waited, trained, published; checkpointed, evaluated before it.",
         ("part",),
     ),
-    Metric("kbqa_trainer_alarm", "gauge", "1 while an alarm of the latest run is on.", ("alarm",)),
+    Metric("kbqa_trainer_alarm", "gauge", "1 while an alarm of the latest run is active.", ("alarm",)),
     # gateway
     Metric(
         "kbqa_gateway_answers_total", "counter", "Questions answered, by the answer's status.", ("status",)
@@ -222,43 +235,43 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_gateway_answer_events",
         "histogram",
-        "Events on the way to an answer, which a stream tells one by one.",
+        "Events before an answer, as a stream sends them.",
         (),
         (2, 5, 10, 20, 50, 100, 200, 500, 1000),
     ),
-    Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or wait for it."),
+    Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or waiting."),
     Metric(
         "kbqa_gateway_phase_seconds",
         "histogram",
-        "Time that a question waits for a part: linking, policy and graph (each turn), evidence.",
+        "Time of each part of a question: linking, policy and graph (each turn), evidence.",
         ("phase",),
     ),
     Metric(
         "kbqa_gateway_cache_requests_total",
         "counter",
-        "Questions by whether their answer was kept: hit, miss, or no-cache where that was not wanted.",
+        "Questions by use of the cache: hit, miss, or no-cache if the caller asked for a new answer.",
         ("outcome",),
     ),
-    Metric("kbqa_gateway_left_total", "counter", "Questions whose asker left before the answer."),
+    Metric("kbqa_gateway_left_total", "counter", "Questions whose client disconnected before the answer."),
     Metric(
         "kbqa_gateway_stream_errors_total",
         "counter",
-        "Streams that ended in an error, by its status.",
+        "Streams that ended in an error, by status.",
         ("status",),
     ),
     Metric(
         "kbqa_gateway_refusals_total",
         "counter",
-        "Requests that were not let in: key-required, rate-exceeded, quota-exceeded, graph-forbidden ...",
+        "Rejected requests by reason: key-required, rate-exceeded, quota-exceeded, graph-forbidden ...",
         ("reason",),
     ),
     Metric(
         "kbqa_gateway_redis_failures_total",
         "counter",
-        "What Redis did not do: counts (of requests), answers (kept for their askers).",
+        "Failures of Redis by purpose: counts (of requests), answers (kept for later reading).",
         ("purpose",),
     ),
-    Metric("kbqa_gateway_feedback_total", "counter", "Feedback that was kept, by its verdict.", ("verdict",)),
+    Metric("kbqa_gateway_feedback_total", "counter", "Feedback saved, by verdict.", ("verdict",)),
     Metric(
         "kbqa_gateway_tokens_total", "counter", "Tokens read (prompt) and written (generated).", ("kind",)
     ),

@@ -109,7 +109,7 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
             if time.monotonic() > deadline:
                 raise QueueUnavailableError(
                     f"no message broker answers at {_without_password(app.conf.broker_url)} ({error}): "
-                    "start Redis, or name another broker by KBQA_BROKER_URL or KBQA_REDIS_URL"
+                    "start Redis, or set KBQA_BROKER_URL or KBQA_REDIS_URL to another broker"
                 ) from error
         time.sleep(_POLL_S)
 
@@ -130,8 +130,8 @@ def send(
     with connected(app) as connection:
         if at_most is not None and (waiting := depth(app, connection, queue)) >= at_most:
             raise QueueUnavailableError(
-                f"{waiting} messages wait in the queue {queue}, and nobody takes them: "
-                "is a consumer running? (kbqa queue list)"
+                f"{waiting} messages are waiting in the queue {queue}, and no consumer takes them: check "
+                "that one is running (kbqa queue list)"
             )
         app.send_task(task, args=[message], queue=queue, headers=headers, connection=connection, retry=False)
 

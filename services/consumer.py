@@ -68,7 +68,7 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
             except MessageError as error:
                 letters.bury(message, str(error), task, attempt)
             except Exception as error:
-                logger.exception("a message cannot be worked on", extra={"queue": queue, "attempt": attempt})
+                logger.exception("a message cannot be processed", extra={"queue": queue, "attempt": attempt})
                 if attempt >= MOST_ATTEMPTS:
                     reason = f"failed {attempt} times, at last with {type(error).__name__}: {error}"
                     letters.bury(message, reason, task, attempt)
@@ -113,7 +113,7 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
             return controller.pool is None or bool(controller.pool.idle)  # None: it had not begun
         # What it could not read is gone from the queue; go on with the rest.
         pause_s = _BACK_OFF_S[0] if time.monotonic() - began > longest_s else min(2 * pause_s, longest_s)
-        logger.error("the consumer failed and starts anew", extra={"queue": queue, "pause_s": pause_s})
+        logger.error("the consumer failed and is restarted", extra={"queue": queue, "pause_s": pause_s})
         celery.worker.state.should_stop = None
         _stopping.wait(pause_s)
     return True

@@ -58,7 +58,7 @@ class DeadLetters:
         except (ValidationError, MessageError):  # half of a surrogate pair
             text = text.encode(errors="replace").decode()
             encoded = encode(_letter(self._queue, text, ascii(reason), None, attempts))
-        logger.error("a message is put aside", extra={"queue": self._queue, "reason": reason})
+        logger.error("a message became a dead letter", extra={"queue": self._queue, "reason": reason})
         with connected(self._app) as connection:
             self._make_room(connection)
         send(self._app, self._name, BURIED_TASK, encoded)
@@ -148,7 +148,7 @@ class DeadLetters:
         queue = self._app.amqp.queues[self._name](connection.default_channel)
         for _ in range(queue.queue_declare().message_count - MOST_LETTERS + 1):
             queue.get(no_ack=True)
-            logger.error("too many dead letters, the oldest is removed", extra={"queue": self._queue})
+            logger.error("too many dead letters; the oldest is deleted", extra={"queue": self._queue})
 
 
 def _letter(queue: str, text: str, reason: str, task: str | None, attempts: int) -> DeadLetter:

@@ -60,14 +60,14 @@ class ServiceSettings(BaseSettings):
     Attributes:
         service: its name, one of `SERVICES`; a subclass sets it.
         home: directory under which graphs, policies and runs are kept (`KBQA_HOME`).
-        policy_store: directory or `s3://` URL of the policies; HOME/policies unless given
-            (`KBQA_POLICY_STORE`).
+        policy_store: directory or `s3://` URL of the policies (`KBQA_POLICY_STORE`;
+            default: HOME/policies).
         host: address to listen on.
         port: port to listen on.
-        log_level: lowest level that is logged (`KBQA_LOG_LEVEL`).
+        log_level: minimum level of log lines (`KBQA_LOG_LEVEL`).
         log_format: "text" or "json" (`KBQA_LOG_FORMAT`).
-        traces_url: OpenTelemetry collector that spans are sent to; none unless given (`KBQA_TRACES_URL`).
-        drain_s: seconds that running requests get after SIGTERM.
+        traces_url: URL of the OpenTelemetry collector for traces (`KBQA_TRACES_URL`; default: none).
+        drain_s: seconds for running requests to finish after SIGTERM.
     """
 
     service: ClassVar[str] = ""

@@ -48,25 +48,25 @@ _TRAINING = (
     Alert(
         "KbqaTrainingAlarm",
         "max by (namespace, alarm) (kbqa_trainer_alarm) > 0",
-        "A bound of the recipe is broken: {{ $labels.alarm }}",
+        "A bound under the recipe's guards is broken: {{ $labels.alarm }}",
         after="5m",
     ),
     Alert(
         "KbqaTrainerRestarts",
         "sum by (namespace) (increase(kbqa_trainer_restarts_total[1h])) > 2",
-        "The training process dies again and again",
+        "The training process dies repeatedly",
     ),
     Alert(
         "KbqaTrainingStands",
         "max by (namespace) (changes(kbqa_trainer_step[1h])) == 0 "
         "and on (namespace) max by (namespace) (min_over_time(kbqa_trainer_run_active[1h])) == 1",
-        "A run is active, and has not finished a step for an hour",
+        "A run is active but has not finished a step for an hour",
         severity="critical",
     ),
     Alert(
         "KbqaRewardCollapsed",
         f"max by (namespace) (kbqa_trainer_reward_fall) > 0.5 {_ACTIVE}",
-        "The mean reward of 20 steps is less than half of what it was",
+        "The mean reward of the latest 20 steps is less than half of the run's best",
         after="10m",
         severity="critical",
     ),
@@ -74,13 +74,13 @@ _TRAINING = (
         "KbqaPolicyCollapsed",
         f"(max by (namespace) (kbqa_trainer_entropy) < 0.01 {_ACTIVE}) "
         f"or (max by (namespace) (avg_over_time(kbqa_trainer_no_spread[30m])) > 0.95 {_ACTIVE})",
-        "The policy explores nothing any more, so that nothing is learned",
+        "The policy no longer explores, so it learns nothing",
         after="15m",
     ),
     Alert(
         "KbqaStepsNotFinite",
         "max by (namespace) (max_over_time(kbqa_trainer_not_finite[10m])) > 0",
-        "Steps are skipped, since loss or gradient is not finite",
+        "Steps are skipped because the loss or gradient is not finite",
         severity="critical",
     ),
 )
@@ -89,14 +89,14 @@ _WEIGHTS = (
         "KbqaWeightsStand",
         'max by (namespace) (changes(kbqa_trainer_step{phase="rl"}[1h])) > 5 '
         "unless on (namespace) max by (namespace) (changes(kbqa_trainer_policy_version[1h])) > 0",
-        "Steps go by, and no new version is published",
+        "Steps are finished, but no new version is published",
         after="5m",
         severity="critical",
     ),
     Alert(
         "KbqaEngineUpdateFails",
         'sum by (namespace, instance) (increase(kbqa_engine_failures_total{operation="update"}[15m])) > 0',
-        "vLLM at {{ $labels.instance }} does not take up new weights",
+        "vLLM at {{ $labels.instance }} does not load new weights",
         after="5m",
         severity="critical",
     ),
@@ -131,13 +131,13 @@ _QUEUES = (
         "or (min by (namespace, queue) "
         '(min_over_time(kbqa_queue_messages{queue="trajectories",state="waiting"}[10m])) > 0 '
         "unless on (namespace) sum by (namespace) (increase(kbqa_trainer_messages_total[10m])) > 0)",
-        "Messages wait in {{ $labels.queue }}, and nobody has taken one for ten minutes",
+        "Messages are waiting in {{ $labels.queue }}, and none has been taken for ten minutes",
         severity="critical",
     ),
     Alert(
         "KbqaDeadLetters",
         'max by (namespace, queue) (kbqa_queue_messages{state="dead"}) > 0',
-        "{{ $value }} messages of {{ $labels.queue }} could not be used by anybody",
+        "{{ $value }} messages of {{ $labels.queue }} could not be processed",
     ),
 )
 _SERVICES = (
@@ -155,7 +155,7 @@ _SERVICES = (
         '/ sum by (namespace) (rate(kbqa_kg_cache_requests_total{tier="redis"}[5m])) > 0.05) '
         'or (sum by (namespace) (rate(kbqa_kg_cache_writes_total{outcome!="ok"}[5m])) '
         "/ sum by (namespace) (rate(kbqa_kg_cache_writes_total[5m])) > 0.05)",
-        "Redis fails as a cache of kg_server, whose answers take longer",
+        "kg_server's cache in Redis fails, so its answers take longer",
         after="10m",
     ),
     Alert(
@@ -177,13 +177,14 @@ _SERVICES = (
     Alert(
         "KbqaGatewayWithoutRedis",
         "sum by (namespace, purpose) (rate(kbqa_gateway_redis_failures_total[5m])) > 0",
-        "Redis fails the gateway ({{ $labels.purpose }}), so that gateways do not share what it holds",
+        "Redis does not work for the gateway ({{ $labels.purpose }}), so gateways do not share that data",
         after="10m",
     ),
     Alert(
         "KbqaDiskFills",
         "min by (namespace, service, directory) (kbqa_disk_free_bytes / kbqa_disk_size_bytes) < 0.1",
-        "{{ $labels.service }} has {{ $value | humanizePercentage }} of its {{ $labels.directory }} left",
+        "The disk of {{ $labels.service }} with {{ $labels.directory }} has only {{ $value | "
+        "humanizePercentage }} left",
         after="5m",
         severity="critical",
     ),

@@ -19,32 +19,32 @@ def gateway() -> Dashboard:
         "Does it answer?",
         number(
             "Questions a second",
-            "Requests to /v1/answer.",
+            "Requests to /v1/answer per second.",
             Query(rate("kbqa_http_requests_total", where=_ANSWER), "questions"),
             unit="reqps",
         ),
         number(
             "Failed requests",
-            "Share of requests that were answered with a status of 500 or more.",
+            "Share of requests with a status of 500 or more.",
             Query(share("kbqa_http_requests_total", 'status=~"5.."', of=_SERVER), "failed"),
             unit="percentunit",
             limits=(0.01, 0.05),
         ),
         number(
             "Time to the answer, 95 %",
-            "Seconds that 95 of 100 questions wait for at most.",
+            "Seconds from a question to its answer, 95th percentile.",
             Query(quantile(0.95, "kbqa_gateway_answer_seconds"), "95 %"),
             unit="s",
             limits=(10, 30),
         ),
         number(
             "Questions at a time",
-            "Questions that are being answered, or wait for their turn.",
+            "Number of questions that are being answered or wait for their turn.",
             Query(f"sum({gauge('kbqa_gateway_questions_running')})", "running"),
         ),
         number(
             "Supported answers",
-            "Share of the questions answered whose answer is supported by facts of the graph.",
+            "Share of answered questions whose answer is supported by facts of the graph.",
             Query(
                 share("kbqa_gateway_answers_total", 'status="answered"', of='status=~"answered|unsupported"'),
                 "supported",
@@ -54,21 +54,22 @@ def gateway() -> Dashboard:
             order="low is bad",
         ),
         number(
-            "Turned away",
-            "Share of requests that were answered with 429: too many at a time, or over a quota.",
+            "Rejected requests",
+            "Share of requests with status 429: too many at a time, or above a limit.",
             Query(share("kbqa_http_requests_total", 'status="429"', of=_SERVER), "turned away"),
             unit="percentunit",
             limits=(0.01, 0.1),
         ),
         chart(
             "Requests",
-            "A second, by route and status.",
+            "Requests per second, by route and status.",
             Query(rate("kbqa_http_requests_total", "route", "status", where=_SERVER), "{{route}} {{status}}"),
             unit="reqps",
         ),
         chart(
             "Errors",
-            "Requests a second with a status of 400 or more. 503: no policy or no graph; 429: too many.",
+            "Requests per second with a status of 400 or more. 503: no policy or no graph; 429: too many "
+            "requests.",
             Query(
                 rate("kbqa_http_requests_total", "status", where=f'{_SERVER},status=~"[45].."'), "{{status}}"
             ),
@@ -77,7 +78,7 @@ def gateway() -> Dashboard:
         ),
         chart(
             "Duration",
-            "Seconds from a question to its answer, for 50, 95 and 99 of 100.",
+            "Seconds from a question to its answer: median, 95th and 99th percentile.",
             Query(quantile(0.5, "kbqa_gateway_answer_seconds"), "median"),
             Query(quantile(0.95, "kbqa_gateway_answer_seconds"), "95 %"),
             Query(quantile(0.99, "kbqa_gateway_answer_seconds"), "99 %"),
@@ -89,16 +90,16 @@ def gateway() -> Dashboard:
         "What are the answers like?",
         chart(
             "Answers by status",
-            "Questions answered a second: answered, no_answer, no_topic_entity (it names nothing in the "
-            "graph), partial (its time was over), unsupported (no facts for it).",
+            "Questions per second by status: answered, no_answer, no_topic_entity (the question names "
+            "nothing in the graph), partial (time limit reached), unsupported (no facts support the answer).",
             Query(rate("kbqa_gateway_answers_total", "status"), "{{status}}"),
             unit="ops",
             stacked=True,
         ),
         chart(
             "Support rate",
-            "Share of the questions with an answer whose answer is supported by facts of the graph. A fall "
-            "after a promotion is a worse policy: promote the one before.",
+            "Share of the questions with an answer whose answer is supported by facts of the graph. If it "
+            "falls after a promotion, the new policy is worse: promote the previous one.",
             Query(
                 share("kbqa_gateway_answers_total", 'status="answered"', of='status=~"answered|unsupported"'),
                 "supported",
@@ -108,7 +109,7 @@ def gateway() -> Dashboard:
         ),
         chart(
             "Tokens of a question",
-            "Mean tokens that the policy read and wrote for a question.",
+            "Mean number of tokens that the policy read and wrote per question.",
             Query(
                 f"{rate('kbqa_gateway_tokens_total', 'kind')} / ignoring(kind) group_left() "
                 f"({rate('kbqa_gateway_answers_total')} > 0)",
@@ -122,23 +123,23 @@ def gateway() -> Dashboard:
         "Where does the time go?",
         chart(
             "Parts of a question",
-            "Seconds that 95 of 100 waits take, by what is waited for: linking, each turn of policy and "
-            "graph, evidence.",
+            "Seconds of each part of a question, 95th percentile: linking, policy and graph (each turn), "
+            "evidence.",
             Query(quantile(0.95, "kbqa_gateway_phase_seconds", "phase"), "{{phase}}"),
             unit="s",
             logarithmic=True,
         ),
         chart(
             "Length of a stream",
-            "Events on the way to an answer (thoughts, actions, observations), mean and for 95 of 100.",
+            "Number of events before an answer (thoughts, actions, observations): mean and 95th percentile.",
             Query(mean("kbqa_gateway_answer_events"), "mean"),
             Query(quantile(0.95, "kbqa_gateway_answer_events"), "95 %"),
             unit="suffix: events",
         ),
         chart(
-            "Answers that were kept",
-            "Questions a second by whether their answer was there already: hit, miss, or no-cache where the "
-            "asker wanted a new one.",
+            "Cached answers",
+            "Questions per second by use of the cache: hit, miss, or no-cache if the caller asked for a new "
+            "answer.",
             Query(rate("kbqa_gateway_cache_requests_total", "outcome"), "{{outcome}}"),
             unit="ops",
             stacked=True,
@@ -146,27 +147,27 @@ def gateway() -> Dashboard:
     )
     row(
         board,
-        "Who goes without an answer, and who is content?",
+        "Who gets no answer, and what do users say?",
         chart(
             "Keys, rates and quotas",
-            "Requests a second that were not let in, by reason. quota-exceeded: the caller has used up what "
-            "its key allows.",
+            "Rejected requests per second, by reason. quota-exceeded: the caller has used up the quota of "
+            "its key.",
             Query(rate("kbqa_gateway_refusals_total", "reason"), "{{reason}}"),
             unit="reqps",
             stacked=True,
         ),
         chart(
-            "Broken off",
-            "A second: streams that ended in an error, by its status; askers that left before the answer; "
-            "and what Redis did not do for the gateway.",
+            "Aborted answers",
+            "Per second: streams that ended in an error, by status; clients that disconnected before the "
+            "answer; and failures of Redis.",
             Query(rate("kbqa_gateway_stream_errors_total", "status"), "stream error {{status}}"),
-            Query(rate("kbqa_gateway_left_total"), "asker left"),
+            Query(rate("kbqa_gateway_left_total"), "client left"),
             Query(rate("kbqa_gateway_redis_failures_total", "purpose"), "Redis: {{purpose}}"),
             unit="ops",
         ),
         chart(
             "Feedback",
-            "Verdicts of askers a second.",
+            "Verdicts of users per second.",
             Query(rate("kbqa_gateway_feedback_total", "verdict"), "{{verdict}}"),
             unit="ops",
             stacked=True,

@@ -16,45 +16,47 @@ def _waiting(queue: str) -> str:
 
 def queues() -> Dashboard:
     """Whether anything waits, how long, and what nobody could use."""
-    board = dashboard("queues", "Queues", "Requests and replies under way, dead letters, and disks.")
+    board = dashboard("queues", "Queues", "Requests and replies in flight, dead letters, and disks.")
     row(
         board,
-        "Does anything wait?",
+        "Is anything waiting?",
         number(
-            "Requests that wait",
-            "Messages in `rollouts` that no worker has taken. Always some while a run trains faster than "
-            "workers play.",
+            "Waiting requests",
+            "Number of messages in `rollouts` that no worker has taken. There are always some while a run "
+            "trains faster than the workers play.",
             Query(f"max({_waiting('rollouts')})", "waiting"),
             limits=(200, 1000),
         ),
         number(
-            "Replies that wait",
-            "Messages in `trajectories` that the trainer has not taken. It takes them at once.",
+            "Waiting replies",
+            "Number of messages in `trajectories` that the trainer has not taken. Normally it takes them at "
+            "once.",
             Query(f"max({_waiting('trajectories')})", "waiting"),
             limits=(20, 100),
         ),
         number(
             "Dead letters",
-            "Messages that nobody could use, in both queues: kbqa queue show. There should be none.",
+            "Number of messages in both queues that could not be processed; see `kbqa queue show`. There "
+            "should be none.",
             Query(f"sum(max by (queue) ({gauge('kbqa_queue_messages', _DEAD)}))", "dead"),
             limits=(1, 10),
         ),
         number(
             "Age of a request, 95 %",
-            "Seconds until a worker takes it, for 95 of 100 requests.",
+            "Seconds until a worker takes a request, 95th percentile.",
             Query(quantile(0.95, "kbqa_rollout_queue_seconds"), "95 %"),
             unit="s",
             limits=(30, 60),
         ),
         number(
-            "Requests taken a second",
-            "Rollout requests that all workers together take from the queue.",
+            "Requests taken per second",
+            "Rollout requests that all workers together take from the queue per second.",
             Query(rate("kbqa_rollout_requests_total"), "taken"),
             unit="reqps",
         ),
         number(
             "Least free space",
-            "Share of the fullest disk that a service writes to which is free.",
+            "Free share of the fullest disk that a service writes to.",
             Query(f"min({gauge('kbqa_disk_free_bytes')} / {gauge('kbqa_disk_size_bytes')})", "free"),
             unit="percentunit",
             limits=(0.2, 0.1),
@@ -62,17 +64,19 @@ def queues() -> Dashboard:
         ),
         chart(
             "Waiting messages",
-            "By queue. `rollouts` that stays full: no worker runs, or none can load the policy.",
+            "Number of messages by queue. If `rollouts` stays full, no worker is running, or none can load "
+            "the policy.",
             Query(gauge("kbqa_queue_messages", _WAITING), "{{queue}}"),
         ),
         chart(
             "Taken and not finished",
-            "By queue: what consumers work on; until the visibility timeout, also what dead ones have left.",
+            "Number of messages by queue that consumers are working on. Messages of dead consumers are "
+            "included until the visibility timeout.",
             Query(gauge("kbqa_queue_messages", _TAKEN), "{{queue}}"),
         ),
         chart(
             "Age of a request",
-            "Seconds from sending a request to taking it, for 50 and 95 of 100.",
+            "Seconds from sending a request until a worker takes it: median and 95th percentile.",
             Query(quantile(0.5, "kbqa_rollout_queue_seconds"), "median"),
             Query(quantile(0.95, "kbqa_rollout_queue_seconds"), "95 %"),
             unit="s",
@@ -80,33 +84,35 @@ def queues() -> Dashboard:
     )
     row(
         board,
-        "What becomes of messages?",
+        "What happens to messages?",
         chart(
             "Requests taken",
-            "By workers a second: answered, expired, invalid (a dead letter), or the reason of a failure.",
+            "Requests that workers take per second, by outcome: answered, expired, invalid (a dead letter), "
+            "or the reason of a failure.",
             Query(rate("kbqa_rollout_requests_total", "outcome"), "{{outcome}}"),
             unit="ops",
             stacked=True,
         ),
         chart(
             "Replies taken",
-            "By the trainer a second: accepted, duplicate (another answer was first), late, or dead_letter.",
+            "Replies that the trainer takes per second, by outcome: accepted, duplicate (another reply was "
+            "first), late, or dead_letter.",
             Query(rate("kbqa_trainer_messages_total", "outcome"), "{{outcome}}"),
             unit="ops",
             stacked=True,
         ),
         chart(
             "Dead letters",
-            "By queue, until they are requeued or purged.",
+            "Number of dead letters by queue, until they are requeued or purged.",
             Query(gauge("kbqa_queue_messages", _DEAD), "{{queue}}"),
         ),
     )
     row(
         board,
-        "Is there room?",
+        "Is there space?",
         chart(
             "Free space",
-            "Share of the disk that holds a service's directory, by service.",
+            "Free share of the disk that holds a service's directory, by service.",
             Query(
                 f"min by (service, directory) ({gauge('kbqa_disk_free_bytes')} / "
                 f"{gauge('kbqa_disk_size_bytes')})",
@@ -118,7 +124,8 @@ def queues() -> Dashboard:
         ),
         chart(
             "Free bytes",
-            "Of the same disks. Versions and checkpoints take the most; the recipe says how many are kept.",
+            "Free bytes of the same disks. Versions and checkpoints take the most space; the recipe says "
+            "how many are kept.",
             Query(
                 f"min by (service, directory) ({gauge('kbqa_disk_free_bytes')})", "{{service}}, {{directory}}"
             ),

@@ -55,8 +55,8 @@ def converted(base: KnownBase, gguf: Path) -> Path:
                 _convert_aside(base, gguf, final)
     except OSError as error:
         raise BaseNotFoundError(
-            f"base model {base.name} cannot be written to {final} ({error}): name a directory with a "
-            "gigabyte of room by KBQA_BASES"
+            f"base model {base.name} cannot be written to {final} ({error}): set KBQA_BASES to a directory "
+            "with a gigabyte of free space"
         ) from error
     return final
 
@@ -85,7 +85,7 @@ def _convert_aside(base: KnownBase, gguf: Path, final: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
     aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{final.name}-", dir=final.parent))
     began = time.monotonic()
-    logger.info("base model is converted, once", extra={"base": base.name, "into": str(final)})
+    logger.info("converting a base model; this happens once", extra={"base": base.name, "into": str(final)})
     try:
         child = subprocess.run(
             [sys.executable, "-m", "kbqa.bases.conversion", str(gguf), str(aside)],

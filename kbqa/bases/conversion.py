@@ -30,13 +30,15 @@ def convert(gguf: Path, into: Path) -> None:
     tokenizer.model_max_length = model.config.max_position_embeddings
     inner = tokenizer.backend_tokenizer
     if not isinstance(inner.pre_tokenizer, ByteLevel):
-        raise ValueError(f"{gguf}: a tokenizer that begins with {inner.pre_tokenizer}")
+        raise ValueError(f"{gguf}: unsupported pre-tokenizer {inner.pre_tokenizer}")
     # A GGUF names its rule for splitting ("smollm": each digit alone, then as GPT-2), which
     # transformers does not read. Spaces before a digit would become other tokens than in training.
     inner.pre_tokenizer = InOrder([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
     ends = {tokenizer.eos_token_id, model.config.eos_token_id, model.generation_config.eos_token_id}
     if len(ends) != 1 or tokenizer.chat_template is None:
-        raise ValueError(f"{gguf}: no chat template, or no one token that ends a turn ({ends})")
+        raise ValueError(
+            f"{gguf}: it has no chat template, or not exactly one token that ends a turn ({ends})"
+        )
     model.save_pretrained(into)
     tokenizer.save_pretrained(into)
 

@@ -55,7 +55,9 @@ def find_base(name: str) -> Base:
     origin, path = found
     if origin == "directory" or known is None:
         if (fault := _fault(path)) is not None:
-            raise BaseNotFoundError(f"base model {name}: {fault}; a base has config.json and *.safetensors")
+            raise BaseNotFoundError(
+                f"base model {name}: {fault}; a base model needs config.json and *.safetensors"
+            )
         return Base(name, path, licence_of(path), origin)
     if origin == "hub cache":
         _check(name, path / _WEIGHTS, known.digest, f"hf download --force-download {name}")
@@ -125,9 +127,11 @@ def _check(name: str, path: Path, digest: str, again: str) -> None:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise PolicyIntegrityError(f"base model {name}: {path}: {error}; fetch it again: {again}") from error
+        raise PolicyIntegrityError(
+            f"base model {name}: {path}: {error}; download it again: {again}"
+        ) from error
     if found != digest:
         raise PolicyIntegrityError(
             f"base model {name}: the SHA-256 of {path} is {found[:_SHOWN]}…, not {digest[:_SHOWN]}… as "
-            f"published: fetch it again ({again}), or name its directory to use it as it is"
+            f"published: download it again ({again}), or name its directory to use it unchecked"
         )

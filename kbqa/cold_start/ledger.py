@@ -44,7 +44,7 @@ class AttemptLedger:
                 file.write(_ATTEMPT.dump_json(attempt) + b"\n")
         except OSError as error:
             raise DatasetError(
-                f"{self._path} cannot be written ({error.strerror}): free some space, then start again; "
-                "nothing that is in it is asked for again"
+                f"{self._path} cannot be written ({error.strerror}): free some space, then repeat the "
+                "command; it continues where it stopped"
             ) from error
         self.done[attempt.question] = attempt

@@ -173,6 +173,6 @@ class Course:
             known = ", ".join(sorted(name for name, value in record.items() if isinstance(value, float)))
             raise RunError(
                 f"curriculum: stage {self.name} waits for {until.metric}, and the records of "
-                f"{until.split} have no such number (they have: {known})"
+                f"{until.split} do not contain this metric (they contain: {known})"
             )
         return float(value)

@@ -110,7 +110,7 @@ def load_dataset(
     questions = [question for part in parts.values() for question in part]
     graphs = sorted({question.kg for question in questions})
     if len(graphs) != 1 or not graphs[0]:
-        raise DatasetError(f'{name}: its questions should be about one graph, by "kg", not about {graphs}')
+        raise DatasetError(f'{name}: all questions must have the same graph in "kg", but they have {graphs}')
     design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
     draw = seed if design is Design.SAMPLE else draw
     whole = parts.pop(Part.ALL, None)
@@ -185,7 +185,7 @@ def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design
     split asks in other words.
     """
     if design is Design.RANDOM:
-        raise DatasetError(f"{name}: the set has a split of its own; leave the design out")
+        raise DatasetError(f"{name}: the data set has a published split; omit the design")
     sampled = design is Design.SAMPLE
     test, material, validation = (parts.get(part, ()) for part in (Part.TEST, Part.TRAIN, Part.DEV))
     if sampled:

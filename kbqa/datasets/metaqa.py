@@ -45,7 +45,7 @@ def gold_path(question_type: str) -> tuple[Hop, ...]:
     kinds = question_type.split("_to_")
     for kind in kinds:
         if kind != "movie" and kind not in _RELATIONS:
-            raise ValueError(f'"{kind}" of the question type "{question_type}" is no kind of thing in MetaQA')
+            raise ValueError(f'"{kind}" of the question type "{question_type}" is not a type in MetaQA')
     return tuple(
         Hop(_RELATIONS[after]) if before == "movie" else Hop(_RELATIONS[before], inverse=True)
         for before, after in zip(kinds, kinds[1:], strict=False)

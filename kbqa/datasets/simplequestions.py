@@ -35,7 +35,7 @@ def _name(field: str) -> str:
     """`m.04whkz5` of `www.freebase.com/m/04whkz5`."""
     name = field.strip().removeprefix("http://").removeprefix(_SITE)
     if name == field.strip() or not name:
-        raise ValueError(f'"{field}" is not written {_SITE}m/…')
+        raise ValueError(f'"{field}" does not have the form {_SITE}m/…')
     return name.replace("/", ".")
 
 

@@ -73,7 +73,7 @@ def read_earlier(path: Path) -> tuple[str, Measured]:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{path} is no result of kbqa eval --json ({error!r})") from error
+        raise ConfigurationError(f"{path} was not written by kbqa eval --json ({error!r})") from error
     return str(values.get("policy") or path.stem), records
 
 
@@ -86,7 +86,8 @@ def compare(records: Sequence[Record], name: str, earlier: Measured) -> Comparis
     common = [record for record in records if record.question.id in earlier]
     if not common:
         raise ConfigurationError(
-            f"{name}: not one of its questions is among these: compare on one data set and split"
+            f"{name}: it has no question in common with this evaluation: compare on the same data set and "
+            "split"
         )
     differences = {}
     for metric in METRICS:

@@ -205,7 +205,7 @@ def evaluate(
                 records.append(record)
                 gallery.offer(record, runs)
     if not records:
-        raise DatasetError("there is no question to evaluate on")
+        raise DatasetError("there are no questions to evaluate on")
     return Evaluation(tuple(records), tuple(gallery.chosen()), about or {})
 
 
@@ -267,7 +267,7 @@ class _Panel:
             verdict = self._judge.verdict(question.text, question.answers, answers)
         except JudgeUnavailableError as error:
             self._silent += 1
-            logger.warning("no verdict", extra={"question": question.id, "reason": str(error)})
+            logger.warning("the judge gave no verdict", extra={"question": question.id, "reason": str(error)})
             return None
         self._silent = 0
         return verdict

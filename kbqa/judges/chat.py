@@ -75,5 +75,5 @@ def _read(text: str, num_gold: int) -> Verdict:
     reply = json.loads(written.group())
     found = tuple(bool(one) for one in reply["found"])
     if len(found) != num_gold or not isinstance(reply["correct"], bool):
-        raise ValueError(f"not the object that was asked for: {text[:200]!r}")
+        raise ValueError(f"not the requested JSON object: {text[:200]!r}")
     return Verdict(reply["correct"], str(reply.get("justification", "")), found)

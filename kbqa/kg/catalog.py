@@ -154,7 +154,7 @@ class GraphCatalog:
                 current = self._current(name)
                 if current is None or current.version != store.version:
                     raise GraphUnavailableError(
-                        f'the graph "{name}" was loaded anew meanwhile: run this again'
+                        f'the graph "{name}" was replaced in the meantime: run this command again'
                     )
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
@@ -234,7 +234,9 @@ class GraphCatalog:
         try:
             manifest = _read_current(graph)
             if manifest.layout != LAYOUT:
-                logger.warning("graph was loaded by another release: load it again", extra={"graph": name})
+                logger.warning(
+                    "graph was loaded by another release of kbqa: load it again", extra={"graph": name}
+                )
                 return None
             return manifest
         except (FileNotFoundError, NotADirectoryError):

@@ -57,7 +57,7 @@ class AdaptedModel:
             PolicyMismatchError: the adapter was trained beside another base.
         """
         if base_model is None:
-            raise PolicyIntegrityError(f"{adapter}: an adapter that does not say of which base model")
+            raise PolicyIntegrityError(f"{adapter}: the adapter does not name its base model")
         adapted = cls(_load_base(find_base(base_model).directory, adapter), base_model)
         adapted.swap(adapter, probe)
         return adapted
@@ -109,7 +109,7 @@ class AdaptedModel:
         if not gap <= LARGEST_GAP["float32"]:  # a gap that is no number is none of the small ones
             raise PolicyMismatchError(
                 f"{adapter} in base model {self._base_model}: log-probabilities differ from the trainer's by "
-                f"{gap:.2g} on average: see that it is the base that the adapter was trained beside"
+                f"{gap:.2g} on average: check that it is the base model that the adapter was trained on"
             )
 
 
@@ -132,14 +132,14 @@ def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Ma
         scale = float(config["lora_alpha"]) / int(config["r"])
         saved = tuple(f"{_PREFIX}{name}." for name in config.get("modules_to_save") or ())
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise PolicyIntegrityError(f"{adapter}: no adapter that can be loaded ({error!r})") from error
+        raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
     whole = {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(saved)}
     parts = {name: tensor for name, tensor in tensors.items() if not name.startswith(saved)}
     strange = [key for key in _OTHERWISE if config.get(key)]
     strange += [name for name in parts if not (name.startswith(_PREFIX) and name.endswith((_DOWN, _UP)))]
     if config.get("peft_type") != "LORA" or strange:
         raise PolicyIntegrityError(
-            f"{adapter}: an adapter of another kind than plain LoRA ({', '.join(strange[:3])})"
+            f"{adapter}: only plain LoRA adapters are supported ({', '.join(strange[:3])})"
         )
     names = {name.removesuffix(_DOWN).removesuffix(_UP) for name in parts}
     try:

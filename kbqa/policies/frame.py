@@ -56,8 +56,8 @@ def read_frame(directory: Path, tokenizer: Tokenizer) -> Frame:
             return _of_template(directory, tokenizer)
     except Exception as error:  # a template is a program, and whatever it raises is its own
         raise PolicyIntegrityError(
-            f"{directory}: its chat template cannot be used ({error}): correct it, or remove it "
-            "(chat_template.jinja, or chat_template in tokenizer_config.json) to do without"
+            f"{directory}: its chat template cannot be used ({error}): correct it, or remove it to use "
+            "none (chat_template.jinja, or chat_template in tokenizer_config.json)"
         ) from error
     return Frame(first=_first_token(config, tokenizer))
 
@@ -76,7 +76,7 @@ def _of_template(directory: Path, tokenizer: Tokenizer) -> Frame:
     _, said_too, rest = whole.partition(_SAID)
     between, _, reply_again = rest.partition(_ASKED_AGAIN)
     if not said_too or not reply or reply != reply_again:
-        raise ValueError("it does not write a question, a reply and a question one after the other")
+        raise ValueError("it cannot render a question, a reply and another question in sequence")
     specials = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
     ends = {between.find(token) + len(token) for token in specials if token in between}
     end = min(ends, default=0)

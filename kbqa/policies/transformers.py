@@ -55,7 +55,7 @@ def load_language_model(directory: Path) -> Any:
             local_files_only=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise PolicyIntegrityError(f"{directory}: no model that can be loaded ({error})") from error
+        raise PolicyIntegrityError(f"{directory}: the model cannot be loaded ({error})") from error
     return model.eval()
 
 

@@ -58,7 +58,10 @@ class Manifest(BaseModel):
     def _harmless(cls, files: dict[str, str]) -> dict[str, str]:
         for name in files:
             if not _FILE.fullmatch(name) or name == MANIFEST_NAME:
-                raise ValueError(f"{name!r} is no file of a version: safetensors, JSON or text inside of it")
+                raise ValueError(
+                    f"{name!r} is not allowed in a version: only safetensors, JSON or text files inside "
+                    "its directory are"
+                )
         return files
 
 

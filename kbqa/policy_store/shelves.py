@@ -137,7 +137,7 @@ class RemoteShelf:
             self._files, self._root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
-                f"KBQA_POLICY_STORE={url}: {error}; for s3:// install pip install 'kbqa[s3]'"
+                f"KBQA_POLICY_STORE={url}: {error}; for s3://, run pip install 'kbqa[s3]'"
             ) from error
 
     def names(self, under: str) -> list[str]:
@@ -237,7 +237,7 @@ class RemoteShelf:
             self._patiently(attempt)
         except FileNotFoundError as error:
             raise ConfigurationError(
-                f"{self._url} takes no files ({error}): is there such a bucket?"
+                f"{self._url} does not accept files ({error}): check that the bucket exists"
             ) from error
 
     def _patiently(self, attempt: Callable[[], T]) -> T:

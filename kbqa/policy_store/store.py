@@ -339,7 +339,7 @@ def _compare(path: Path, stated: Mapping[str, str]) -> None:
     """Raises: PolicyIntegrityError."""
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     if extra := present - {*stated, MANIFEST_NAME}:
-        raise PolicyIntegrityError(f"{path}: {min(extra)} does not belong to the version")
+        raise PolicyIntegrityError(f"{path}: {min(extra)} is not part of the version")
     for name, checksum in stated.items():
         if name not in present:
             raise PolicyIntegrityError(f"{path}: {name} is missing")

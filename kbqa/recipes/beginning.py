@@ -125,11 +125,11 @@ class ColdStartSection(Section):
     @model_validator(mode="after")
     def _lasts(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError("steps: either steps or epochs say how long it lasts: set the other one to null")
+            raise ValueError("steps: set exactly one of steps and epochs, and the other one to null")
         if self.epochs is not None and self.learned_loss is not None:
-            raise ValueError("learned_loss: goes with steps; with epochs set it to null")
+            raise ValueError("learned_loss: can only be used with steps; set it to null if you set epochs")
         if self.lora is not None and self.lora.quantised:
-            raise ValueError("lora.quantised: its adapter is merged into whole weights: set it to false")
+            raise ValueError("lora.quantised: the adapter is merged into full weights, so set this to false")
         return self
 
     def build(self, demonstrations: int) -> SftConfig:

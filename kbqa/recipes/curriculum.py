@@ -37,7 +37,7 @@ class TiersSection(Section):
     @model_validator(mode="after")
     def _rise(self) -> Self:
         if self.medium <= self.easy:
-            raise ValueError(f"medium: has to be more than easy, which is {self.easy}")
+            raise ValueError(f"medium: must be greater than easy, which is {self.easy}")
         return self
 
     def build(self) -> Tiers:
@@ -58,7 +58,7 @@ class UntilSection(Section):
     @model_validator(mode="after")
     def _ends(self) -> Self:
         if (self.steps, self.at_least, self.patience) == (None, None, None):
-            raise ValueError("never comes true: set steps, at_least or patience")
+            raise ValueError("this condition is never met: set steps, at_least or patience")
         return self
 
     def build(self) -> Until:
@@ -104,9 +104,13 @@ class CurriculumSection(Section):
         *before, last = self.stages
         endless = [stage.name for stage in before if stage.until is None]
         if endless:
-            raise ValueError(f"stages: {endless[0]} never ends, so those after it never begin: set its until")
+            raise ValueError(
+                f"stages: {endless[0]} never ends, so the stages after it never begin: set its until"
+            )
         if last.until is not None:
-            raise ValueError(f"stages: {last.name} is the last and ends with the schedule: remove its until")
+            raise ValueError(
+                f"stages: {last.name} is the last stage and ends with the schedule: remove its until"
+            )
         return self
 
     def build(self, questions: Sequence[Question], seed: int) -> Course:
@@ -131,8 +135,8 @@ class CurriculumSection(Section):
         if not asked:
             raise DatasetError(
                 f"curriculum.stages: {section.name} has no questions: no training question is known to be "
-                f"{' or '.join(section.tiers)} (that takes gold paths, forms or queries, "
-                "which a run with cold_start.paths=mined is not shown)"
+                f"{' or '.join(section.tiers)} (difficulty is known only from gold paths, forms or "
+                "queries, which a run with cold_start.paths=mined does not see)"
             )
         until = None if section.until is None else section.until.build()
         return Stage(section.name, self._deck(asked, seed), until)

@@ -84,7 +84,7 @@ class OptimisationSection(Section):
             ("mini_batch_questions", "mini_batch_samples"),
         ):
             if getattr(self, one) and getattr(self, other):
-                raise ValueError(f"{one} and {other} say the same in two ways: set one of them")
+                raise ValueError(f"{one} and {other} exclude each other: set only one of them")
         return self
 
     def rate(self) -> LearningRate:
@@ -176,7 +176,8 @@ class ScheduleSection(Section):
     def _enough_in_flight(self) -> Self:
         if self.max_in_flight < self.questions_per_step:
             raise ValueError(
-                f"max_in_flight: a step needs {self.questions_per_step} groups, so no step would ever be made"
+                f"max_in_flight: a step needs {self.questions_per_step} groups, so no step could ever be "
+                "taken"
             )
         return self
 

@@ -63,20 +63,18 @@ class Recipe(Section):
         is_tree = self.rollout.kind == "tree"
         if is_tree != (self.advantage.kind == "state"):
             raise ValueError(
-                f"advantage.kind: {self.advantage.kind!r} does not go with rollout.kind "
-                f"{self.rollout.kind!r}: trees need 'state', and nothing else does"
+                f"advantage.kind: {self.advantage.kind!r} cannot be combined with rollout.kind "
+                f"{self.rollout.kind!r}: use 'state' for trees, and only for trees"
             )
         if is_tree and not isinstance(self.reward.build(), TreeReward):
-            raise ValueError(f"reward.name: {self.reward.name!r} does not score the steps of a tree")
+            raise ValueError(f"reward.name: {self.reward.name!r} cannot score the steps of a tree")
         if self.optimisation.lora is not None and (self.base_model is None or self.cold_start is not None):
             raise ValueError(
-                "optimisation.lora: an adapter is served beside base_model, so there must be one, and a "
-                "cold start, after which the base would be another, must not"
+                "optimisation.lora: an adapter needs base_model, and excludes cold_start, which would "
+                "change the base model"
             )
         if self.guards.patience is not None and self.schedule.best_by is None:
-            raise ValueError(
-                "guards.patience: waits for a new best, and schedule.best_by says of what: set it"
-            )
+            raise ValueError("guards.patience: needs schedule.best_by, which names the metric: set it")
         for stage in self.curriculum.stages if self.curriculum is not None else ():
             try:
                 RewardSection(**self._reward_options(stage.reward))
@@ -87,7 +85,7 @@ class Recipe(Section):
         in_step = schedule.max_staleness == 0 and schedule.max_in_flight == schedule.questions_per_step
         if self.deterministic and not in_step:
             raise ValueError(
-                "deterministic: what a step learns from must not hang on which worker was faster; set "
+                "deterministic: the groups of a step must not depend on the speed of workers; set "
                 f"schedule.max_staleness=0 and schedule.max_in_flight={schedule.questions_per_step}"
             )
         return self
@@ -102,7 +100,7 @@ class Recipe(Section):
             return self.reward.build()
         stages = self.curriculum.stages if self.curriculum is not None else ()
         if stage >= len(stages):
-            raise ValueError(f"recipe {self.name} has {len(stages)} stages, so none is number {stage}")
+            raise ValueError(f"recipe {self.name} has {len(stages)} stages; there is no stage number {stage}")
         return RewardSection(**self._reward_options(stages[stage].reward)).build()
 
     def _reward_options(self, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cold start of a run: demonstrations, and their imitation with a look at the validation questions."""
+"""The cold start of a run: demonstrations, and their imitation, judged by the validation questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOW_EVERY = 10  # steps between two metrics records
 
 
 def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonstration]:
-    """What the recipe's cold start imitates; nothing if it has none. Made once, and kept with the run.
+    """The demonstrations of the recipe's cold start, if it has one. Made once, and kept with the run.
 
     Raises:
         RunError: no path can be played, or the file does not fit the recipe.
@@ -81,7 +81,7 @@ def _played(context: Context, section: ColdStartSection, questions: Splits, kg: 
 
 
 def _recoveries(context: Context, demonstrations: Sequence[Demonstration], share: float) -> list[Entry]:
-    """Some of the demonstrations again, as recoveries; those that nothing can be made of are left out."""
+    """A share of the demonstrations as recoveries; those that cannot become one are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     rng = random.Random(f"recoveries/{context.record.seed}")
     found = []
@@ -94,13 +94,13 @@ def _recoveries(context: Context, demonstrations: Sequence[Demonstration], share
 
 
 def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
-    """The demonstrations of a file, under the prompt of this recipe; none about a question held out."""
+    """A file's demonstrations with this recipe's prompt, without validation and test questions."""
     path = context.home / "cold_start" / name
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     if not path.is_file():
         raise RunError(
-            f"{path} is not there: make it with kbqa cold-start {context.record.dataset} --name "
-            f"{name.removesuffix('.jsonl')} --recipe {context.recipe.name}, or do without a cold start "
+            f"{path} does not exist: make it with kbqa cold-start {context.record.dataset} --name "
+            f"{name.removesuffix('.jsonl')} --recipe {context.recipe.name}, or skip the cold start "
             "(cold_start=null)"
         )
     held_out = {question.text for question in (*questions.validation, *questions.test)}
@@ -119,17 +119,19 @@ def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
         demonstration = replace(demonstration, passages=(prompt, *demonstration.passages[1:]))
         found.append(replace(entry, demonstration=demonstration))
     if passed_over:
-        logger.warning("demonstrations of held-out questions are left out", extra={"count": passed_over})
+        logger.warning(
+            "demonstrations of validation or test questions are left out", extra={"count": passed_over}
+        )
     if not found:
         raise RunError(f"{path}: all its questions are validation or test questions of this run")
     return found
 
 
 class ColdStart:
-    """Imitation of demonstrations, with a look at the validation questions now and then.
+    """Imitation of demonstrations, with regular evaluations on the validation questions.
 
     Args:
-        questions: those of training lend their topics' names; those of validation are looked at.
+        questions: training questions provide names of topics; validation questions judge the versions.
         student: what imitates them; it is trained in place.
     """
 
@@ -179,13 +181,15 @@ class ColdStart:
         short = [one for one in demonstrations if len(self._example(one).token_ids) <= most]
         if len(short) < len(demonstrations):
             count = len(demonstrations) - len(short)
-            logger.warning("demonstrations are too long and left out", extra={"count": count, "most": most})
+            logger.warning(
+                "some demonstrations are too long and are left out", extra={"count": count, "most": most}
+            )
         if not short:
             raise RunError(f"cold_start.max_length: every demonstration has more than {most} tokens")
         return short
 
     def _example(self, demonstration: Demonstration) -> Example:
-        # Cut where an episode's observation would be, or it would read what it never saw in a lesson.
+        # Observations are cut as in an episode, so that imitation and play read texts of the same length.
         most = self._context.recipe.rollout.max_observation_tokens
         return example(demonstration, self._student.codec, most)
 

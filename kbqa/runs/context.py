@@ -27,23 +27,23 @@ from kbqa.trajectory import Question
 from kbqa.wire import Purpose, RolloutRequest
 
 _POLL_S = 0.5
-# Requests of an evaluation: as many as a few workers take at a time, so that none waits till its deadline.
+# Requests of an evaluation: few enough that none waits until its deadline.
 EVALUATED_AT_A_TIME = 64
 
 
 class Stopped(Exception):
-    """The run was told to stop; raised at the next place where nothing is lost by it."""
+    """The run was told to stop; raised at the next point at which stopping loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A run and its means.
+    """A run, and everything that its phases need.
 
     Attributes:
         stop: set when the run has to stop.
-        home: where its cold starts' files are.
+        home: directory that contains the files of cold starts.
         data: directory of data sets that are not generated.
-        rollouts: play what is asked for.
+        rollouts: plays the requested questions.
         graph_wait_s: how long the graph is waited for, in seconds.
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
@@ -97,7 +97,7 @@ class Context:
             if kg not in versions:
                 raise RunError(
                     f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
-                    f"kbqa kg load {kg} FILE, then resume the run"
+                    f"run kbqa kg load {kg} FILE, then resume the run"
                 )
             return versions[kg]
 
@@ -128,7 +128,7 @@ class Context:
         return evaluation
 
     def version(self, version: str) -> PolicyVersion:
-        """A version of this run by its full id, whose files are here and whole.
+        """A version of this run by its full id; its files are present and complete.
 
         Raises:
             NoPolicyError, PolicyIntegrityError: they are not.
@@ -140,7 +140,7 @@ class Context:
     def publish(self, student: Student, step: int, metrics: Mapping[str, float]) -> PolicyVersion:
         """Publish the student as the run's newest version.
 
-        Numbers are never used twice: a worker may still hold what a restore has undone.
+        Version numbers are never reused: a worker may still hold a version that a restore has undone.
 
         Args:
             step: optimiser steps of reinforcement learning.
@@ -164,8 +164,8 @@ class Context:
             )
         except (OSError, SafetensorError) as error:
             raise RunError(
-                f"a policy version of run {self.run} cannot be written ({error}): see that there is room on "
-                "the disk, then resume the run"
+                f"a policy version of run {self.run} cannot be written ({error}): free some disk space, "
+                "then resume the run"
             ) from error
 
     def _request(
@@ -178,7 +178,7 @@ class Context:
         number: int,
     ) -> RolloutRequest:
         rollout, training = self.recipe.rollout, purpose is Purpose.TRAIN
-        # All versions are asked a question with the same luck, so that they differ by what they know.
+        # The same seed for all versions, so that their answers differ only by what they have learned.
         stream = request_id if training else f"{purpose}/{question.id}"
         return RolloutRequest(
             run=self.run,
@@ -193,6 +193,6 @@ class Context:
             temperature=rollout.temperature if training else self.recipe.evaluation.temperature,
             stage=stage_of(request_id),
             seed=random.Random(f"{self.record.seed}/{stream}").getrandbits(31),
-            sent_at=0.0,  # the business of what sends it, as is the deadline
+            sent_at=0.0,  # set by the sender, like the deadline
             deadline_s=self.recipe.schedule.request_deadline_s,
         )

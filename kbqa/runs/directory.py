@@ -1,12 +1,12 @@
-"""Runs as directories: what was asked for, how it goes, what came of it.
+"""Runs as directories: their configuration, progress and results.
 
     runs/<run>/run.json         the service's: recipe, data set, seed, state
     runs/<run>/progress.json    the training process's: phase, step, results
     runs/<run>/metrics.jsonl    one record a line, numbered by `seq`
     runs/<run>/demonstrations.jsonl   what its cold start imitates, see `kbqa.cold_start.files`
-    runs/<run>/ledger.json      what became of every group, as of the last checkpoint
+    runs/<run>/ledger.json      the outcome of every requested group, as of the last checkpoint
     runs/<run>/summary.json     the results, once the run is done
-    runs/<run>/groups/          what the rollouts of steps said and earned, see `kbqa.runs.traces`
+    runs/<run>/groups/          texts and rewards of the rollouts of steps, see `kbqa.runs.traces`
     runs/<run>/inbox/           replies that are not settled by a checkpoint yet
     runs/<run>/checkpoints/
     runs/<run>/train.log        what the training process logged
@@ -113,7 +113,7 @@ class RunDirectory:
         return Traces(self.path / "groups", most)
 
     def read(self) -> RunRecord:
-        """What was asked for, and the state of it.
+        """The run's configuration and state.
 
         Raises:
             RunError: `run.json` is missing or damaged.
@@ -131,7 +131,9 @@ class RunDirectory:
         """
         record = self.read()
         if record.state is State.DONE:
-            raise RunConflictError(f"run {self.id} is done; let it answer with: kbqa promote {self.id}")
+            raise RunConflictError(
+                f"run {self.id} is done; to let its policy answer users, run: kbqa promote {self.id}"
+            )
         return record
 
     def write(self, record: RunRecord) -> None:
@@ -183,7 +185,7 @@ class Runs:
             directory.path.mkdir(parents=True)
         except FileExistsError as error:
             raise RunConflictError(
-                f"there is a run {directory.id} already: resume it (kbqa resume {directory.id}), or choose "
+                f"run {directory.id} already exists: resume it (kbqa resume {directory.id}), or choose "
                 "another name"
             ) from error
         record = RunRecord(
@@ -219,7 +221,7 @@ class Runs:
 
 
 def _seq(line: bytes) -> int:
-    """The number of a record, for which a reader of the newest ones need not parse all."""
+    """The number of a record, read without parsing the whole record."""
     found = _SEQ.match(line)
     return int(found[1]) if found is not None else int(json.loads(line)["seq"])
 

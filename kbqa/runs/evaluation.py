@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 EVALUATION_IDS = "e"
 """First letter of the ids of evaluation requests."""
 
-_POLL_S = 0.02  # how long a look for replies waits for one
-_ATTEMPTS = 3  # a question whose rollout failed is asked again that often
+_POLL_S = 0.02  # seconds to wait for a reply
+_ATTEMPTS = 3  # how often a question is asked again after a failed rollout
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
 """An evaluation request from its id, its question and the number of the policy version."""
@@ -68,7 +68,7 @@ class Evaluator:
         check: Callable[[], None],
     ) -> None:
         self._make_request, self._max_in_flight, self._check = make_request, max_in_flight, check
-        # An answer that nobody waits for belongs to an evaluation that is over or was cut short.
+        # An unexpected reply belongs to an evaluation that is over or was interrupted.
         self._rollouts = source.open(EVALUATION_IDS, spent=lambda _: True, deadline_s=deadline_s)
 
     def evaluate(self, version: PolicyVersion, questions: Sequence[Question], split: str) -> Evaluation:
@@ -98,7 +98,7 @@ class Evaluator:
                 else:
                     raise RunError(f"{split} question {questions[index].id}: {_explain(reply)}")
             for request_id in self._rollouts.give_up():
-                raise RunError(f"{split} question {questions[waiting[request_id]].id} is never answered")
+                raise RunError(f"{split} question {questions[waiting[request_id]].id} was never answered")
             self._rollouts.release()
         hops = {question.id: question.hops for question in questions}
         means = episode_means([member for group in groups for member in group.members])
@@ -108,7 +108,7 @@ class Evaluator:
 def _written_by(version: PolicyVersion, group: Group) -> Group:
     if group.policy_versions - {version.id}:
         writers = ", ".join(sorted(group.policy_versions))
-        raise RunError(f"an evaluation of {version.id} was answered by {writers}")
+        raise RunError(f"an evaluation of {version.id} was answered by other versions: {writers}")
     return group
 
 

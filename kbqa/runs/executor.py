@@ -1,4 +1,4 @@
-"""From a request to its reply, and nothing in between is lost: what fails says why."""
+"""Executes rollout requests. Every request gets a reply: a result, or the reason of its failure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequ
 logger = logging.getLogger(__name__)
 
 _BACK_OFF_S = (0.2, 3.0)  # first and longest pause before kg_server is asked again
-_VERSIONS_S = 5.0  # how long the versions of the graphs are believed
+_VERSIONS_S = 5.0  # how long the versions of the graphs are cached
 
 T = TypeVar("T")
 
 
 class _Refused(Exception):
-    """A request cannot be met as it stands."""
+    """A request that cannot be executed."""
 
     def __init__(self, reason: FailureReason, detail: str) -> None:
         self.reason = reason
@@ -89,7 +89,7 @@ class RolloutExecutor:
                     graph_s=stopwatch.graph_s,
                 )
                 return self._reply(request, timings, rollout, sampled_tokens=stopwatch.sampled_tokens)
-        except Exception as error:  # whatever it is, the trainer has to hear of it
+        except Exception as error:  # the trainer must learn of every failure
             failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
             log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
             log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
@@ -99,7 +99,7 @@ class RolloutExecutor:
         if held.recipe_digest != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
-                f"version {held.version.id} was made with another recipe than the request's",
+                f"version {held.version.id} was trained with another recipe than the request names",
             )
         self._require_graph_version(request)
         recipe = held.recipe
@@ -136,7 +136,7 @@ class RolloutExecutor:
     def _score(
         self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, trajectories: Sequence[Trajectory]
     ) -> tuple[RewardedTrajectory, ...]:
-        """Rewards of a group; an episode without a verdict is left out, since it is not a wrong one.
+        """Rewards of a group; an episode without a verdict is left out, because it is not a wrong answer.
 
         Raises:
             JudgeUnavailableError: there was no verdict on any.
@@ -167,7 +167,8 @@ class RolloutExecutor:
         if found != request.kg_version:
             raise _Refused(
                 FailureReason.GRAPH_CHANGED,
-                f"kg_server holds version {found} of {request.kg}, the run was begun on {request.kg_version}",
+                f"kg_server holds version {found} of {request.kg}, but the run started with "
+                f"{request.kg_version}",
             )
 
     def _retrying(self, attempt: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
-"""What may go wrong with a run while nobody looks.
+"""Guards: bounds on training metrics, for runs that nobody watches.
 
 An alarm is raised when a value of the steps' records is out of bounds in several steps in a
-row, and is over with the first step that is within them. A step without the value, such as one
-that taught nothing, says nothing.
+row, and cleared by the first step that is within them. A step without the value, such as one
+without spread, is ignored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Guards:
         return new
 
     def count_not_finite(self, step: int, trained: bool) -> None:
-        """A step had something to teach, and was trained or had to be skipped.
+        """Count the steps in a row that were skipped because their loss or gradient was not finite.
 
         Raises:
             RunError: too many steps in a row were skipped.
@@ -78,12 +78,12 @@ class Guards:
         if self._not_finite >= self._section.max_not_finite:
             raise RunError(
                 f"loss or gradient was not finite in {self._not_finite} steps in a row, up to step {step}: "
-                "nothing is learned any more. Look at entropy, gradient_norm and logprob_gap before that, "
-                "lower optimisation.learning_rate or optimisation.clip_norm, and start a new run"
+                "the run no longer learns. Look at entropy, gradient_norm and logprob_gap before that "
+                "step, lower optimisation.learning_rate or optimisation.clip_norm, and start a new run"
             )
 
     def stops(self) -> str | None:
-        """Why reinforcement learning has to end, if it has to."""
+        """The reason why reinforcement learning must end; None if it continues."""
         alarm = next((alarm for name, alarm in self.raised.items() if name in self._section.stop_on), None)
         return None if alarm is None else f"alarm since step {alarm.since}: {alarm}"
 

@@ -1,6 +1,6 @@
-"""A run's durable inbox: one file for each reply, whole or not there.
+"""A run's durable inbox: one file for each reply, either complete or absent.
 
-The service writes; the training process reads, and removes what it needs no more.
+The service writes; the training process reads, and deletes replies that it no longer needs.
 """
 
 from __future__ import annotations

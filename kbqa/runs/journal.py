@@ -1,4 +1,4 @@
-"""What a training process tells the world: its progress, and a record of every step."""
+"""What a training process reports: its progress, and a record of every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 
 class Journal:
-    """`progress.json` and `metrics.jsonl` of a run; goes on where an earlier process ended.
+    """`progress.json` and `metrics.jsonl` of a run; continues where an earlier process ended.
 
     Args:
         sinks: get every record, too.

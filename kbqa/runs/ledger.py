@@ -1,8 +1,8 @@
-"""What became of every group that was asked for, and which weights survived.
+"""The outcome of every requested group, and the versions that led to the current weights.
 
-The invariant of training: in the history of the surviving weights every group
-asked for occurs once, trained or dropped with a reason. The ledger refuses to
-write anything else.
+The invariant of training: in the history that leads to the current weights, every requested
+group occurs exactly once, either trained on, or dropped with a reason. The ledger rejects
+anything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """What became of a group; all but the first are reasons why it was dropped."""
+    """The outcome of a group; all but the first are reasons why it was dropped."""
 
     TRAINED = "trained"
     STALE = "stale"
@@ -44,7 +44,7 @@ class Ledger:
         return list(self._in_flight)
 
     def ask(self, request_id: str) -> None:
-        """Write down that a group is asked for.
+        """Record that a group is requested.
 
         Raises:
             ValueError: it was asked for before.
@@ -54,7 +54,7 @@ class Ledger:
         self._in_flight[request_id] = None
 
     def settle(self, request_id: str, outcome: Outcome, step: int) -> None:
-        """Write down what became of a group in flight.
+        """Record the outcome of a group in flight.
 
         Args:
             step: the optimiser step that it was trained in, or dropped before.
@@ -68,7 +68,7 @@ class Ledger:
         self._settled[request_id] = (outcome, step)
 
     def outcome(self, request_id: str) -> Outcome | None:
-        """What became of a group; None while it is in flight, or if it was never asked for."""
+        """The outcome of a group; None while it is in flight, or if it was never requested."""
         entry = self._settled.get(request_id)
         return None if entry is None else entry[0]
 
@@ -96,7 +96,7 @@ class Ledger:
 
 
 class History:
-    """The versions that hold the surviving weights, each with its generation.
+    """The versions that led to the current weights, each with its generation.
 
     Weights that change get the next generation. Weights that are published again after a
     restore have another version id and the same generation.
@@ -119,7 +119,7 @@ class History:
         self._generations[version] = self.current
 
     def staleness(self, versions: Iterable[str]) -> int | None:
-        """Generations from the oldest of `versions` to now; None if one has not survived."""
+        """Generations from the oldest of `versions` to now; None if a restore has undone one of them."""
         generations = [self._generations.get(version) for version in versions]
         known = [generation for generation in generations if generation is not None]
         if len(known) < len(generations):

@@ -1,4 +1,4 @@
-"""The trainer alone paces the system: what it asks for, takes, and drops.
+"""Pacing: which groups the trainer requests, accepts and drops. Nothing else sets the pace.
 
     while not over:
         groups = pacing.collect(stop)          # of one optimiser step
@@ -6,10 +6,10 @@
         pacing.close_step(outcomes)            # settle them
         pacing.publish(version)                # the weights have changed
 
-At most `max_in_flight` groups are asked for and not settled. A group whose oldest
-turn is more than `max_staleness` versions old is dropped when it comes in. One that was
-written by weights that a restore has undone is asked for again: no question is skipped
-because something died.
+At most `max_in_flight` groups are requested and not settled. A group whose oldest turn is
+more than `max_staleness` versions old is dropped when it arrives. A group that was written by
+weights that a restore has undone is requested again, so that no question is skipped because
+a process died.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 TRAINING_IDS = "t"
 """First letter of the ids of training requests."""
 
-_POLL_S = 0.02  # how long a look for replies waits for one
-_HOPELESS_STEPS = 3  # as many groups as that many steps need may fail in a row
+_POLL_S = 0.02  # seconds to wait for a reply
+_HOPELESS_STEPS = 3  # steps' worth of groups that may fail in a row
 
 # Waiting does not help against these.
 _PERMANENT = frozenset(
@@ -81,8 +81,8 @@ class _Arrival:
 class Pacing:
     """The groups of one optimiser step after another.
 
-    Request ids count the positions of the deck, so that after a restore the same question is
-    asked for under the same id, and an answer from before it still counts.
+    Request ids are the positions in the deck. After a restore, the same question is therefore
+    requested under the same id, and an earlier reply still counts.
 
     Args:
         deck: the question of every position.
@@ -110,8 +110,8 @@ class Pacing:
         self.step = 0
         self._number = version.number
         self._position = 0
-        self._waiting: dict[str, _Arrival] = {}  # came in, in flight still
-        self._current: tuple[str, ...] = ()  # those of them that the step at hand trains on
+        self._waiting: dict[str, _Arrival] = {}  # arrived, not settled yet
+        self._current: tuple[str, ...] = ()  # those of the current step
         self._failures = 0
 
     def collect(self, check: Callable[[], None]) -> list[Received]:
@@ -121,7 +121,7 @@ class Pacing:
             check: called while waiting; whatever it raises ends the wait.
 
         Raises:
-            RunError: rollouts fail, one after the other, for a reason that does not pass.
+            RunError: rollouts fail in a row, for a reason that waiting does not cure.
         """
         while True:
             check()
@@ -129,7 +129,7 @@ class Pacing:
             for reply in self._rollouts.receive(_POLL_S):
                 self._take(reply)
             for request_id in self._rollouts.give_up():
-                logger.error("a request is never answered", extra={"request": request_id})
+                logger.error("a request was never answered", extra={"request": request_id})
                 self.ledger.settle(request_id, Outcome.UNANSWERED, self.step)
             fresh = self._fresh()
             if len(fresh) >= self._schedule.questions_per_step:
@@ -138,7 +138,7 @@ class Pacing:
                 return chosen
 
     def refill(self) -> None:
-        """Ask until `max_in_flight` groups are out; those of the step at hand are out no more."""
+        """Request groups until `max_in_flight` are outstanding, not counting those of the current step."""
         while len(self.ledger.in_flight) - len(self._current) < self._schedule.max_in_flight:
             request_id = f"{TRAINING_IDS}{self._position:07d}"
             self.ledger.ask(request_id)
@@ -146,7 +146,7 @@ class Pacing:
             self._ask(request_id)
 
     def close_step(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Settle the groups of the step at hand, which is over with that.
+        """Settle the groups of the current step, and end it.
 
         Args:
             outcomes: by request id, for every group that `collect` returned.
@@ -167,12 +167,12 @@ class Pacing:
             self._settle(request_id, Outcome.RUN_ENDED)
 
     def saved(self) -> None:
-        """A checkpoint that holds `to_json()` is on the disk: the answers that it settles may go."""
+        """A checkpoint with `to_json()` has been written: the replies that it settles can be deleted."""
         self._rollouts.release()
 
     @property
     def position(self) -> int:
-        """The first of the deck that was not asked for yet."""
+        """The first position of the deck that has not been requested yet."""
         return self._position
 
     @property

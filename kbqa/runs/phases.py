@@ -1,7 +1,7 @@
 """The phases of a run before reinforcement learning: prepare, warm_up, cold_start.
 
 Each ends with a published version, whose id is kept in the journal's results. A run
-that is resumed goes on behind the last phase that it finished.
+that is resumed continues after the last phase that it finished.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Material:
 def prepare(context: Context) -> Material:
     """Read the questions of the data set that suit the recipe, and make sure that its graph is there.
 
-    Where the recipe mines paths, those that the run learns from are without their gold programs.
+    If the recipe mines paths, the gold programs are removed from the questions that the run learns from.
 
     Raises:
         DatasetError: the data set cannot be read.
@@ -93,7 +93,7 @@ def prepare(context: Context) -> Material:
 
 
 def base_version(context: Context, material: Material) -> PolicyVersion:
-    """The policy before it has learned anything of the task, evaluated; made unless it is there."""
+    """The policy before any training on the task, evaluated; created unless it exists."""
     known = context.journal.results.get("versions", {}).get("base")
     if known is not None:
         return context.version(known)
@@ -113,7 +113,7 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
 
 
 def cold_started_version(context: Context, material: Material, base: PolicyVersion) -> PolicyVersion:
-    """The base after its cold start, evaluated; made unless it is there. No cold start: the base."""
+    """The base after its cold start (if any), evaluated; created unless it exists."""
     known = context.journal.results.get("versions", {}).get("cold_start")
     if known is not None:
         return context.version(known)
@@ -123,16 +123,16 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     context.journal.enter("cold_start")
     found = demonstrations(context, material.questions, material.kg)
     best = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
-    # Workers take the newest version, so the best one has to become that again.
+    # Workers take the newest version, so the best one is published again.
     return _conclude(context, "cold_start", Student.load(best.path), material)
 
 
 def _from_nothing(context: Context, material: Material, small: SmallPolicySection) -> Student:
-    """A small policy that has learned to copy if it has to, and nothing else."""
+    """A small policy with random weights, after the copying warm-up if the recipe has one."""
     seed, warm_up = context.record.seed, small.warm_up
     context.journal.enter("warm_up", of=0 if warm_up is None else warm_up.steps)
     found = demonstrations(context, material.questions, material.kg)
-    # One that copies nothing has no name of the graph to spell.
+    # Without copying, the tokenizer need not spell the names of the graph.
     triples = () if warm_up is None else material.triples()
     texts = tokenizer_texts(triples, found, material.questions.train)
     student = Student.fresh(small.build(), texts, context.recipe.protocol.build().tags, seed)
@@ -146,7 +146,7 @@ def _from_nothing(context: Context, material: Material, small: SmallPolicySectio
             context.journal.record("step", {"loss": loss}, step)
 
     if not student.warm_up(warm_up.build(), seed, on_step):
-        logger.warning("the copying warm-up ended before it had learned to copy: give it more steps")
+        logger.warning("the copying warm-up ended before the model had learned to copy: give it more steps")
     return student
 
 

@@ -1,4 +1,4 @@
-"""Rollouts by workers, over queues: each reply comes once, whatever gets lost on the way."""
+"""Rollouts by workers, over queues. Each reply is delivered once, whatever is lost in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Send = Callable[[RolloutRequest], None]
 _LONGEST_FACTOR = 4  # the deadline doubles with each attempt, up to that
 _IGNORED = 5  # times that a request may go unanswered while others are answered
 _BROKER_PAUSE_S = (0.5, 10.0)
-_POLL_S = 0.02  # between two looks into the inbox
+_POLL_S = 0.02  # seconds between two looks into the inbox
 
 
 @dataclass(slots=True)
@@ -26,10 +26,10 @@ class _Outstanding:
     """A request on its way.
 
     Attributes:
-        overdue_at: by the clock; then it is sent again.
-        attempts: times that it was sent.
-        ignored: attempts that came to nothing although others were answered meanwhile.
-        answers: answers that had come in at the last attempt.
+        overdue_at: time at which it is sent again.
+        attempts: how often it was sent.
+        ignored: attempts without a reply, while other requests got one.
+        answers: number of replies that had arrived at the last attempt.
     """
 
     request: RolloutRequest
@@ -91,14 +91,14 @@ class QueuedRollouts:
         return {"resent": self._resent, "renewed": self._renewed, "duplicates": self._duplicates}
 
     def ask(self, request: RolloutRequest) -> None:
-        """Ask for a group, unless its answer lies in the inbox from before a restart."""
+        """Request a group, unless its reply is already in the inbox from before a restart."""
         entry = _Outstanding(request, overdue_at=self._clock())
         self._outstanding[request.request_id] = entry
         if request.request_id not in self._inbox:
             self._dispatch(entry)
 
     def ask_anew(self, request: RolloutRequest) -> None:
-        """Ask for a group anew: the answer that was received is of no use."""
+        """Request a group again, because the received reply is of no use."""
         self._fetched.discard(request.request_id)
         self._inbox.discard([request.request_id])
         self._renewed += 1
@@ -128,14 +128,14 @@ class QueuedRollouts:
         return replies
 
     def give_up(self) -> list[str]:
-        """Ids that were ignored too often; they are not asked for any more."""
+        """Ids that got no reply too often; they are not requested any more."""
         ids = [key for key, entry in self._outstanding.items() if entry.ignored >= _IGNORED]
         for request_id in ids:
             del self._outstanding[request_id]
         return ids
 
     def release(self) -> None:
-        """Remove the answers that were received and are spent."""
+        """Delete the received replies that are no longer needed."""
         spent = {request_id for request_id in self._fetched if self._spent(request_id)}
         self._inbox.discard(spent)
         self._fetched -= spent
@@ -144,7 +144,7 @@ class QueuedRollouts:
         try:
             reply = self._inbox.read(request_id)
         except MessageError as error:
-            logger.error("an answer cannot be read; it is asked for again", extra={"reason": str(error)})
+            logger.error("a reply cannot be read; its request is sent again", extra={"reason": str(error)})
             self._inbox.discard([request_id])
             return None
         del self._outstanding[request_id]
@@ -170,7 +170,7 @@ class QueuedRollouts:
         try:
             self._send(entry.request.model_copy(update={"sent_at": now, "deadline_s": deadline_s}))
         except QueueUnavailableError as error:
-            logger.warning("the broker takes no request", extra={"reason": str(error)})
+            logger.warning("the broker does not accept a request", extra={"reason": str(error)})
             self._blocked_until = entry.overdue_at = now + self._pause_s
             self._pause_s = min(2 * self._pause_s, _BROKER_PAUSE_S[1])
             return

@@ -1,8 +1,8 @@
-"""Reinforcement learning: collect groups, take a step, publish, and never lose count.
+"""Reinforcement learning: collect groups, take a step, publish a version, keep the books.
 
-Everything that a step changes is in the next checkpoint. What happened after the newest one is
-undone by whatever kills the process, and done again from there; with a deterministic recipe to
-the same numbers.
+The next checkpoint contains everything that a step changes. If the process is killed, the steps
+after the newest checkpoint are lost and taken again; with a deterministic recipe, they give the
+same numbers.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Reinforcement:
         self._selection = Selection(self._schedule.best_by)
         newest = context.store.newest(context.run)
         if not self._checkpoints.steps() and newest is not None and newest.id != start.id:
-            # Somebody has removed the checkpoints. Workers take the newest version, so this has to be it.
+            # The checkpoints were deleted. Workers take the newest version, so publish the first one again.
             start = context.publish(self._student, 0, {})
         self._version = start
         curriculum, train = context.recipe.curriculum, material.questions.train
@@ -116,7 +116,7 @@ class Reinforcement:
     def run(self) -> None:
         """Train until the schedule or a guard ends it, then judge the result."""
         try:
-            self._validate()  # unless the process died after it had been due and done
+            self._validate()  # unless it was done before the process died
             while not self._over():
                 self._step()
                 if self._validate() or self._pacing.step % self._schedule.checkpoint_every == 0:
@@ -189,7 +189,7 @@ class Reinforcement:
         result: UpdateResult,
         curves: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write down what the step was made of, what it did, and where the time went since the last one."""
+        """Record the step: its groups, its metrics, and the time since the last record."""
         pacing = self._pacing
         values: dict[str, Any] = {
             **curves,
@@ -207,7 +207,7 @@ class Reinforcement:
             **pacing.counters,
         }
         if self._context.recipe.curriculum is not None:
-            # The stage that asked: after a switch some groups of the one before are still to be trained.
+            # The stage of the request: after a change, groups of the previous stage are still in flight.
             values["stage"] = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
         values |= result.metrics
         self._spent.clear()
@@ -226,7 +226,7 @@ class Reinforcement:
         """Let the guards and the selection see the record of a step.
 
         Raises:
-            RunError: nothing is learned any more.
+            RunError: too many steps in a row were not finite.
         """
         step, journal = self._pacing.step, self._context.journal
         for alarm in self._guards.watch(step, record):
@@ -263,7 +263,7 @@ class Reinforcement:
         return self._course.stage_at(position_of(request_id))
 
     def _enter_stage(self, reason: str | None) -> None:
-        """Write down that the curriculum's next stage has begun, if it has."""
+        """Record a change to the curriculum's next stage."""
         if reason is not None:
             course = self._course
             logger.info("a stage begins", extra={"stage": course.name, "reason": reason})
@@ -272,7 +272,7 @@ class Reinforcement:
             self._keep()
 
     def _end(self, reason: str) -> None:
-        """No further step, though the schedule has some left."""
+        """End early: take no further step."""
         if self._ended is None:
             self._ended = reason
             logger.warning("reinforcement learning ends early", extra={"reason": reason})
@@ -301,7 +301,7 @@ class Reinforcement:
         return self._version
 
     def _checkpoint(self) -> None:
-        """Save everything, and only then let go of the answers that it settles."""
+        """Save everything, and only then delete the replies that the checkpoint settles."""
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
@@ -341,8 +341,8 @@ class Reinforcement:
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:
                 raise RunError(
-                    f"the {name} changed since run {context.run} was last trained, so its count of what it "
-                    "has seen is void: put back what was there and resume, or start another run"
+                    f"the {name} changed since run {context.run} was last trained, so its position in the "
+                    "questions is no longer valid: restore the original and resume, or start another run"
                 )
         self._seconds_before = float(state["seconds"])
         self._sampled_tokens = int(state.get("sampled_tokens", 0))
@@ -361,7 +361,7 @@ class Reinforcement:
             context.journal.record("refused", {"reason": str(error)})
 
     def _retain(self) -> None:
-        """Keep what groups in flight may have been written with, and what results speak of."""
+        """Delete old versions, except those that groups in flight may use and results refer to."""
         protected = {*self._context.journal.results.get("versions", {}).values()}
         if self._selection.best is not None:
             protected.add(self._selection.best.version)
@@ -377,7 +377,7 @@ class Reinforcement:
 
 
 def _digest(questions: Sequence[Question]) -> str:
-    """SHA-256 over the ids of the questions, which with seed and recipe tell what is asked when."""
+    """SHA-256 over the ids of the questions; with seed and recipe, they determine the order of requests."""
     return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
 
 

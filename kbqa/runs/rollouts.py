@@ -1,4 +1,4 @@
-"""The port through which a run has questions played: it asks, and receives.
+"""The port through which a run requests rollouts and receives replies.
 
 Two adapters: `kbqa.runs.queued` asks rollout workers over queues, `kbqa.runs.local` plays in this process.
 """
@@ -20,23 +20,23 @@ class Rollouts(Protocol):
         ...
 
     def ask(self, request: RolloutRequest) -> None:
-        """Have a group or tree played and scored. An id stands for one question, for ever."""
+        """Request that a group or tree is played and scored. An id always stands for the same question."""
         ...
 
     def ask_anew(self, request: RolloutRequest) -> None:
-        """Have it played again: the reply that was received is of no use."""
+        """Request it again, because the received reply is of no use."""
         ...
 
     def receive(self, wait_s: float) -> list[RolloutReply]:
-        """New replies to requests that are out; waits that many seconds for one at most."""
+        """New replies to outstanding requests; waits at most `wait_s` seconds for one."""
         ...
 
     def give_up(self) -> list[str]:
-        """Ids that nobody will answer; they are not asked for any more."""
+        """Ids that will get no reply; they are not requested any more."""
         ...
 
     def release(self) -> None:
-        """Let go of replies that were received and are spent."""
+        """Delete received replies that are no longer needed."""
         ...
 
 
@@ -48,11 +48,11 @@ class RolloutSource(Protocol):
 
         Args:
             kind: first letter of their ids.
-            spent: whether an id that is not outstanding will never be asked for, or again.
+            spent: whether an id that is not outstanding will never be requested (again).
             deadline_s: how long a request may go unanswered, in seconds.
         """
         ...
 
     def close(self) -> None:
-        """The run is done: let go of everything."""
+        """The run is done: free everything."""
         ...

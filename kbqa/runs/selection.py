@@ -1,4 +1,4 @@
-"""Which weights of a run are the best, by what its recipe says."""
+"""Selects the best weights of a run by the metric that its recipe names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Best:
 
 
 class Selection:
-    """Remembers the best weights, and how often none were better.
+    """Remembers the best weights, and how many candidates since then were not better.
 
     Args:
         section: None never chooses.
@@ -42,12 +42,12 @@ class Selection:
         self.since_best = 0
 
     def after_step(self, record: Mapping[str, Any]) -> None:
-        """A step was made; by its record the weights before it are told."""
+        """Take note of a step's record, which measures the weights before the step."""
         if self._section is not None and self._section.split == "train":
             self._window.append(self._read(record))
 
     def at_checkpoint(self, step: int, version: str) -> None:
-        """A checkpoint is about to be written: offer its weights, if the steps before it tell of them."""
+        """Before a checkpoint is written: offer its weights, if the steps before it have measured them."""
         if self._window:
             value, self._window = fmean(self._window), []
             self._offer(Best(step, version, value))

@@ -1,4 +1,4 @@
-"""What a step's record says of the rollouts that it trained on."""
+"""The part of a step's record that describes its rollouts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Curves:
         self._encoder = encoder or NgramEncoder()
 
     def of(self, rollouts: Sequence[ScoredRollout]) -> dict[str, Any]:
-        """Fields of a step record, those that its rollouts have something to say of: see `kbqa.curves`."""
+        """Fields of a step record for which its rollouts have data: see `kbqa.curves`."""
         questions = [rollout.members for rollout in rollouts]
         values: dict[str, Any] = {
             **episode_means([episode for episodes in questions for episode in episodes]),

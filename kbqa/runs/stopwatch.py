@@ -1,4 +1,4 @@
-"""What a request costs: the time that its episodes wait, and the tokens that the policy writes."""
+"""Measures a request: the time its episodes wait, and the tokens that the policy generates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kbqa.policies.base import Completion, Policy, SamplingParams
 
 
 class Stopwatch:
-    """Of one request, which is worked on by one thread.
+    """Measures one request, which one thread plays.
 
     Attributes:
-        engine_s: waited for completions, in the engine's queue too.
-        graph_s: waited for the graph, by episodes and by the reward.
-        sampled_tokens: written, branches that were pruned included.
+        engine_s: time spent waiting for completions, including the engine's queue.
+        graph_s: time spent waiting for the graph, by episodes and by the reward.
+        sampled_tokens: generated tokens, including those of pruned branches.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ _TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 
-_TOKENIZER_TRIPLES = 20_000  # of the graph, that a new tokenizer learns from: a policy has to spell its names
+_TOKENIZER_TRIPLES = 20_000  # of the graph's text for a new tokenizer: a policy has to spell its names
 _TOKENIZER_QUESTIONS = 2000  # likewise, texts of training questions
 _PROBED = "Who is it? It is"  # any words do
 
@@ -56,7 +56,7 @@ class Student:
     def fresh(
         cls, config: SmallPolicyConfig, texts: Iterable[str], tags: Sequence[str], seed: int
     ) -> Student:
-        """A small policy from nothing, whose tokenizer is learned from `texts`."""
+        """A small policy with random weights, whose tokenizer is learned from `texts`."""
         tokenizer = train_tokenizer(texts, tags, config.vocabulary)
         model = build_model(tokenizer, config, seed)
         with TemporaryDirectory() as directory:
@@ -80,7 +80,7 @@ class Student:
 
     @classmethod
     def pretrained(cls, name: str, tags: Sequence[str], seed: int) -> Student:
-        """A base of this machine: see `kbqa.bases.find_base`. A sentence encoder begins to choose.
+        """A base model on this machine: see `kbqa.bases.find_base`. A sentence encoder becomes a chooser.
 
         Args:
             tags: those of the dialect; each is a token of a policy that chooses.
@@ -117,15 +117,15 @@ class Student:
             (directory / name).write_bytes(data)
 
     def probe(self) -> Probe | None:
-        """What it makes of a few tokens, for engines to be held to; None if they compute otherwise."""
+        """Log-probabilities of a few tokens, to check engines by; None if engines compute differently."""
         if isinstance(self.model, Chooser):
-            return None  # it says nothing of a text that offers nothing, and only this process's kin serve it
+            return None  # a text without options has no probabilities; only one kind of engine serves it
         if getattr(self.model, "is_quantized", False):
-            return None  # engines hold the base whole, and differ by more than a wrong version would
+            return None  # engines hold the unquantised base: they differ more than a wrong version would
         return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
 
     def words(self) -> list[str]:
-        """Pieces of words to make names from, in order: that of a vocabulary differs between processes."""
+        """Sorted pieces of words to make names from; the order of a vocabulary differs between processes."""
         return sorted(t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha())
 
 

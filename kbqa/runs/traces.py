@@ -1,10 +1,10 @@
-"""What rollouts said and earned, as text, for people to look at.
+"""Traces: texts and rewards of rollouts, for people to read.
 
     runs/<run>/groups/00000012.jsonl.gz     a step: its header, then a group a line
 
-A group is written the same way whether it is linear or a tree: its turns, each with the turn before
-it, and the episodes that end in some of them. Sizes are bounded: a step keeps so many bytes, and a run so
-many steps, the newest ones and older ones ever farther apart.
+A linear group and a tree are written in the same way: the turns, each with the turn before it, and the
+episodes that end in some of them. The bytes of a step and the number of steps of a run are limited. The
+newest steps are kept, and older ones at growing distances.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TracedTurn(Traced):
         parent: index of the turn before it; None at the question.
         text: what the policy wrote, with its tags.
         logprob: mean log-probability of its tokens when it was written; None if it has none.
-        advantage: None where it taught nothing.
+        advantage: None if it was not trained on.
     """
 
     parent: int | None
@@ -146,7 +146,7 @@ class Traces:
         self._directory, self._most = directory, most
 
     def write(self, step: int, version: str, groups: Sequence[TracedGroup]) -> None:
-        """Keep the groups of a step, and let go of steps that are too many."""
+        """Keep the groups of a step, and delete surplus steps."""
         if not self._most:
             return
         self._directory.mkdir(exist_ok=True)
@@ -160,7 +160,7 @@ class Traces:
             for group, line in zip(groups, lines, strict=True)
         ]
         header = TracedStep(step=step, version=version, groups=summaries).model_dump_json().encode()
-        # Fast and without a time stamp: what is slow here waits for nobody's eyes.
+        # Fast compression, no time stamp: training waits for this.
         data = gzip.compress(b"\n".join([header, *lines]), compresslevel=1, mtime=0)
         write_file(self._path(step), data)
         for old in sorted(set(self.steps()) - kept_steps(self.steps(), self._most)):
@@ -219,7 +219,7 @@ class Traces:
 
 
 def kept_steps(steps: Sequence[int], most: int) -> set[int]:
-    """Which of `steps`, in order, to keep: the newest third of `most`, of older ones every 2^k-th."""
+    """The steps to keep: the newest (a third of `most`), and every 2^k-th of the older ones."""
     newest = max(most // 3, 1)
     older, room = steps[:-newest], most - newest
     stride = 1

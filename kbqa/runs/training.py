@@ -1,4 +1,4 @@
-"""A run from its beginning, or from wherever it was left, to its end."""
+"""Trains a run to its end, from its beginning or from where it was interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rollouts said and earned, as text, for people to look at; `kbqa.runs.traces` keeps it."""
+"""Converts rollouts to texts and rewards for people to read; `kbqa.runs.traces` keeps them."""
 
 from __future__ import annotations
 
@@ -135,6 +135,6 @@ def _prompt_ids(rollout: ScoredRollout) -> Sequence[int]:
 
 
 def _cut(text: str, most: int = _MOST_CHARACTERS) -> str:
-    """A text of bounded length that UTF-8 can carry: a policy may emit half of a surrogate pair."""
+    """A text of limited length that UTF-8 can encode: a policy may emit half of a surrogate pair."""
     cut = text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
     return cut.encode("utf-8", "replace").decode()

@@ -1,1 +1,1 @@
-"""Serving engines: from a policy version and its recipe to what plays episodes with it."""
+"""Serving engines: load a policy version with its recipe, and play episodes with it."""

@@ -28,8 +28,8 @@ from kbqa.telemetry import Metrics
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-_RETRY_S = 1.0  # from one attempt to reach an engine that does not answer to the next
-# Equal where weights alone differ.
+_RETRY_S = 1.0  # between attempts to reach an engine that does not answer
+# Equal for versions that differ only in their weights.
 _SHAPE_FILES = (
     "config.json",
     "adapter_config.json",
@@ -41,7 +41,7 @@ _SHAPE_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the engine holds: a version, and the recipe that it was made with, with its digest."""
+    """The version that the engine holds, its recipe, and the digest of the recipe."""
 
     version: PolicyVersion
     recipe: Recipe
@@ -60,8 +60,8 @@ class Engine:
     Requests of one run share the engine and see its versions change between two turns.
     Another run's request waits until they are done, so that no trajectory mixes runs.
 
-    An engine in a process of its own may be started anew: it gets the newest version before
-    work goes on, and requests wait for that as long as they wait for a version.
+    If an engine in another process is restarted, it gets the newest version before work continues;
+    requests wait for that as long as they wait for a version.
 
     Args:
         host: makes engines of versions.
@@ -97,7 +97,7 @@ class Engine:
                 self._turnstile.notify_all()
 
     def discard(self, held: Held) -> None:
-        """Build the engine anew for the next request, since this one has failed."""
+        """Build a new engine for the next request, because this one has failed."""
         with self._turnstile:
             if self._held is not None and self._held.hosted is held.hosted:
                 self._held = None
@@ -124,7 +124,7 @@ class Engine:
                         return held
                 if time.monotonic() > deadline:
                     if newest is None:
-                        raise NoPolicyError(f"run {run} has no version from {at_least} on")
+                        raise NoPolicyError(f"run {run} has no version {at_least} or newer")
                     raise self._trouble or NoPolicyError(f"the engine is busy with another run than {run}")
                 self._turnstile.wait(_POLL_S)
 
@@ -140,7 +140,7 @@ class Engine:
         if self._trouble is not None and time.monotonic() < self._retry_at:
             if isinstance(self._trouble, PolicyUnavailableError):
                 return None
-            if self._refused == wanted:  # a newer one may be whole
+            if self._refused == wanted:  # a newer version may be intact
                 raise self._trouble
         try:
             self._held = self._load(newest)
@@ -162,7 +162,7 @@ class Engine:
 
     def _load(self, version: PolicyVersion) -> Held:
         began = time.monotonic()
-        held, self._held = self._held, None  # a load that fails leaves an engine in doubt
+        held, self._held = self._held, None  # after a failed load, the state of the engine is unknown
         try:
             self._store.hold(self._holder, [version] if held is None else [held.version, version])
             self._store.verify(version)
@@ -182,7 +182,7 @@ class Engine:
                 held.hosted.close()
             if isinstance(error, PolicyError):
                 raise
-            # Retention removed it meanwhile, or its parts do not fit each other.
+            # It was deleted in the meantime, or its parts do not fit together.
             raise PolicyIntegrityError(f"{version.path}: {error}") from error
         self._loads.labels(kind).inc()
         seconds = round(time.monotonic() - began, 3)
@@ -191,7 +191,7 @@ class Engine:
 
 
 def _same_shape(left: PolicyVersion, right: PolicyVersion) -> bool:
-    # An adapter's files do not say what they are laid upon.
+    # The files of an adapter do not contain its base model.
     return left.manifest.base_model == right.manifest.base_model and all(
         left.manifest.files.get(name) == right.manifest.files.get(name) for name in _SHAPE_FILES
     )

@@ -1,4 +1,4 @@
-"""Where a version's completions are computed: in this process, or by a vLLM server."""
+"""The engines that compute a version's completions: in this process, or a vLLM server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WEIGHTS = "model.safetensors"
 
 
 class Hosted(Protocol):
-    """A policy in an engine, which takes on other versions of the same shape."""
+    """A policy in an engine that can load other versions of the same shape."""
 
     @property
     def policy(self) -> Policy: ...
@@ -35,7 +35,7 @@ class Hosted(Protocol):
         """Change to another version while the policy is used.
 
         Raises:
-            PolicyError, OSError, RuntimeError: it cannot; the policy is in doubt then.
+            PolicyError, OSError, RuntimeError: it failed; the state of the policy is then unknown.
         """
         ...
 
@@ -48,11 +48,11 @@ class Host(Protocol):
     """Makes engines of versions."""
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        """Make ready what the version is, whatever was there before.
+        """Build an engine for the version, independent of any earlier one.
 
         Args:
-            deterministic: whether the same request must come to the same numbers, to the digit; a
-                server of its own does what it was started for.
+            deterministic: whether the same request must always give exactly the same numbers. A vLLM server
+                ignores this; its own options decide.
 
         Raises:
             PolicyError, OSError, RuntimeError: as `Hosted.swap`.
@@ -136,7 +136,7 @@ class _InProcess:
 
 
 class OnVllm:
-    """The engine of a vLLM server, which is this worker's own: nobody else may change its weights.
+    """A vLLM server as engine. It belongs to this worker: nothing else may change its weights.
 
     Args:
         precision, timeout_s: as those of `VllmPolicy`.

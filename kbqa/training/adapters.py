@@ -127,4 +127,4 @@ def load_quantised(directory: Path, device: torch.device) -> Any:
     except ImportError as error:
         raise ConfigurationError(f"QLoRA needs bitsandbytes: pip install 'kbqa[qlora]' ({error})") from error
     except (OSError, ValueError, RuntimeError) as error:
-        raise PolicyIntegrityError(f"{directory}: no model that can be loaded ({error})") from error
+        raise PolicyIntegrityError(f"{directory}: the model cannot be loaded ({error})") from error

@@ -100,8 +100,8 @@ class Checkpoints:
                 put_in_place(directory, final)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(
-                f"{final}: cannot be written ({error}): see that there is room on the disk, then resume the "
-                "run; it goes on from the checkpoint before"
+                f"{final}: cannot be written ({error}): free some disk space, then resume the run; it "
+                "continues from the previous checkpoint"
             ) from error
         self._rotate()
 
@@ -134,13 +134,13 @@ class Checkpoints:
             try:
                 return self._load(step, model, optimiser)
             except CheckpointError as error:
-                logger.warning("checkpoint passed over", extra={"step": step, "reason": str(error)})
+                logger.warning("damaged checkpoint skipped", extra={"step": step, "reason": str(error)})
                 on_fault(error)
                 faults.append(str(error))
         if steps:
             raise CheckpointError(
-                f"no checkpoint of run {self._run} can be used ({'; '.join(faults)}): put the files back "
-                f"from a copy, or remove {self._root}, and the phase begins anew"
+                f"no checkpoint of run {self._run} can be used ({'; '.join(faults)}): restore the files "
+                f"from a backup, or delete {self._root} to start the phase again"
             )
         return None
 
@@ -173,11 +173,11 @@ class Checkpoints:
         manifest = json.loads((directory / _MANIFEST).read_bytes())
         if manifest.get("format") != _FORMAT:
             raise CheckpointError(
-                f"{directory}: was written by another version of kbqa; end the run with that one, "
-                "or begin another run"
+                f"{directory}: was written by another version of kbqa; finish the run with that version, "
+                "or start another run"
             )
         if manifest["run"] != self._run:
-            raise CheckpointError(f"{directory}: of run {manifest['run']}, not {self._run}")
+            raise CheckpointError(f"{directory}: belongs to run {manifest['run']}, not {self._run}")
         for name in (_MODEL, _OPTIMISER, _STATE):
             if _checksum(directory / name) != manifest["files"][name]:
                 raise CheckpointError(f"{directory / name}: does not match its checksum")
@@ -229,7 +229,7 @@ def _set_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
     for name, value in own.items():
         if value.shape != weights[name].shape:
             raise ValueError(
-                f"{name} has the shape {tuple(weights[name].shape)}, the model wants {tuple(value.shape)}"
+                f"{name} has the shape {tuple(weights[name].shape)}, but the model has {tuple(value.shape)}"
             )
     with torch.no_grad():
         for name, value in own.items():
@@ -268,7 +268,7 @@ def _set_optimiser_state(
     names = {id(value): name for name, value in model.named_parameters()}
     own = [[names[id(parameter)] for parameter in group["params"]] for group in optimiser.param_groups]
     if own != [group["params"] for group in rest["groups"]]:
-        raise ValueError("the optimiser's parameters are not the checkpoint's")
+        raise ValueError("the optimiser's parameters differ from the checkpoint's")
     numbers = {name: index for index, name in enumerate(name for group in own for name in group)}
     state: dict[int, dict[str, Any]] = {}
     for name, value in (*tensors.items(), *rest["numbers"].items()):

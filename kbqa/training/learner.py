@@ -95,7 +95,7 @@ class ShardedLearner(Learner):
     ) -> None:
         if config.adapter is not None and config.adapter.quantised:
             raise ConfigurationError(
-                "optimisation.lora.quantised trains in one process: see KBQA_TRAINING_PROCESSES"
+                "optimisation.lora.quantised needs a single process: set KBQA_TRAINING_PROCESSES=1"
             )
         super().__init__(model, config, reference, seed, ranks)
         ranks.tell({"call": "begin", "origin": origin, "seed": seed})

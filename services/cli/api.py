@@ -85,7 +85,7 @@ class Api:
             raise UnreachableError(
                 0,
                 f"no {self.name} answers at {self.url} ({error}): start everything with kbqa up, "
-                f"or say where it is with {self._option}",
+                f"or give its URL with {self._option}",
             ) from error
 
     def _raise(self, response: httpx.Response, method: str, path: str) -> NoReturn:

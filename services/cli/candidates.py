@@ -93,7 +93,7 @@ def open_candidate(
     if baseline is not None and baseline not in (*BASELINES, RANKING):
         raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join((*BASELINES, RANKING))})')
     if baseline is not None and recipe is not None:
-        raise ConfigurationError("--baseline and --recipe each say how it plays: give one of them")
+        raise ConfigurationError("--baseline and --recipe exclude each other: give only one of them")
     if baseline == RANKING:
         return _ranking(policy, max_hops, known_hops=known_hops)
     if max_hops is not None or known_hops:
@@ -101,7 +101,7 @@ def open_candidate(
     if policy.startswith(CHAT):
         return _chat(policy, recipe, baseline)
     if baseline is not None:
-        raise ConfigurationError(f"a baseline is played by a model that chats: name it as {CHAT}MODEL")
+        raise ConfigurationError(f"this baseline needs a chat model: name it as {CHAT}MODEL")
     store = open_store(home, location)
     # A name of the store comes first: a directory of data may bear it, too, where the user stands.
     if policy.partition("@")[0] in store.runs():
@@ -177,7 +177,7 @@ def _recipe(name: str, version: PolicyVersion | None, recipe: str | None) -> Rec
         return load_recipe(recipe)
     if version is None:
         raise ConfigurationError(
-            f"{name} does not say with which recipe it was trained: name one with --recipe"
+            f"{name} does not contain the recipe that it was trained with: name one with --recipe"
         )
     return recipe_from(version.recipe(), f"{name}: recipe.json")
 
@@ -188,20 +188,18 @@ def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
     for tag in protocol.tags:
         if len(codec.encode([Segment(tag)])) != 1:
             raise RecipeError(
-                f'recipe {recipe.name} does not suit {name}: it plays {protocol.name}, and "{tag}" is no '
-                "token of this policy; leave --recipe out, or name one of the dialect that it was trained in"
+                f'recipe {recipe.name} does not suit {name}: it plays {protocol.name}, and "{tag}" is not '
+                "a token of this policy; omit --recipe, or name one with the policy's own dialect"
             )
 
 
 def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Candidate:
     """Paths that a sentence encoder ranks."""
     if max_hops is not None and known_hops:
-        raise ConfigurationError(
-            "--max-hops bounds what --known-hops says of each question: give one of them"
-        )
+        raise ConfigurationError("--max-hops and --known-hops exclude each other: give only one of them")
     if encoder.startswith(CHAT):
         raise ConfigurationError(
-            f"baseline {RANKING} is played by a sentence encoder: name one, for instance {_ENCODER}"
+            f"baseline {RANKING} needs a sentence encoder: name one, for example {_ENCODER}"
         )
     opened = open_encoder(str(find_base(encoder).directory))
     ranking = PathRanking(Ranker(opened, lambda: ()), max_hops or MAX_HOPS, known_hops)
@@ -229,7 +227,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candida
     """A model at an OpenAI-compatible endpoint."""
     model = policy.removeprefix(CHAT)
     if not model:
-        raise ConfigurationError(f"{CHAT} is followed by the name of a model, as the endpoint knows it")
+        raise ConfigurationError(f"{CHAT} must be followed by a model name that the endpoint knows")
     url = _variable(*_CHAT_URL)
     if url is None:
         raise ConfigurationError(

@@ -150,7 +150,9 @@ def cold_start(
     an interrupted command continues when it is repeated. For models behind an endpoint, see `kbqa eval`.
     """
     if method in _WITHOUT_TEACHER and teacher is not None:
-        raise ConfigurationError(f"--teacher: {method} paths need none; say how it teaches with --method")
+        raise ConfigurationError(
+            f"--teacher: {method} paths need no teacher; choose another --method to use one"
+        )
     if method not in _WITHOUT_TEACHER and teacher is None:
         raise ConfigurationError(
             f"--method {method}: name a --teacher: openai:MODEL, NAME[@VERSION] of a policy, or a directory"
@@ -268,9 +270,7 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
     agent = replace(agent, protocol=setting.protocol, budget=budget)
     if order.method is Method.NARRATED:
         if not isinstance(agent, ChatAgent):
-            raise ConfigurationError(
-                "--method narrated: thoughts are asked of a model that chats: openai:MODEL"
-            )
+            raise ConfigurationError("--method narrated: needs a chat model as teacher: openai:MODEL")
         return NarratedTeacher(setting, agent.policy, order.candidates, temperature, order.seed)
     sampling = SamplingTeacher(agent, order.candidates, temperature, order.seed)
     return sampling if order.method is Method.OUTCOME else ReferencedTeacher(setting, sampling)

@@ -112,9 +112,9 @@ def convert(
 ) -> None:
     """Convert a data set to JSON lines that every kbqa command reads.
 
-    With `--curate` gold queries are run again, and a question stays if its query succeeds with
-    exactly one row of a valid RDF term, which is then the answer (LC-QuAD 2.0 as
-    Learning-to-Refine curates it).
+    With `--curate`, gold queries are run again. A question is kept if its query returns exactly
+    one row with a valid RDF term, which becomes the answer (Learning-to-Refine curates
+    LC-QuAD 2.0 in this way).
     """
     name, place = _source(dataset, data, form)
     _is_free(output, force)
@@ -127,7 +127,7 @@ def convert(
         for reason, count in curation.excluded.most_common():
             typer.echo(f"left out, {reason}: {count}")
     if not questions:
-        raise DatasetError(f"{dataset}: no question is left to write")
+        raise DatasetError(f"{dataset}: there are no questions to write")
     _write(output, questions)
     typer.echo(f"{output}: {len(questions)} questions")
     _list(malformed, "skipped")
@@ -139,9 +139,9 @@ def split(
     directory: Annotated[
         Path, typer.Argument(help="Directory for train.jsonl, validation.jsonl and test.jsonl.")
     ],
-    by: Annotated[By, typer.Option("--by", help="What the splits must not share.")] = By.PATH,
-    validation: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
-    test: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the questions.")] = 0.1,
+    by: Annotated[By, typer.Option("--by", help="How to split: by level, by path, or at random.")] = By.PATH,
+    validation: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of validation questions.")] = 0.1,
+    test: Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of test questions.")] = 0.1,
     seed: Seed = 0,
     data: DataPath = None,
     form: FormatName = _OWN,
@@ -151,14 +151,14 @@ def split(
 ) -> None:
     """Split a data set again, from all of its parts.
 
-    By `level`: half of what is held out is zero-shot, a quarter compositional, a quarter i.i.d.,
-    as GrailQA defines them, for questions with a gold program (form, path or query). By
-    `path`: whole groups of (topic entities, path), so that no paraphrase leaks. At `random`:
-    as many tables are published; that leaks. The directory is then a data set of its own:
-    give it to `--data`, or lay it into KBQA_DATA.
+    `level`: half of the held-out questions are zero-shot, a quarter compositional and a quarter
+    i.i.d., as GrailQA defines them; this needs gold programs (form, path or query).
+    `path`: questions with the same topic entities and path stay together, so no paraphrase leaks.
+    `random`: as in many published tables; this leaks paraphrases.
+    The directory is a data set of its own: name it in `--data`, or move it into KBQA_DATA.
     """
     if validation + test >= 1.0:
-        raise DatasetError("--validation and --test leave nothing to train on: their sum has to be below 1")
+        raise DatasetError("--validation and --test leave no training questions: their sum must be below 1")
     name, place = _source(dataset, data, form)
     files = {part: directory / f"{part}.jsonl" for part in ("train", "validation", "test")}
     for file in files.values():
@@ -202,7 +202,7 @@ def _source(dataset: str, data: Path | None, form: str) -> tuple[str, Path | Non
             raise DatasetError(f'--format: no format "{form}" (known: {", ".join((_OWN, *FAMILIES))})')
         return form, Path(dataset)
     if form != _OWN:
-        raise DatasetError(f"--format is for a file or directory: {dataset} is none")
+        raise DatasetError(f"--format can only be used with a file or directory, and {dataset} is neither")
     return dataset, data
 
 
@@ -234,7 +234,7 @@ def _questions(
     """All questions of a set, or those of one of its files."""
     if _is_generated(name):
         if part is not None:
-            raise DatasetError(f"{name} is generated: it has no files, hence no parts")
+            raise DatasetError(f"{name} is generated: it has no files and therefore no parts")
         splits = load_dataset(name, seed, _root(), data=place).splits
         return [*splits.cold_start, *splits.train, *splits.validation, *splits.test], ()
     published = open_published(name.partition("@")[0], _root(), place, answers, on_error)
@@ -254,14 +254,14 @@ def _curated(questions: Sequence[Question], graph: str, home: Path) -> Curation:
 
 def _is_free(path: Path, force: bool) -> None:
     if path.exists() and not force:
-        raise DatasetError(f"{path} exists already: name another, or write over it with --force")
+        raise DatasetError(f"{path} already exists: choose another name, or overwrite it with --force")
 
 
 def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatasetError(f"{directory} cannot be made: {error.strerror}") from error
+        raise DatasetError(f"{directory} cannot be created: {error.strerror}") from error
 
 
 def _write(path: Path, questions: Sequence[Question]) -> None:

@@ -79,7 +79,7 @@ def demo(
             _ask(Api("gateway", stack.urls["gateway"], "--gateway"), questions.test, promoted)
             _report(view, home, time.monotonic() - began)
     except KeyboardInterrupt:
-        typer.echo("interrupted; everything that was started has been stopped")
+        typer.echo("interrupted; all services have been stopped")
         raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -99,8 +99,8 @@ def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
     Console(soft_wrap=True, highlight=False).print(render(AnswerResponse.model_validate(response)))
     typer.echo(f"gold answers: {', '.join(question.answers)}")
     if missed:
-        typer.echo(f"({missed} held-out questions before it were not answered as their gold answers say)")
-    typer.echo(f'ask it again, once kbqa up runs:  kbqa ask "{question.text}" --kg {question.kg}')
+        typer.echo(f"({missed} held-out questions before this one were answered incorrectly)")
+    typer.echo(f'to ask it again, start kbqa up, then run:  kbqa ask "{question.text}" --kg {question.kg}')
 
 
 def _wait_for(gateway: Api, question: Question, version: str) -> None:
@@ -115,7 +115,7 @@ def _wait_for(gateway: Api, question: Question, version: str) -> None:
             if error.status != _NO_POLICY:
                 raise
         if time.monotonic() > deadline:
-            raise RunError(f"the gateway has not taken up policy {version}: see its log")
+            raise RunError(f"the gateway has not loaded policy {version}: see its log")
         time.sleep(0.5)
 
 
@@ -125,5 +125,5 @@ def _report(view: dict[str, Any], home: Path, seconds: float) -> None:
     for phase in summary["f1"]:
         hops = "  ".join(f"{h} hop {f1:.3f}" for h, f1 in sorted(summary["f1_by_hops"][phase].items()))
         typer.echo(f"  {phase:<12} {summary['f1'][phase]:.3f}   {hops}")
-    typer.echo(f"\n{seconds:.0f} s in all; the summary is {home / 'runs' / view['id'] / 'summary.json'}")
-    typer.echo("serve the policy with: kbqa up, and then ask it with: kbqa ask QUESTION")
+    typer.echo(f"\n{seconds:.0f} s in total; summary: {home / 'runs' / view['id'] / 'summary.json'}")
+    typer.echo("to serve the policy: kbqa up; to ask it: kbqa ask QUESTION")

@@ -70,20 +70,20 @@ def evaluate(
     baseline: Annotated[
         Baseline | None,
         typer.Option(
-            help="In place of a recipe: a simpler way for a chat model to answer; or ranking, without any "
-            "training: relation paths by how much their words resemble the question."
+            help="Answer in a simpler way instead of by a recipe: with a chat model; or "
+            "ranking, which needs no training and ranks relation paths by similarity to the question."
         ),
     ] = None,
     max_hops: Annotated[
         int | None,
         typer.Option(
-            min=1, max=_MOST_HOPS, help="With --baseline ranking: relations of a path, at most (3)."
+            min=1, max=_MOST_HOPS, help="With --baseline ranking: maximum length of a path (default: 3)."
         ),
     ] = None,
     known_hops: Annotated[
         bool,
         typer.Option(
-            "--known-hops", help="With --baseline ranking: as many as each question's gold path has."
+            "--known-hops", help="With --baseline ranking: use the length of each question's gold path."
         ),
     ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs per question; their answers are merged.")] = 1,
@@ -117,7 +117,9 @@ def evaluate(
 
     for file in (as_json, html):
         if file is not None and not file.absolute().parent.is_dir():
-            raise ConfigurationError(f"{file}: there is no directory {file.absolute().parent}: make it first")
+            raise ConfigurationError(
+                f"{file}: the directory {file.absolute().parent} does not exist: create it first"
+            )
     earlier = None if compare is None else read_earlier(compare)
     asked = _load(dataset, data, seed)
     known = [field.name for field in fields(Splits)]
@@ -133,7 +135,7 @@ def evaluate(
         questions = [question for question in drawn if candidate.suits(question)]
         left_out, questions = len(drawn) - len(questions), questions[:limit]
         if not questions:
-            raise DatasetError(f"{dataset} has no question in its split {split} that could be asked")
+            raise DatasetError(f"{dataset} has no suitable question in its split {split}")
         tools, graph, version = opened.enter_context(
             _graph(asked, kg, home, needed=name not in ("vanilla", "cot"))
         )

@@ -47,11 +47,13 @@ def print_summary(result: Mapping[str, Any]) -> None:
     for kind, counts in result["classes"].items():
         console.print(f"{kind}: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in counts.items()))
     if result["leaking"]:
-        console.print("the split was drawn at random, and leaks paraphrases and paths of training questions")
+        console.print(
+            "the split was drawn at random, so training contains paraphrases and paths of its questions"
+        )
     if result["left_out"]:
-        console.print(f"left out, since the recipe does not suit them: {result['left_out']} questions")
+        console.print(f"{result['left_out']} questions were left out because the recipe does not suit them")
     if result["unjudged"]:
-        console.print(f"without a verdict of the judge: {result['unjudged']} questions")
+        console.print(f"{result['unjudged']} questions have no verdict from the judge")
     if result["comparison"] is not None:
         _print_comparison(console, result["comparison"])
 

@@ -41,9 +41,9 @@ def export(
     The running trainer provides them; without one, they are read from KBQA_HOME.
     """
     if version is not None and checkpoint is not None:
-        raise ConfigurationError("--version and --checkpoint name two things: give one of them")
+        raise ConfigurationError("--version and --checkpoint exclude each other: give only one of them")
     if into.exists():
-        raise ConfigurationError(f"{into} is there already: name a directory that is not")
+        raise ConfigurationError(f"{into} already exists: name a directory that does not")
     choice = {"version": version, "checkpoint": checkpoint, "adapter": adapter or None}
     asked = {name: str(value) for name, value in choice.items() if value is not None}
     try:

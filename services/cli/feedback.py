@@ -33,11 +33,11 @@ def export(
     files = feedback_files(home)
     if not files:
         raise DatasetError(
-            f"{feedback_path(home)}: no feedback yet; the gateway takes it by POST /v1/feedback"
+            f"{feedback_path(home)}: there is no feedback yet; users send it with POST /v1/feedback"
         )
     questions = questions_of(read_feedback(*files), kg)
     if not questions:
-        raise DatasetError(f"{', '.join(map(str, files))}: no feedback says which answers are right")
+        raise DatasetError(f"{', '.join(map(str, files))}: no feedback says which answers are correct")
     lines = [json.dumps(question, ensure_ascii=False) + "\n" for question in questions]
     out.write_text("".join(lines), encoding="utf-8")
     typer.echo(f"wrote {len(questions)} questions to {out}")

@@ -61,7 +61,7 @@ def begin(
     runs = _get(api, "/v1/runs", deadline)["runs"]
     if runs:
         run = str(runs[0]["id"])
-        typer.echo(f"run {run} was started before, and is {runs[0]['state']}")
+        typer.echo(f"run {run} already exists; its state is {runs[0]['state']}")
         if runs[0]["state"] in _OVER:
             return  # what answers now may be somebody's choice
     else:
@@ -107,7 +107,9 @@ def _wait_for_graph(url: str, dataset: str, seed: int, deadline: float) -> None:
                 if any(graph.name == name for graph in tools.graphs()):
                     return
                 if time.monotonic() > deadline:
-                    raise RunError(f"kg_server at {url} has no graph {name}: load it, and begin again")
+                    raise RunError(
+                        f"kg_server at {url} has no graph {name}: load it, then repeat this command"
+                    )
             except GraphError:
                 if time.monotonic() > deadline:
                     raise
@@ -129,7 +131,7 @@ def _promote_what_is_better(api: Api, run: str, wait_s: float) -> None:
                 version = api.post(f"/v1/runs/{run}/promote", {"version": known})["version"]
                 typer.echo(f"promoted {version}, {view['split']} F1 {f1:.3f}")
             else:
-                typer.echo(f"left {known}: its {view['split']} F1 is {f1:.3f}, after {best:.3f}")
+                typer.echo(f"not promoted: {known}, {view['split']} F1 {f1:.3f}, below {best:.3f}")
         if view["state"] in _OVER:
             typer.echo(f"run {run} is {view['state']}")
             return

@@ -66,7 +66,7 @@ def create(
         f"the key of {name} ({record.id}) is not shown again: send it as Authorization: Bearer KEY", err=True
     )
     if first:
-        typer.echo("a gateway that runs asks for keys once it is started again", err=True)
+        typer.echo("restart the gateway so that it requires keys", err=True)
 
 
 @commands.command("list")
@@ -77,7 +77,10 @@ def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = Fa
         typer.echo(json.dumps([_described(record) for record in records]))
         return
     if not records:
-        typer.echo("no key yet, so whoever reaches the gateway may ask: make one with kbqa keys create NAME")
+        typer.echo(
+            "there is no key yet, so everybody who can reach the gateway may ask: create one with kbqa "
+            "keys create NAME"
+        )
         return
     now = datetime.now(UTC)
     table = Table("id", "name", "state", "graphs", "rate", "quota", "created", "expires", box=None)

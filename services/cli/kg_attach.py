@@ -56,7 +56,10 @@ def attach(
     Attach it again after its data has changed; until then, answers may come from caches.
     """
     if secret_env.startswith("KBQA_"):
-        raise ConfigurationError(f"--secret-env {secret_env}: names with KBQA_ are settings; choose another")
+        raise ConfigurationError(
+            f"--secret-env {secret_env}: names that begin with KBQA_ are reserved for settings; choose "
+            "another one"
+        )
     endpoint = Endpoint(
         url,
         tuple(default_graph or ()),

@@ -103,7 +103,7 @@ def load(
 
 def _calendar(unit: TimeUnit | None, epoch: str | None) -> Calendar | None:
     if (unit is None) != (epoch is None):
-        raise ConfigurationError("--time-unit and --epoch go together: what is counted, and since when")
+        raise ConfigurationError("--time-unit and --epoch must be given together")
     return None if unit is None or epoch is None else Calendar(unit, epoch)
 
 

@@ -49,7 +49,7 @@ def list_versions(
         typer.echo(json.dumps(listed))
         return
     if not versions:
-        typer.echo("no policy version yet: kbqa train publishes them")
+        typer.echo("there is no policy version yet: train one with kbqa train")
         return
     table = Table("run", "version", "kind", "recipe", "step", "created", "", box=None)
     for v in versions:
@@ -113,7 +113,7 @@ def diff(
             table.add_row(t.name, "×".join(map(str, t.shape)), f"{t.norm:.4g}", f"{t.relative:.2%}")
     same = sum(not t.norm for t in changes.tensors)
     Console().print(table)
-    typer.echo(f"{len(changes.tensors) - same} tensors have moved, {same} have not")
+    typer.echo(f"{len(changes.tensors) - same} tensors have changed, {same} have not")
 
 
 @commands.command()
@@ -130,7 +130,7 @@ def verify(
         for identifier in [version] if version else sorted(store.ids(name)):
             try:
                 store.verify(store.get(name, identifier))
-                typer.echo(f"{name}/{identifier}: good")
+                typer.echo(f"{name}/{identifier}: ok")
             except PolicyIntegrityError as error:
                 damaged += 1
                 typer.echo(f"{name}/{identifier}: {error}")
@@ -166,7 +166,7 @@ def _find(store: PolicyStore, run: str, version: str | None) -> PolicyVersion:
     found = store.newest(run) if version is None else store.get(run, version)
     if found is None:
         known = ", ".join(store.runs()) or "none yet"
-        raise NoPolicyError(f'run "{run}" has published no policy (runs that have: {known})')
+        raise NoPolicyError(f'run "{run}" has not published a policy (runs with policies: {known})')
     return found
 
 

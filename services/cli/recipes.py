@@ -43,7 +43,7 @@ def check(name: Name, overrides: Overrides = None) -> None:
     except RecipeError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(_BAD) from None
-    typer.echo(f"{recipe.name} is a good recipe (digest {recipe.digest()[:12]})")
+    typer.echo(f"{recipe.name} is a valid recipe (digest {recipe.digest()[:12]})")
 
 
 @commands.command()

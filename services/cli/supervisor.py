@@ -278,7 +278,7 @@ class Stack:
                         self._revive(child)
                     except Exception:
                         # No memory for a process, nobody who reads our output: the others need us still.
-                        logger.exception("cannot look after %s", child.program.name)
+                        logger.exception("cannot supervise %s", child.program.name)
 
     def _revive(self, child: _Child) -> None:
         """Notice the end of a process, and start another when its time has come."""

@@ -66,7 +66,7 @@ def train(
     """
     if (dataset is None) == (resume is None):
         raise ConfigurationError(
-            "say what to learn from (--dataset world), or which run to go on with (--resume RUN)"
+            "give a data set to train on (--dataset world), or a run to resume (--resume RUN)"
         )
     if resume is not None:
         _go_on(resume, trainer, home)
@@ -125,7 +125,7 @@ def follow_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
     """Stop a run after its current step and save a checkpoint."""
     _api(trainer).post(f"/v1/runs/{run}/stop")
-    typer.echo(f"stopped; go on with: kbqa resume {run}")
+    typer.echo(f"stopped; to continue: kbqa resume {run}")
 
 
 def load_graph(home: Path, dataset: str, seed: int) -> None:
@@ -160,7 +160,7 @@ def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
     except KeyboardInterrupt:
         if is_ours:
             api.post(f"/v1/runs/{run}/stop")
-            typer.echo(f"stopped; nothing is lost, go on with: kbqa resume {run}")
+            typer.echo(f"stopped; nothing is lost; to continue: kbqa resume {run}")
             raise typer.Exit(_INTERRUPTED) from None
         _tell_that_it_goes_on(run)
 
@@ -198,7 +198,7 @@ def _trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tupl
         yield api, False
         return
     recipe = check()
-    typer.echo("no trainer is up: starting one, with all that it needs")
+    typer.echo("no trainer is running: starting one, with the services that it needs")
     services = ("kg_server", "rollout_worker", "trainer")
     # A run that another stack left behind must not begin by itself: it would be in the way.
     manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
@@ -236,7 +236,7 @@ def _go_on(run: str | None, trainer: str, home: Path) -> None:
 def _newest_to_resume(records: Iterable[Mapping[str, Any]]) -> str:
     waiting = [str(run["id"]) for run in records if run["state"] in ("stopped", "failed")]
     if not waiting:
-        raise RunError("no run was stopped or has failed; kbqa runs list shows them all")
+        raise RunError("there is no stopped or failed run; kbqa runs list shows all runs")
     return waiting[-1]
 
 
@@ -255,14 +255,14 @@ def _conclude(view: dict[str, Any]) -> None:
         typer.echo(f"run {view['id']} failed: {view['error']}", err=True)
         raise typer.Exit(_FAILED)
     if view["state"] == "stopped":
-        typer.echo(f"run {view['id']} was stopped; go on with: kbqa resume {view['id']}")
+        typer.echo(f"run {view['id']} was stopped; to continue: kbqa resume {view['id']}")
         return
     scores = ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items())
     typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; {view['split']} F1: {scores}")
     if view.get("ended"):
         typer.echo(f"it ended early: {view['ended']}")
-    typer.echo(f"let it answer with: kbqa promote {view['id']}")
+    typer.echo(f"to let it answer users: kbqa promote {view['id']}")
 
 
 def _tell_that_it_goes_on(run: str) -> None:
-    typer.echo(f"the run goes on; follow it with kbqa runs follow {run}, end it with kbqa runs stop {run}")
+    typer.echo(f"the run continues; to follow it: kbqa runs follow {run}; to stop it: kbqa runs stop {run}")

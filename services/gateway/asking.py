@@ -128,7 +128,7 @@ def _link(asking: Asking, progress: Progress) -> Linking:
         return Linking(topic_entities=list(given), mentions=[])
     (linked,) = results
     if isinstance(linked, Failure):
-        raise GraphUnavailableError(f"entities cannot be found in the question: {linked.message}")
+        raise GraphUnavailableError(f"the entities in the question cannot be looked up: {linked.message}")
     return linking_of(request.question, linked.items, most)
 
 

@@ -105,7 +105,7 @@ class ChatRequest(BaseModel):
             return AnswerRequest.model_validate_json(text)
         except ValidationError as error:
             details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise RequestRefusedError(f"the last message of the user is no question: {details}") from error
+            raise RequestRefusedError(f"the last user message is not a question: {details}") from error
 
 
 class ChatUsage(BaseModel):

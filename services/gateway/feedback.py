@@ -112,7 +112,7 @@ def _read(path: Path) -> Iterator[Feedback]:
                 try:
                     yield Feedback.model_validate_json(line)
                 except ValidationError:
-                    logger.warning("a line is no feedback", extra={"path": str(path), "line": number})
+                    logger.warning("a line is not valid feedback", extra={"path": str(path), "line": number})
 
 
 def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[dict[str, Any]]:

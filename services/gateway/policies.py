@@ -162,7 +162,7 @@ class FollowedPolicies:
                 self.refresh()
             except Exception:
                 # A surprise while one version is loaded must not end the watch for the next.
-                logger.exception("the policy cannot be followed")
+                logger.exception("cannot check for a new policy")
                 self._explain("the policy cannot be loaded; the gateway's log says why")
             self._stopping.wait(self._poll_s)
 

@@ -105,12 +105,13 @@ def _keys(settings: AccessSettings) -> Keys | None:
     if not required:
         if not _is_loopback(settings.host):
             logger.warning(
-                "whoever reaches this gateway may ask: make a key (kbqa keys create NAME) and start it again",
+                "this gateway answers everybody who can reach it: create a key (kbqa keys create NAME) and "
+                "restart it",
                 extra={"host": settings.host},
             )
         return None
     if not path.exists():
-        logger.warning("keys are required and there are none yet", extra={"path": str(path)})
+        logger.warning("keys are required, but there are none yet", extra={"path": str(path)})
     return Keys(KeyFile(path))
 
 

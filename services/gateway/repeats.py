@@ -88,7 +88,7 @@ class Repeats:
             try:
                 await self._shelf.put(name, claim, _CLAIM_S)
             except ShelfUnavailableError as error:
-                logger.warning("a claim cannot be renewed", extra={"error": str(error)})
+                logger.warning("a claim on an Idempotency-Key cannot be renewed", extra={"error": str(error)})
 
     async def _conclude(self, name: str, fingerprint: str, answer: AnswerResponse | None) -> None:
         try:
@@ -99,4 +99,4 @@ class Repeats:
                 await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s)
         except ShelfUnavailableError as error:
             # The answer is given all the same; the claim ends by itself.
-            logger.warning("an answer is not remembered for its key", extra={"error": str(error)})
+            logger.warning("an answer cannot be stored for its Idempotency-Key", extra={"error": str(error)})

@@ -36,7 +36,9 @@ class SavedAnswers:
         try:
             await self._shelf.put(_key(owner, document.id), saved.model_dump_json().encode(), self._ttl_s)
         except ShelfUnavailableError as error:
-            logger.warning("an answer is not kept", extra={"id": document.id, "error": str(error)})
+            logger.warning(
+                "an answer cannot be stored for reading again", extra={"id": document.id, "error": str(error)}
+            )
 
     async def read(self, owner: str, id_: str) -> SavedAnswer:
         """An answer that `owner` got.

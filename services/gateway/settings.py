@@ -13,35 +13,35 @@ class GatewaySettings(AccessSettings):
     """Where the gateway finds graphs and policies, and what one question may cost.
 
     Attributes:
-        kg_server_url: where the graphs are (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
-        poll_s: how often it looks which policy is promoted, in seconds.
+        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
+        poll_s: seconds between checks for a newly promoted policy.
         engine: what computes completions: "transformers" in this process, "vllm", or "external",
-            a model of somebody else (`KBQA_GATEWAY_ENGINE`, else `KBQA_ENGINE`).
-        vllm_url: the vLLM server whose weights this gateway alone changes
+            a model behind somebody else's API (`KBQA_GATEWAY_ENGINE`, else `KBQA_ENGINE`).
+        vllm_url: URL of a vLLM server that only this gateway uses
             (`KBQA_GATEWAY_VLLM_URL`, else `KBQA_VLLM_URL`).
-        vllm_precision: what that server computes in (its `--dtype`).
-        vllm_timeout_s: most time that the completions of a turn may take there.
-        chat_url: an OpenAI-compatible API, for instance https://api.openai.com/v1; of the external model.
-        chat_model: its name there.
-        chat_api_key: sent as a bearer token.
-        chat_recipe: says which dialect it plays, within which budgets.
-        chat_native_tools: whether it calls functions where the dialect is one of function calls.
-        chat_timeout_s: for each of its replies.
-        fallback: who answers while the first is not available: "external", or the full id of a
-            version in the policy store.
-        max_rows: completions computed at a time in this process; each reserves memory.
-        concurrency: questions that are answered at the same time.
-        queue: questions that may wait for that; one more is answered with 429.
-        timeout_s: time for a question that names none, in seconds.
-        max_timeout_s: most that a question may ask for.
-        max_runs: most runs of a question.
-        max_turns: most turns that a question may ask for.
-        max_topic_entities: most topic entities of a question, given or found.
-        max_question_chars: longer questions are refused.
-        max_body_bytes: size of a request.
-        cache_bytes: memory for answers that would come out the same again, as JSON.
-        keep_alive_s: a stream without an event for as long says that it is still there.
+        vllm_precision: precision of that server (its `--dtype`).
+        vllm_timeout_s: timeout for the completions of a turn, in seconds.
+        chat_url: OpenAI-compatible API of the external model, for example https://api.openai.com/v1.
+        chat_model: name of the external model.
+        chat_api_key: API key of the external model, sent as a bearer token.
+        chat_recipe: recipe that gives the external model's dialect and budgets.
+        chat_native_tools: use native function calls, if the dialect has function calls.
+        chat_timeout_s: timeout for each reply of the external model, in seconds.
+        fallback: what answers while the first choice is not available: "external", or RUN/VERSION with
+            the full id of a version in the policy store (default: nothing).
+        max_rows: number of completions computed at a time in this process; each reserves memory.
+        concurrency: number of questions answered at a time.
+        queue: number of questions that may wait; further ones get 429.
+        timeout_s: default timeout of a question, in seconds.
+        max_timeout_s: largest timeout that a request may set, in seconds.
+        max_runs: maximum number of runs per question.
+        max_turns: largest number of turns that a request may set.
+        max_topic_entities: maximum number of topic entities per question, given or found.
+        max_question_chars: maximum length of a question, in characters.
+        max_body_bytes: maximum size of a request, in bytes.
+        cache_bytes: memory for cached answers, as JSON, in bytes; 0 disables the cache.
+        keep_alive_s: seconds without an event after which a stream sends a keep-alive comment.
     """
 
     service = "gateway"

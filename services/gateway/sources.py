@@ -69,7 +69,7 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
     if settings.chat_url is None or settings.chat_model is None:
         raise ConfigurationError(
             "an external model needs KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_MODEL "
-            "(and KBQA_GATEWAY_CHAT_API_KEY, if its server wants one)"
+            "(and KBQA_GATEWAY_CHAT_API_KEY, if its server requires one)"
         )
     recipe = load_recipe(settings.chat_recipe)
     policy = OpenAiPolicy(
@@ -94,7 +94,7 @@ def _fallback_version(settings: GatewaySettings) -> Callable[[], PolicyVersion]:
     if not version:
         raise ConfigurationError(
             f'KBQA_GATEWAY_FALLBACK: "{settings.fallback}" is neither "external" nor RUN/VERSION '
-            "(kbqa policies lists them)"
+            "(kbqa policy list shows all versions)"
         )
     store = settings.policies()
     return lambda: store.get(run, version)

@@ -105,7 +105,9 @@ def add_actions(
             results = [orjson.dumps(dump_result(result)) for result in found]
         answer = dump_batch(kg, store.version, results)
         if len(answer) > settings.max_answer_bytes:
-            raise HTTPException(413, f"the answer has {len(answer)} bytes: ask for less at a time")
+            raise HTTPException(
+                413, f"the answer has {len(answer)} bytes, which is too large: ask for less at a time"
+            )
         return Response(answer, media_type="application/json")
 
     app.include_router(router)

@@ -194,7 +194,7 @@ class _Opening:
             try:
                 self._schemas.of(self._catalog.get(info.name)).warm(self._closed.is_set)
             except (GraphError, OSError):
-                logger.exception("schema cannot be encoded beforehand", extra={"graph": info.name})
+                logger.exception("the schema cannot be encoded in advance", extra={"graph": info.name})
 
     def close(self) -> None:
         """Have `run` end soon: of encoding a schema, nothing is kept."""

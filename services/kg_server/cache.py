@@ -190,7 +190,7 @@ class _RedisTier:
             return "miss", None
         value = stored[_CHECKSUM_BYTES:] if isinstance(stored, bytes) else b""
         if not isinstance(stored, bytes) or stored[:_CHECKSUM_BYTES] != _checksum(key, value):
-            logger.warning("a value in Redis is not what was stored", extra={"key": key})
+            logger.warning("a value in Redis is damaged", extra={"key": key})
             return "error", None
         return "hit", value
 

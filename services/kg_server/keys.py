@@ -46,7 +46,9 @@ class ApiKeys:
         if keys is None and file is None:
             return None
         if not digests:
-            raise ConfigurationError(f"KBQA_KG_SERVER_API_KEYS_FILE: {file} holds no keys: nobody could ask")
+            raise ConfigurationError(
+                f"KBQA_KG_SERVER_API_KEYS_FILE: {file} contains no keys, so nobody could ask"
+            )
         return cls(digests)
 
     def name_of(self, presented: bytes) -> str | None:

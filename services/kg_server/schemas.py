@@ -37,7 +37,7 @@ def parse_batch(body: bytes, max_batch: int) -> tuple[list[dict[str, Any]], str 
     if not isinstance(actions, list) or not all(isinstance(action, dict) for action in actions):
         raise HTTPException(422, "actions: a list of objects is required")
     if len(actions) > max_batch:
-        raise HTTPException(422, f"actions: {len(actions)} in one batch, at most {max_batch} are taken")
+        raise HTTPException(422, f"actions: {len(actions)} in one batch, but at most {max_batch} are allowed")
     if graph is not None and not isinstance(graph, str):
         raise HTTPException(422, "graph: a string is required")
     return actions, graph

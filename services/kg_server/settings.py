@@ -16,39 +16,41 @@ class KgServerSettings(ServiceSettings):
     """How graphs are served, and what one request may cost.
 
     Attributes:
-        redis_url: second tier of the cache (`KBQA_REDIS_URL`, else `REDIS_URL`); none when unset.
-        max_batch: actions in a batch.
-        max_items: items in an action's result.
-        max_body_bytes: size of a request.
-        max_answer_bytes: size of a batch's answer; a larger one is refused with 413.
-        body_timeout_s: how long a request's body may take to arrive.
-        batch_deadline_s: seconds for a batch with more than one-hop actions, from its arrival.
-        batch_threads: such batches that run at the same time.
-        batch_queue: such batches that may wait; one more is answered with 429.
-        encoder: compares relations and types with what is asked for: `ngram`, a directory of
+        redis_url: Redis as second tier of the cache (`KBQA_REDIS_URL`, else `REDIS_URL`; default: none).
+        max_batch: maximum number of actions in a batch.
+        max_items: maximum number of items in an action's result.
+        max_body_bytes: maximum size of a request, in bytes.
+        max_answer_bytes: maximum size of a batch's answer, in bytes; a larger one gets 413.
+        body_timeout_s: timeout for receiving a request's body, in seconds.
+        batch_deadline_s: deadline of a batch that contains more than one-hop actions, in seconds from its
+            arrival.
+        batch_threads: number of such batches that run at a time.
+        batch_queue: number of such batches that may wait; further ones get 429.
+        encoder: encoder that compares relations and types with the requested text: `ngram`, a directory of
             sentence-transformers, or the URL of an OpenAI-compatible server (`…/v1#model`).
-        encoder_high, encoder_low: thresholds in place of the encoder's own (both or none).
-        encoder_api_key: for the encoder's server.
-        encoder_timeout_s: for a request to it.
-        query_processes: SPARQL queries that run at the same time.
-        endpoint_queries: queries that are sent to endpoints at the same time.
-        query_queue: queries of either that may wait; one more is answered with 429.
-        query_wait_s: how long a query may wait for its turn.
-        query_deadline_s: seconds after which a query is killed, once it runs.
-        query_max_rows: rows or triples of a query's result; the rest is cut and flagged.
-        query_max_bytes: size of a query's result, likewise.
+        encoder_high, encoder_low: thresholds instead of the encoder's own (set both or neither).
+        encoder_api_key: API key for the encoder's server.
+        encoder_timeout_s: timeout for a request to that server, in seconds.
+        query_processes: number of SPARQL queries that run at a time.
+        endpoint_queries: number of concurrent queries to endpoints.
+        query_queue: number of queries of either kind that may wait; further ones get 429.
+        query_wait_s: seconds that a query may wait for its turn.
+        query_deadline_s: seconds that a query may run before it is killed.
+        query_max_rows: maximum number of rows or triples in a result; larger results are truncated and
+            marked.
+        query_max_bytes: maximum size of a result, in bytes; likewise.
         query_memory_mb: address space of a query process, in MiB.
-        concurrency: requests under way; one more is answered with 429.
-        client_concurrency: of one client, likewise.
-        client_requests_per_s: requests a second of one client, likewise; no limit when unset.
-        look_up_cache_mb: size of the answers of one-hop actions that are kept, in MiB.
-        cache_memory_mb: size of the cache's first tier, in MiB.
-        cache_max_value_bytes: larger answers are not kept.
-        cache_ttl_s: how long an answer stays.
-        cache_timeout_s: how long Redis is waited for, at most.
-        api_keys: keys that are accepted, separated by commas; everybody is when unset.
-        api_keys_file: file of the names and hashes of further ones.
-        operations_port: where probes and metrics are when keys are required.
+        concurrency: maximum number of concurrent requests; further ones get 429.
+        client_concurrency: the same for one client.
+        client_requests_per_s: maximum number of requests per second of one client (default: no limit).
+        look_up_cache_mb: memory for cached answers of one-hop actions, in MiB.
+        cache_memory_mb: memory for all other cached answers (the cache's first tier), in MiB.
+        cache_max_value_bytes: maximum size of a cached answer, in bytes.
+        cache_ttl_s: maximum age of a cached answer, in seconds.
+        cache_timeout_s: timeout for Redis, in seconds.
+        api_keys: accepted API keys, separated by commas (default: everybody may ask).
+        api_keys_file: file with names and hashes of additional keys.
+        operations_port: port of probes and metrics if keys are required.
     """
 
     service = "kg_server"
@@ -100,7 +102,7 @@ class KgServerSettings(ServiceSettings):
             thresholds = Thresholds(self.encoder_high, self.encoder_low)
         elif self.encoder_high is not None or self.encoder_low is not None:
             raise ConfigurationError(
-                "set KBQA_KG_SERVER_ENCODER_HIGH and KBQA_KG_SERVER_ENCODER_LOW, or none"
+                "set both KBQA_KG_SERVER_ENCODER_HIGH and KBQA_KG_SERVER_ENCODER_LOW, or neither"
             )
         api_key = self.encoder_api_key.get_secret_value() if self.encoder_api_key is not None else None
         return open_encoder(

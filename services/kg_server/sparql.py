@@ -121,7 +121,7 @@ def negotiate(accept: str, query: CheckedQuery) -> ResultFormat:
             for known, result_format in offered.items():
                 if known.startswith(family):
                     return result_format
-    raise HTTPException(406, f"no format that is accepted fits the query; on offer: {', '.join(offered)}")
+    raise HTTPException(406, f"no accepted format fits the query; available: {', '.join(offered)}")
 
 
 def _number(quality: str) -> float:

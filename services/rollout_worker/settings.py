@@ -13,26 +13,26 @@ class RolloutWorkerSettings(ServiceSettings):
     """How rollouts are run.
 
     Attributes:
-        broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
-        broker_wait_s: how long the service waits for them when it starts.
-        kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
+        broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        broker_wait_s: seconds to wait for the broker at the start.
+        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         engine: what computes completions: "transformers" in this process, or "vllm"
             (`KBQA_ROLLOUT_WORKER_ENGINE`, else `KBQA_ENGINE`).
-        vllm_url: the vLLM server whose weights this worker alone changes
+        vllm_url: URL of a vLLM server that only this worker uses
             (`KBQA_ROLLOUT_WORKER_VLLM_URL`, else `KBQA_VLLM_URL`).
-        vllm_precision: what that server computes in (its `--dtype`); how near its
-            log-probabilities have to be to the trainer's hangs on it.
-        vllm_timeout_s: most time that the completions of a turn may take there.
-        concurrency: requests worked on at a time.
-        max_rows: completions computed at a time in this process; more wait.
-        threads: threads that the engine in this process computes with.
-        policy_wait_s: how long a request waits for a version that is new enough.
-        graph_wait_s: how long a request waits for kg_server to come back.
-        rollout_timeout_s: after that, the episodes of a request that still run time out.
-        deliver_wait_s: how long a reply waits for the broker to come back.
-        visibility_timeout_s: after that, Redis gives a dead worker's requests to another one; it
-            would also give away one that is still worked on, so it exceeds all of the above.
+        vllm_precision: precision of that server (its `--dtype`). It determines how closely the server's
+            log-probabilities must agree with the trainer's.
+        vllm_timeout_s: timeout for the completions of a turn, in seconds.
+        concurrency: number of requests played at a time.
+        max_rows: number of completions computed at a time in this process; further ones wait.
+        threads: number of threads of the in-process engine.
+        policy_wait_s: seconds that a request waits for a version that is new enough.
+        graph_wait_s: seconds that a request waits for the kg_server to come back.
+        rollout_timeout_s: timeout for the episodes of a request, in seconds.
+        deliver_wait_s: seconds that a reply waits for the broker to come back.
+        visibility_timeout_s: seconds after which Redis gives a dead worker's requests to another one. It
+            must exceed all timeouts above; otherwise Redis also gives away requests in progress.
     """
 
     service = "rollout_worker"
@@ -69,7 +69,7 @@ class RolloutWorkerSettings(ServiceSettings):
         longest_s = self.policy_wait_s + self.graph_wait_s + 2 * self.rollout_timeout_s + self.deliver_wait_s
         if self.visibility_timeout_s <= longest_s:
             raise ValueError(
-                f"KBQA_ROLLOUT_WORKER_VISIBILITY_TIMEOUT_S: a request may be worked on for {longest_s:g} s "
-                f"by the other timeouts, so it must be more than that (it is {self.visibility_timeout_s:g})"
+                f"KBQA_ROLLOUT_WORKER_VISIBILITY_TIMEOUT_S: must exceed {longest_s:g} s, the longest time "
+                f"that the other timeouts allow for a request (it is {self.visibility_timeout_s:g})"
             )
         return self

@@ -77,7 +77,9 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
             logger.info("waiting for rollout requests", extra={"url": url, "worker": desk.worker})
             drained = consume(celery, ROLLOUTS, concurrency=settings.concurrency, drain_s=settings.drain_s)
             if not drained:
-                logger.warning("requests that still ran are handed back", extra={"drain_s": settings.drain_s})
+                logger.warning(
+                    "unfinished requests are returned to the queue", extra={"drain_s": settings.drain_s}
+                )
                 # Their threads would answer all the same, and the interpreter would wait for them.
                 os._exit(0)
     finally:

@@ -80,7 +80,7 @@ def export(
         PolicyIntegrityError, CheckpointError: the files are damaged.
     """
     if into.exists():
-        raise RunError(f"{into} is there already: name a directory that is not")
+        raise RunError(f"{into} already exists: name a directory that does not")
     with new_directory(into.absolute().parent) as aside:
         if checkpoint is not None:
             _write_checkpoint(store, directory, checkpoint, aside, adapter=adapter)

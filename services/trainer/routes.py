@@ -80,7 +80,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
         directory = runs.get(run)
         version = body.version if body is not None and body.version is not None else _best(directory)
         if version is None:
-            raise RunConflictError(f"run {run} has no evaluated version yet: wait, or name one")
+            raise RunConflictError(f"run {run} has no evaluated version yet: wait, or give a version")
         return Promoted(run=run, version=store.promote(run, version).id)
 
     return router
@@ -123,7 +123,9 @@ def _recipe(body: StartRun) -> Recipe:
     if isinstance(body.recipe, str):
         return load_recipe(body.recipe, body.overrides)
     if body.overrides:
-        raise RecipeError("overrides go with a named recipe; put them into the recipe's values instead")
+        raise RecipeError(
+            "overrides can only be used with a named recipe; put the values into the recipe instead"
+        )
     return recipe_from(body.recipe, "recipe")
 
 

@@ -107,7 +107,7 @@ def _fail(journal: Journal, error: Exception) -> Exit:
     try:
         journal.fail(reason)
     except OSError as full:
-        logger.error("the reason cannot be written", extra={"reason": str(full)})
+        logger.error("the reason of the failure cannot be written", extra={"reason": str(full)})
     return Exit.FAILED
 
 

@@ -13,25 +13,25 @@ from services.trainer.sinks import SinkName
 
 
 class TrainerSettings(ServiceSettings):
-    """How runs are kept alive. What a run learns, and how fast, is its recipe's business.
+    """How the trainer keeps runs alive. What a run learns, and how fast, is set by its recipe.
 
     Attributes:
-        broker_url: the queues (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
-        broker_wait_s: how long the service waits for them when it starts.
-        kg_server_url: the graphs (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: for a kg_server that wants one (`KBQA_KG_SERVER_API_KEY`).
+        broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        broker_wait_s: seconds to wait for the broker at the start.
+        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
-        processes: processes that reinforcement learning is sharded over (`KBQA_TRAINING_PROCESSES`), as
-            many as there are GPUs; each has `threads` threads.
-        threads: threads that training computes with. A small policy gains nothing by a second one,
-            and loses as soon as anything else runs on the same cores.
-        auto_resume: whether a run that was going on when the trainer ended goes on when it starts.
-        max_restarts: how often in a row a training process that dies without a step forward is
-            started again.
-        graph_wait_s: how long a run waits for kg_server when it starts.
-        traces: steps of a run whose rollouts are kept as text, to be looked at: a third the newest,
-            older ones ever farther apart; 0 keeps none.
-        sinks: where records go beside the run's own files, a list with commas: tensorboard, wandb.
+        processes: number of processes that share reinforcement learning (`KBQA_TRAINING_PROCESSES`), one
+            for each GPU; each has `threads` threads.
+        threads: number of threads for training. With a small policy, a second thread gains nothing, and
+            slows training down if anything else runs on the same cores.
+        auto_resume: resume an unfinished run when the trainer starts.
+        max_restarts: how often in a row a training process is restarted that dies without completing a
+            step.
+        graph_wait_s: seconds that a run waits for the kg_server when it starts.
+        traces: number of steps of a run whose rollouts are kept as text. A third of them are the newest
+            steps; older ones are spaced farther and farther apart. 0 keeps none.
+        sinks: additional destinations of records, separated by commas: tensorboard, wandb.
     """
 
     service = "trainer"

@@ -62,7 +62,9 @@ class Forgiving:
         try:
             getattr(self._sink, what)(*arguments)
         except Exception as error:  # whatever a library raises, the run is worth more
-            logger.warning("a sink is given up", extra={"sink": self._name, "reason": repr(error)})
+            logger.warning(
+                "a sink failed and is no longer used", extra={"sink": self._name, "reason": repr(error)}
+            )
             self._sink = None
 
 

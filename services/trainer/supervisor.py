@@ -110,7 +110,7 @@ class Supervisor:
     def _require_idle(self) -> None:
         if self.active is not None:
             raise RunConflictError(
-                f"run {self.active} is active, and one trainer holds one run: "
+                f"run {self.active} is active, and a trainer runs only one at a time: "
                 f"follow it, or stop it with POST /v1/runs/{self.active}/stop"
             )
 
@@ -185,7 +185,7 @@ class _Watch:
             first, longest = _BACK_OFF_S
             pause_s = min(first * 2 ** (failures - 1), longest)
             logger.warning(
-                "the training process died and is started again",
+                "the training process died and is restarted",
                 extra={"run": self.directory.id, "exit": _describe(code), "pause_s": pause_s},
             )
             self._write(restarts=self.directory.read().restarts + 1)

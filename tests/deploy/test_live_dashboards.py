@@ -54,11 +54,11 @@ LIMITS = {"validation": 4, "test": 4}
 BOMB = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 # Panels without data here, by what is needed for it; the expressions of vLLM are told by their metrics.
 NEEDS = {
-    ("graph", "Refused at the door"): "a client without a key, or with too many requests",
+    ("graph", "Rejected requests"): "a client without a key, or with too many requests",
     ("gateway", "Supported answers"): "a policy that knows answers",
     ("gateway", "Support rate"): "the same",
     ("gateway", "Keys, rates and quotas"): "the same, of the gateway",
-    ("gateway", "Broken off"): "an asker that leaves, or a Redis that fails",
+    ("gateway", "Aborted answers"): "an asker that leaves, or a Redis that fails",
     ("gateway", "Feedback"): "an asker that has something to say",
 }
 VLLM = ("vllm:", "kbqa_engine_")

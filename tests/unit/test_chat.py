@@ -185,7 +185,7 @@ def test_a_silent_server_is_unavailable(server, ask):
 
 
 def test_a_server_that_is_not_there_is_unavailable(ask):
-    with pytest.raises(ChatUnavailableError, match="see that it runs"):
+    with pytest.raises(ChatUnavailableError, match="check that it is running"):
         ask(url="http://127.0.0.1:9/v1", attempts=2)
 
 

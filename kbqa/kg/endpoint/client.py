@@ -188,7 +188,7 @@ class EndpointClient:
                 self._unavailable(f"broke the connection ({_reason(error)})"), broken=True
             ) from None
         except httpx.HTTPError as error:
-            raise self._unavailable(f"cannot be asked ({_reason(error)})") from None
+            raise self._unavailable(f"cannot be queried ({_reason(error)})") from None
         if not response.is_success:
             self._raise(response, body)
         state = response.headers.get("x-sql-state", "")
@@ -196,7 +196,9 @@ class EndpointClient:
             # Virtuoso's results are cut at its time limit, however whole they look.
             self._raise_virtuoso(state, response.headers.get("x-sql-message", ""))
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise self._unavailable("compresses its answers unasked, which has no bounds")
+            raise self._unavailable(
+                "compresses its answers although it was not asked to; this cannot be limited safely"
+            )
         max_rows = response.headers.get("x-sparql-maxrows", "")
         return Answer(
             body,
@@ -226,9 +228,9 @@ class EndpointClient:
         if response.is_redirect:
             raise self._unavailable(f"redirects to {response.headers['location']}: attach that URL instead")
         if status in (401, 403, 407):
-            raise self._unavailable(f"refuses us ({status}): attach it with the right credentials")
+            raise self._unavailable(f"rejects the credentials ({status}): attach it with the right ones")
         if status == 404:
-            raise self._unavailable("is no SPARQL endpoint (404): attach it under its right URL")
+            raise self._unavailable("is not a SPARQL endpoint (404): attach it with the right URL")
         virtuoso = _VIRTUOSO_ERROR.search(message)
         if virtuoso is not None:
             self._raise_virtuoso(virtuoso[1], virtuoso[2])

@@ -90,25 +90,28 @@ class Endpoint:
         try:
             url = httpx.URL(self.url)
         except httpx.InvalidURL as error:
-            raise ConfigurationError(f'"{self.url}" is no URL: {error}') from error
+            raise ConfigurationError(f'"{self.url}" is not a URL: {error}') from error
         if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigurationError(f'"{self.url}": an endpoint has a URL with http:// or https://')
+            raise ConfigurationError(
+                f'"{self.url}": the URL of an endpoint must begin with http:// or https://'
+            )
         if url.userinfo:
             raise ConfigurationError(
-                "the URL holds credentials, which would be stored: name an environment variable instead"
+                "the URL contains credentials, which would be stored: put them into an environment "
+                "variable instead"
             )
         for iri in (*self.default_graphs, *self.labels):
             if not is_iri(iri):
-                raise ConfigurationError(f'"{iri}" is no absolute IRI')
+                raise ConfigurationError(f'"{iri}" is not an absolute IRI')
         if not self.labels:
             raise ConfigurationError("at least one property that holds names is needed")
         for language in self.languages:
             if not _LANGUAGE.fullmatch(language):
-                raise ConfigurationError(f'"{language}" is no language tag, such as en or pt-BR')
+                raise ConfigurationError(f'"{language}" is not a language tag such as en or pt-BR')
         if len(self.languages) > 8:
-            raise ConfigurationError("at most 8 languages can be told apart")
+            raise ConfigurationError("at most 8 languages are allowed")
         if min(self.deadline_s, self.schema_deadline_s) <= 0 or self.connections < 1:
-            raise ConfigurationError("deadlines and the number of connections are above 0")
+            raise ConfigurationError("deadline and number of connections must be above 0")
         if self.auth is not None and not _VARIABLE.fullmatch(self.secret_variable):
             raise ConfigurationError(
                 f"{self.auth} authentication needs the name of the environment variable with the secret"

@@ -110,7 +110,7 @@ class Calendar:
             _ = self._start
         except (ValueError, KeyError):
             raise ConfigurationError(
-                f'"{self.epoch}" is no epoch: write 2014, 2014-01, 2014-01-01 or 2014-01-01T00:00:00'
+                f'"{self.epoch}" is not a valid epoch: write 2014, 2014-01, 2014-01-01 or 2014-01-01T00:00:00'
             ) from None
 
     @cached_property
@@ -178,7 +178,7 @@ def _date(text: str, calendar: Calendar | None) -> str:
     match = _TIME.fullmatch(text)
     if match is None or not _exists(match):
         raise ValueError(
-            f'"{text[:80]}" is no date such as 2014, 2014-05, 2014-05-13 or 2014-05-13T10:00:00; '
+            f'"{text[:80]}" is not a date such as 2014, 2014-05, 2014-05-13 or 2014-05-13T10:00:00; '
             "if it counts something, give --time-unit and --epoch"
         )
     return text

@@ -121,9 +121,11 @@ class GraphReader:
         )
         delimited = all(format in _SEPARATORS for format in self._formats)
         if len(sources) > 1 and not delimited:
-            raise ConfigurationError("several files make one graph only if they are tab- or |-separated")
+            raise ConfigurationError("only tab- or |-separated graphs may consist of several files")
         if (graph.entity_names or graph.relation_names or graph.calendar) and not delimited:
-            raise ConfigurationError("names of ids and units of time are for tab- or |-separated files")
+            raise ConfigurationError(
+                "--entities, --relations and --time-unit can only be used with tab- or |-separated files"
+            )
 
     def facts(self) -> Iterator[Fact]:
         """The facts in the files' order, duplicates and all."""
@@ -241,7 +243,7 @@ def _name(names: Mapping[str, str], id_: str, role: str) -> str:
     try:
         return names[id_]
     except KeyError:
-        raise ValueError(f'the {role} "{id_[:80]}" has no name in the file of names') from None
+        raise ValueError(f'the {role} "{id_[:80]}" is missing from the file of names') from None
 
 
 def _n_triples(source: Source, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:

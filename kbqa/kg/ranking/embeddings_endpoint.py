@@ -81,7 +81,7 @@ class EndpointEncoder:
         try:
             return str(models["data"][0]["id"])
         except (KeyError, TypeError, IndexError) as error:
-            raise self._unavailable("it names no model: put #model after the URL") from error
+            raise self._unavailable("the URL does not name a model: append #model") from error
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

@@ -341,7 +341,7 @@ def _read(path: Path, rows: int) -> Matrix | None:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         logger.warning(
-            "kept vectors are damaged and made again", extra={"path": str(path), "error": str(error)}
+            "saved vectors are damaged; computing them again", extra={"path": str(path), "error": str(error)}
         )
         return None
     return vectors if vectors.dtype == np.float32 and vectors.ndim == 2 and len(vectors) == rows else None
@@ -358,6 +358,6 @@ def _write(path: Path, vectors: Matrix) -> None:
             os.fsync(file.fileno())
         aside.replace(path)
     except OSError as error:
-        logger.warning("vectors cannot be kept", extra={"path": str(path), "error": str(error)})
+        logger.warning("vectors cannot be saved", extra={"path": str(path), "error": str(error)})
         with suppress(OSError):
             aside.unlink()

@@ -1,4 +1,4 @@
-"""A policy that chooses at its beginning: a pretrained sentence encoder, and tokens for the tags."""
+"""The initial policy of a chooser: a pretrained sentence encoder, and tokens for the tags."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def tags_of(directory: Path) -> list[str]:
 
 
 def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Chooser, Tokenizer]:
-    """An encoder with a head that has learned nothing, and the encoder's tokenizer with the tags.
+    """An encoder with an untrained head, and the encoder's tokenizer with the tags added.
 
     Args:
         encoder: a Hugging Face directory with a BERT.
-        seed: of what is drawn at random in the head.
+        seed: random seed of the head's weights.
 
     Raises:
         PolicyIntegrityError: the directory holds no BERT with a tokenizer that knows its words.
@@ -57,9 +57,9 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
     tokenizer.add_special_tokens([AddedToken(tag, special=True, normalized=False) for tag in tags])
     ids = {name: tokenizer.token_to_id(name) for name in (_BEGIN, END, _TOPIC, *tags)}
     if unknown := [name for name, id_ in ids.items() if id_ is None]:
-        raise PolicyIntegrityError(f"{encoder}: its tokenizer has no {unknown[0]}: name a BERT in English")
+        raise PolicyIntegrityError(f"{encoder}: its tokenizer lacks {unknown[0]}: use an English BERT model")
     config = BertConfig.from_pretrained(encoder, local_files_only=True)
-    # What is dropped at random would change the ratio of a policy to itself.
+    # No dropout: it would make the ratio of a policy to itself differ from 1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.chooser_tags = {tag: ids[tag] for tag in tags}
     config.chooser_begin, config.chooser_end, config.chooser_topic = ids[_BEGIN], ids[END], ids[_TOPIC]
@@ -71,7 +71,7 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
         weights = load_file(encoder / "model.safetensors")
         model.bert.load_state_dict({n: w for n, w in weights.items() if not n.startswith(_UNUSED)})
     except (OSError, RuntimeError, SafetensorError) as error:
-        raise PolicyIntegrityError(f"{encoder}: no encoder that can be loaded ({error})") from error
+        raise PolicyIntegrityError(f"{encoder}: the encoder cannot be loaded ({error})") from error
     model.bert.embeddings.requires_grad_(False)
     model.eval()
     return model, tokenizer

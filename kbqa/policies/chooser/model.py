@@ -1,12 +1,12 @@
-"""A policy that chooses: a sentence encoder that matches a question with the relations that a graph lists.
+"""The model of a chooser: a sentence encoder that matches a question with the relations that a graph lists.
 
-Question and relations are encoded once. A recurrent state, fed with each relation that is taken,
-attends over the question's tokens, and tokens that a taken relation resembles count for less; what is
-left is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its graph
-network). The score of an option is the cosine of its words and the query, and how much nearer the path
-as a whole comes to the question with it; "answer" has a network of its own. At the beginning the first
-query is the encoder's own sentence vector, so that what the encoder knows of language is there from the
-first question on.
+Question and relations are encoded once. A recurrent state receives each relation that is taken and
+attends over the question's tokens. Tokens that resemble a relation already taken get a smaller weight.
+The result is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its
+graph network). The score of an option has two terms: the cosine of its words and the query, and the
+gain in similarity between the whole path and the question. "answer" has a network of its own. Before
+training, the first query is the encoder's own sentence vector, so the encoder's knowledge of language
+is available from the first question on.
 
 Shapes: B decisions, O options of one, Q questions, L tokens of one, K relations, W width of the encoder.
 """
@@ -38,12 +38,12 @@ _Walk = tuple[Ids, tuple[Words, ...]]  # a question, and what was taken so far
 
 
 class Encoded(NamedTuple):
-    """Texts as the encoder has them.
+    """Encoded texts.
 
     Attributes:
-        questions: their places in `states`, [Q, L, W], whose tokens are where `mask`, [Q, L], is True.
-        distance: of each token to where the topic stands, [Q, L]; 0 in a question that does not name it.
-        relations: their places in `vectors`, [K, W].
+        questions: index of each in `states`, [Q, L, W]; `mask`, [Q, L], is True at its tokens.
+        distance: of each token from the topic's position, [Q, L]; 0 if the question does not name the topic.
+        relations: index of each in `vectors`, [K, W].
     """
 
     questions: Mapping[Ids, int]
@@ -55,11 +55,11 @@ class Encoded(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What is known after some turns of N walks.
+    """The state of N walks after some turns.
 
     Attributes:
-        question: place of each.
-        memory: [N, W], of the recurrent cell.
+        question: index of each walk's question.
+        memory: [N, W], state of the recurrent cell.
         seen: [N, L], how much each token resembles a relation that was taken.
         path: [N, W], the sum of those relations.
     """
@@ -70,18 +70,18 @@ class _State(NamedTuple):
     path: Tensor
 
     def at(self, places: Sequence[int]) -> _State:
-        """Of some of the walks."""
+        """The state of some of the walks."""
         return _State(*(part[list(places)] for part in self))
 
 
 class Head(nn.Module):
-    """Everything beside the encoder.
+    """All parameters outside of the encoder.
 
     Attributes:
-        scale: of the cosine of an option's words and the query, in the logits.
-        gain: of the growth of the cosine of question and path, likewise; see `_nearer`.
-        cover: how much less a token counts that resembles a relation which was taken.
-        near: how much less a token counts the farther it stands from the topic.
+        scale: weight in the logits of the cosine of an option's words and the query.
+        gain: weight in the logits of the gain in similarity between question and path; see `_nearer`.
+        cover: how much the weight of a token falls if it resembles a relation already taken.
+        near: how much the weight of a token falls with its distance from the topic.
         direction: [2, W], added to a relation that is followed forwards, or backwards.
         start: [W], the first input of the recurrent cell.
     """
@@ -94,7 +94,7 @@ class Head(nn.Module):
         self.start = nn.Parameter(0.02 * torch.randn(width))
         self.cell = nn.GRUCell(width, width)
         self.attend, self.add = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
-        # At first all tokens count alike, and the memory adds nothing to the query.
+        # Initially, all tokens have the same weight, and the memory adds nothing to the query.
         nn.init.normal_(self.attend.weight, std=0.005)
         nn.init.zeros_(self.add.weight)
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
@@ -130,9 +130,9 @@ class Head(nn.Module):
 
 
 def _nearer(encoded: Encoded, state: _State) -> Tensor:
-    """How much nearer a path comes to its question, as a sum, with each relation in it: cosines, [N, K].
+    """Gain in the cosine of question and path (a sum of relations) when each relation is added, [N, K].
 
-    cos(q, p + v) - cos(q, p); where nothing is left to be said in other words, no relation brings it nearer.
+    cos(q, p + v) - cos(q, p). When the path already says what the question says, no relation gains.
     """
     sentences = (encoded.states * encoded.mask[..., None]).sum(1)
     question = functional.normalize(sentences, dim=1)[state.question]
@@ -159,7 +159,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def load(cls, directory: Path) -> Chooser:
-        """A saved one.
+        """Load a saved model.
 
         Raises:
             PolicyIntegrityError: the directory holds none that can be loaded.
@@ -169,7 +169,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
                 model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
             model.load_state_dict(load_file(directory / "model.safetensors"))
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise PolicyIntegrityError(f"{directory}: no policy that can be loaded ({error})") from error
+            raise PolicyIntegrityError(f"{directory}: the policy cannot be loaded ({error})") from error
         model.bert.embeddings.requires_grad_(False)
         model.eval()
         return model
@@ -196,7 +196,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         return pooled[rows] + self.head.direction[inverse]
 
     def tokens(self, texts: Sequence[Ids], most: int = _QUESTION_TOKENS) -> tuple[Tensor, Tensor]:
-        """States of the tokens of texts, [N, L, W], and where there are any, [N, L]."""
+        """States of the tokens of texts, [N, L, W], and their mask, [N, L]."""
         config = self.config
         topic = self.vocabulary.topic
         rows = [
@@ -219,7 +219,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         return torch.cat(states), mask
 
     def distances(self, questions: Sequence[Ids]) -> Tensor:
-        """Of each token to the nearest place where the topic stands, in tokens, [N, L]; see `Encoded`."""
+        """Distance of each token from the nearest position of the topic, in tokens, [N, L]; see `Encoded`."""
         kept = [question[: _QUESTION_TOKENS - 2] for question in questions]
         distances = torch.zeros(len(kept), max(map(len, kept)) + 2)
         for row, question in zip(distances, kept, strict=True):
@@ -253,7 +253,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         return logits.masked_fill(columns < 0, float("-inf"))
 
     def _scores(self, encoded: Encoded, decisions: Sequence[Decision]) -> Tensor:
-        """[B, K + 1]. What decisions share (a question, a beginning of the path) is computed once."""
+        """Scores, [B, K + 1]. Shared parts (a question, a prefix of the path) are computed once."""
         asked = dict.fromkeys((decision.question, decision.path) for decision in decisions)
         walks: dict[_Walk, None] = {}
         for question, path in asked:
@@ -275,7 +275,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
 
 
 def relations_of(decisions: Sequence[Decision]) -> list[Words]:
-    """Every relation that decisions speak of, each once."""
+    """The distinct relations of all decisions."""
     found = dict.fromkeys(words for d in decisions for words in d.path)
     found |= dict.fromkeys(o.words for d in decisions for o in d.options if o.words is not None)
     return list(found)

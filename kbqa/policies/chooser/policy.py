@@ -1,7 +1,7 @@
-"""An in-process engine for policies that choose: many callers' decisions at once, texts encoded once.
+"""An in-process engine for choosers: batches the decisions of many callers and encodes each text once.
 
-One thread owns the model. It takes all requests that wait, encodes what it has not encoded since the
-weights last changed, and answers them with one pass of the head.
+One thread owns the model. It takes all waiting requests, encodes the texts that are not cached since the
+last change of weights, and answers the requests with one pass of the head.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kbqa.policies.sampling import draw
 
 logger = logging.getLogger(__name__)
 
-_MAX_LENGTH = 32_768  # tokens of an episode; nothing is computed of most of them
+_MAX_LENGTH = 32_768  # maximum tokens of an episode; most of them need no computation
 _QUESTIONS, _RELATIONS = 1024, 16_384  # kept encoded: some 40 MB and 25 MB at a width of 384
 
 K = TypeVar("K")
@@ -40,8 +40,8 @@ class ChooserPolicy:
 
     Args:
         version: full id of the version that the model holds.
-        deterministic: whether the same decision must come to the same numbers, to the digit, whatever
-            else is computed beside it or was before.
+        deterministic: whether the same decision must always give exactly the same numbers, whatever else
+            is or was in a batch.
     """
 
     def __init__(self, model: Chooser, version: str, *, deterministic: bool = False) -> None:
@@ -86,7 +86,7 @@ class ChooserPolicy:
         return request.future.result()
 
     def swap(self, version: str, change: Callable[[Chooser], None]) -> None:
-        """Let `change` replace the model's weights, between two passes; what was encoded is forgotten."""
+        """Let `change` replace the model's weights between two passes, and clear the encoded texts."""
         swap = _Swap(version, change)
         self._inbox.put(swap)
         if self._closed:
@@ -113,7 +113,7 @@ class ChooserPolicy:
                 while not self._closed:
                     batch = self._waiting()
                     self._work(batch)
-        except Exception as error:  # whatever it is, nobody may wait for ever
+        except Exception as error:  # after any failure, no caller may wait for ever
             self._closed = True
             logger.exception("the policy engine failed")
             failed = PolicyUnavailableError(f"the policy engine failed: {error!r}")
@@ -160,7 +160,7 @@ class ChooserPolicy:
         asked = [decision for request in requests for decision in request.decisions]
         rows = {decision: row for row, decision in enumerate(dict.fromkeys(asked))}
         if self._deterministic:
-            # What else is in a batch changes the last digits of a sum.
+            # The other rows of a batch change the last digits of a sum.
             parts = [self._model([decision])[0] for decision in rows]
             logits = pad_sequence(parts, batch_first=True, padding_value=float("-inf"))
         else:
@@ -216,7 +216,7 @@ class ChooserPolicy:
         return encoded
 
     def _refuse(self, error: PolicyUnavailableError, begun: Iterable[_Request | _Swap] = ()) -> None:
-        """Fail what was begun and not finished, and everything that waits."""
+        """Fail all unfinished and waiting requests."""
         refused = [*begun]
         while not self._inbox.empty():
             if (work := self._inbox.get()) is not None:

@@ -1,4 +1,4 @@
-"""What stands in the tokens of an episode of choices: a question, the options of each turn, what was taken.
+"""Reads the tokens of an episode of choices: a question, the options of each turn, the choices.
 
     <question> who directed <topic> ? </question>
     <options> <1> directed by <2> <inverse> starred actors </options> <1>
@@ -34,12 +34,12 @@ class Option(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A state in which the policy has to choose.
+    """A point of an episode at which the policy has to choose.
 
     Attributes:
         question: its tokens.
-        path: what was taken before, in order.
-        options: what there is to choose from; at least one.
+        path: the options taken before, in order.
+        options: the options to choose from; at least one.
     """
 
     question: tuple[int, ...]
@@ -82,7 +82,7 @@ class Vocabulary:
                 first=min(tags.values()),
             )
         except KeyError as error:
-            raise PolicyIntegrityError(f"a policy that chooses lacks the token {error}") from None
+            raise PolicyIntegrityError(f"the policy's tokenizer lacks the token {error}") from None
 
 
 def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tuple[int, Decision]]:
@@ -104,7 +104,7 @@ def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tupl
             if options:
                 yield position, Decision(question, tuple(path), options)
         elif token == vocabulary.error and offered:
-            # What was taken could not be followed: the policy is where it was.
+            # The relation could not be followed, so the policy is where it was before.
             path, offered = path[:-1], {}
         elif not is_listing and (words := offered.get(token)) is not None:
             path.append(words)

@@ -205,7 +205,9 @@ class VllmPolicy:
 
     def _verify(self, weights: Weights, model: str | None) -> None:
         if weights.probe is None:
-            logger.warning("a version without a probe is not verified", extra={"version": weights.version})
+            logger.warning(
+                "this version has no probe, so it is not verified", extra={"version": weights.version}
+            )
             return
         gap = weights.probe.gap(self._server.score(weights.probe, model))
         largest = LARGEST_GAP[self._precision]
@@ -214,7 +216,8 @@ class VllmPolicy:
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
                 f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
-                "see that it serves the version's base model, and for whole weights without --enable-lora"
+                "check that it serves the version's base model and, for full weights, that it was started "
+                "without --enable-lora"
             )
 
     def _give_up(self) -> None:
@@ -367,7 +370,7 @@ class VllmPolicy:
         logprobs = tuple(entry["logprob"] for entry in content)
         reason = choice["finish_reason"]
         if reason not in ("stop", "length") or [entry["token_id"] for entry in content] != tokens:
-            raise PolicyUnavailableError(f"vLLM at {self._server.url} broke a completion off ({reason})")
+            raise PolicyUnavailableError(f"vLLM at {self._server.url} aborted a completion ({reason})")
         if min(logprobs, default=0.0) <= _NO_NUMBER:
             raise PolicyUnavailableError(
                 f"vLLM at {self._server.url} computes no probabilities with policy {weights.version}: "
@@ -384,7 +387,7 @@ class VllmPolicy:
         if not versions or None in versions:
             raise PolicyUnavailableError(
                 f"vLLM at {self._server.url} wrote with weights {', '.join(labels) or 'unknown'}, which "
-                "nobody here has loaded: it was started anew, or serves somebody else too"
+                "this process did not load: it was restarted, or another process uses it, too"
             )
         assert versions[0] is not None
         return versions[0]

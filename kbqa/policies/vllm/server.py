@@ -137,7 +137,7 @@ class VllmServer:
             if self._ask("POST", "/reset_prefix_cache?reset_running_requests=true")["success"]:
                 return
             time.sleep(_RESET_PAUSE_S)
-        raise PolicyUnavailableError(f"vLLM at {self.url} keeps its prefix cache")
+        raise PolicyUnavailableError(f"vLLM at {self.url} did not clear its prefix cache")
 
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = _PROMPT_S

@@ -78,7 +78,9 @@ class Counts:
             except (RedisError, OSError, TimeoutError) as error:
                 self._failures.inc()
                 self._paused_until = time.monotonic() + _PAUSE_S
-                logger.error("Redis does not count", extra={"error": str(error) or type(error).__name__})
+                logger.error(
+                    "Redis cannot count requests", extra={"error": str(error) or type(error).__name__}
+                )
         if self._shared is not None and self._refuse:
             raise CountsUnavailableError
         return await _take(self._own, limit, purpose, caller)
@@ -107,7 +109,7 @@ async def _wait_s(limiter: MovingWindowRateLimiter, item: Any, *who: str) -> flo
 
 def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
     if not url.startswith(("redis://", "rediss://")):
-        raise ConfigurationError("KBQA_REDIS_URL is no address of Redis: write redis://HOST:PORT/0")
+        raise ConfigurationError("KBQA_REDIS_URL is not a Redis URL: write redis://HOST:PORT/0")
     try:
         storage = RedisStorage(
             f"async+{url}",

@@ -43,7 +43,7 @@ def _limit(text: str) -> str:
         parse_many(text)
     except ValueError as error:
         raise ValueError(
-            f'"{text}" is no limit: write 60/minute, 1000/day, or both as 5/second;1000/day'
+            f'"{text}" is not a limit: write 60/minute, 1000/day, or both as 5/second;1000/day'
         ) from error
     return text
 
@@ -97,14 +97,14 @@ class KeyFile:
         """All that were ever made; none if there is no file.
 
         Raises:
-            ConfigurationError: it cannot be read, or is no file of keys.
+            ConfigurationError: it cannot be read, or is not a key file.
         """
         try:
             return _Content.model_validate_json(self.path.read_bytes()).keys
         except FileNotFoundError:
             return []
         except (OSError, ValidationError) as error:
-            raise ConfigurationError(f"{self.path} is no file of keys: {error}") from error
+            raise ConfigurationError(f"{self.path} is not a key file: {error}") from error
 
     def create(
         self,
@@ -133,7 +133,9 @@ class KeyFile:
             raise ConfigurationError(problems) from error
         with self._changed() as records:
             if any(known.name == name and known.state(now) == "valid" for known in records):
-                raise ConfigurationError(f'there is a key named "{name}": revoke it, or choose another name')
+                raise ConfigurationError(
+                    f'a key named "{name}" already exists: revoke it, or choose another name'
+                )
             records.append(record)
         return record, key
 
@@ -149,9 +151,7 @@ class KeyFile:
                 if id_or_name in (record.id, record.name) and record.revoked is None:
                     records[place] = record.model_copy(update={"revoked": now})
                     return records[place]
-            raise ConfigurationError(
-                f'no key "{id_or_name}" that could be revoked: kbqa keys list shows them'
-            )
+            raise ConfigurationError(f'there is no active key "{id_or_name}": kbqa keys list shows all keys')
 
     @contextmanager
     def _changed(self) -> Iterator[list[KeyRecord]]:
@@ -207,7 +207,7 @@ class Keys:
         try:
             self._by_digest = {record.digest: record for record in self._file.read()}
         except ConfigurationError as error:
-            logger.error("keys cannot be read anew", extra={"error": str(error)})
+            logger.error("keys cannot be reloaded", extra={"error": str(error)})
             return
         self._state = state
 

@@ -16,30 +16,30 @@ class AccessSettings(ServiceSettings):
     """The part of the gateway's settings that is about its callers.
 
     Attributes:
-        require_keys: whether only health answers those without a key; unless set, whether there is
-            a file of keys when the gateway starts.
-        keys_file: HOME/gateway/keys.json unless given.
-        operations_port: where metrics are when keys are required.
-        redis_url: counts requests and keeps answers for all gateways together (`KBQA_REDIS_URL`, else
-            `REDIS_URL`); each does so by itself when unset.
-        rate: requests of a key that has no rate of its own, or of an address where no keys are required.
-        quota: questions, likewise.
-        counts_without_redis: when Redis does not answer, each gateway counts by itself ("local"), or
-            requests that have to be counted are refused ("refuse").
-        redis_timeout_s: how long Redis is waited for.
-        audit_log: file that gets a line for each request; the log of the service when unset.
-        audit_questions: whether the line holds the question.
-        audit_mb: size of that file; two as large are kept beside it.
-        open_page: whether the page's files, which hold no data, load without a key; the page asks for one
-            then, and else the browser does.
-        cors_origins: sites whose pages may ask, separated by commas.
-        body_timeout_s: how long a request's body may take to arrive.
-        answers_ttl_s: how long an answer can be read again, and its Idempotency-Key is remembered.
-        answers_kept: how many, the newest.
-        feedback_file: that keeps feedback; HOME/gateway/feedback.jsonl unless given. Gateways of several
-            machines need one each; all that are called HOME/gateway/feedback*.jsonl are read together.
-        feedback_mb: how much feedback is kept; more is refused.
-        default_graph: that chat clients ask about whose model names none; needed where there are several.
+        require_keys: require API keys for everything except health checks (default: true if the file of
+            keys exists when the gateway starts).
+        keys_file: file of the keys (default: HOME/gateway/keys.json).
+        operations_port: port of the metrics if keys are required.
+        redis_url: Redis in which all gateways together count requests and keep answers
+            (`KBQA_REDIS_URL`, else `REDIS_URL`; default: each gateway does so for itself).
+        rate: rate limit of keys without one of their own or, without keys, of each address (default: none).
+        quota: the same for the number of questions.
+        counts_without_redis: if Redis does not answer, each gateway counts for itself ("local"), or
+            rejects requests that must be counted ("refuse").
+        redis_timeout_s: timeout for Redis, in seconds.
+        audit_log: file that gets one line per request (default: the service's log).
+        audit_questions: include the question in that line.
+        audit_mb: size at which that file is rotated, in MB; two older files are kept.
+        open_page: load the page's files, which contain no data, without a key; the page then asks for a
+            key, instead of the browser.
+        cors_origins: origins of other sites whose pages may ask, separated by commas.
+        body_timeout_s: timeout for receiving a request's body, in seconds.
+        answers_ttl_s: seconds for which an answer can be read again and its Idempotency-Key is remembered.
+        answers_kept: maximum number of such answers; the oldest are dropped.
+        feedback_file: file of the feedback (default: HOME/gateway/feedback.jsonl). Gateways on several
+            machines need different files; `kbqa feedback export` reads all HOME/gateway/feedback*.jsonl.
+        feedback_mb: maximum size of the feedback, in MB; more is rejected.
+        default_graph: graph for chat clients whose model names none; required if there are several graphs.
     """
 
     require_keys: bool | None = None

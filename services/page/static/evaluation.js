@@ -9,11 +9,11 @@ const SHARES = Object.keys(data.metrics).filter((name) => data.titles[name][2]);
 const TILES = ["hits@1", "f1", "em_set", "accuracy", "retrieval", "executability", "llm_calls", "generated_tokens"];
 const PAIR = [["hits@1", "a"], ["f1", "b"]]; // shown side by side in breakdowns
 const CLASSES = {
-  outcome: ["What became of them", "KnowCoder-A1, figure 4a", "All questions: a gold answer hit straight away, hit after an error or empty result, or not hit."],
-  failure: ["How they failed", "Learning-to-Refine, section 5.4.1", "Questions that were not answered rightly: the last query did not execute, no query was sent at all, or the queries ran and the answer is wrong."],
-  error: ["What went wrong", "KnowCoder-A1, appendix D", "Questions with F1 below 1: an answer that nothing retrieved contains, a gold answer that was never retrieved, or one that was and the set is still wrong. Assigned by rule."],
+  outcome: ["Outcomes", "KnowCoder-A1, figure 4a", "All questions: a gold answer was found directly, found after an error or an empty result, or not found."],
+  failure: ["Kinds of failure", "Learning-to-Refine, section 5.4.1", "Questions with a wrong answer: the last query failed, no query was sent, or the queries ran but the answer is wrong."],
+  error: ["Causes of errors", "KnowCoder-A1, appendix D", "Questions with F1 below 1: an answer that was never retrieved, a gold answer that was never retrieved, or a wrong set although the gold answer was retrieved. Classes are assigned by rules."],
 };
-const KINDS = { hops: ["By hops", "Length of the gold path"], operation: ["By operation", "What the question asks for beside a path"], level: ["By level of generalisation", "As GrailQA defines it"] };
+const KINDS = { hops: ["By hops", "Length of the gold path"], operation: ["By operation", "What the question asks for in addition to a path"], level: ["By level of generalisation", "As GrailQA defines it"] };
 const PAGE = 20; // trajectories listed at a time
 
 function value(name, x) {
@@ -26,16 +26,16 @@ function range(name, [low, high]) {
 
 // What intervals are drawn over: questions that ask for one path from the same topic are drawn together.
 function grouped({ questions, groups }) {
-  return groups === questions ? "the questions" : `${groups.toLocaleString("en-GB")} groups of questions that ask for the same in other words`;
+  return groups === questions ? "the questions" : `${groups.toLocaleString("en-GB")} groups of questions with the same gold path and topics`;
 }
 
 function lead() {
   const how = data.baseline ? `baseline ${words(data.baseline)}` : `recipe ${data.recipe}`;
   return h("header", {}, h("h1", {}, `${data.policy} on ${data.dataset}`),
     h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over the graph `, h("code", {}, data.kg), `, played as `, h("code", {}, how),
-      data.runs.length ? `, the answers of ${data.runs.length} runs united` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} a second. Intervals are 95 %, by bootstrap over ${grouped(data)}.`,
-      data.leaking ? " The split was drawn at random: what it asks stands in other words among the training questions." : "",
-      data.left_out ? ` ${data.left_out} questions were left out, since they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict of the judge.` : ""));
+      data.runs.length ? `, with the merged answers of ${data.runs.length} runs` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} questions per second. Intervals are 95 % bootstrap intervals over ${grouped(data)}.`,
+      data.leaking ? " The split was drawn at random, so training contains paraphrases of its questions." : "",
+      data.left_out ? ` ${data.left_out} questions were left out because they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict from the judge.` : ""));
 }
 
 function tiles() {
@@ -61,7 +61,7 @@ function row(name, about, plot, said, small) {
 }
 
 function shares() {
-  return h("div", { class: "card" }, h("h3", {}, "Every share", h("small", {}, "of the questions; executability, of all queries")), h("dl", { class: "rows" },
+  return h("div", { class: "card" }, h("h3", {}, "Every share", h("small", {}, "share of questions; executability: share of queries")), h("dl", { class: "rows" },
     SHARES.map((name) => row(data.titles[name][0], null, track(data.metrics[name], data.intervals[name], "a"), value(name, data.metrics[name]), range(name, data.intervals[name]))),
     row("", null, ticks(), "", null)));
 }
@@ -97,7 +97,7 @@ function classes(kind) {
   const counts = data.classes[kind], total = Object.values(counts).reduce((sum, count) => sum + count, 0);
   const [title, source, about] = CLASSES[kind];
   return h("div", { class: "card" }, h("h3", {}, title, h("small", {}, source)), h("p", { class: "about" }, about),
-    total ? stack(counts, total, said(counts, total)) : h("p", { class: "empty" }, "None at all."),
+    total ? stack(counts, total, said(counts, total)) : h("p", { class: "empty" }, "None."),
     h("ul", { class: "keys" }, Object.entries(counts).map(([name, count]) => h("li", {}, h("button", { type: "button", disabled: !data.examples.some((one) => one[kind] === name), title: "Show trajectories like that", onclick: () => browse(kind, name) },
       h("i", { class: `key paint-${name}` }), `${words(name)} `, h("b", {}, count.toLocaleString("en-GB")), h("span", { class: "muted" }, percent(total ? count / total : NaN)))))));
 }
@@ -120,7 +120,7 @@ function columns(name) {
   const totals = edges.map((_, k) => Object.values(counts).reduce((sum, column) => sum + column[k], 0)), most = Math.max(...totals);
   const every = Math.ceil(edges.length / 8), step = 100 / edges.length;
   const label = (edge) => width === 1 ? String(edge) : `${edge}–${edge + width - 1}`;
-  return h("div", { class: "card" }, h("h3", {}, data.titles[name][0], h("small", {}, `of a question, mean ${value(name, data.metrics[name])}`)),
+  return h("div", { class: "card" }, h("h3", {}, data.titles[name][0], h("small", {}, `per question, mean ${value(name, data.metrics[name])}`)),
     svg("svg", { class: "columns", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": `Questions by ${words(name)}: ${edges.map((edge, k) => `${label(edge)}: ${totals[k]}`).join(", ")}` },
       edges.map((edge, k) => {
         let top = 100;
@@ -143,7 +143,7 @@ function comparison() {
   if (!other) return null;
   const signedValue = (name, x) => (x > 0 ? "+" : x < 0 ? "−" : "") + value(name, Math.abs(x));
   return h("section", { id: "comparison" }, h("h2", {}, `Compared with ${other.name}`),
-    h("p", { class: "about" }, `On the ${other.questions.toLocaleString("en-GB")} questions that both answered; intervals by bootstrap over ${grouped(other)}. McNemar's test counts the questions that one alone got right, each as independent of the others: exact where they are few, else chi-squared with continuity correction.`),
+    h("p", { class: "about" }, `On the ${other.questions.toLocaleString("en-GB")} questions that both answered; intervals are bootstrap intervals over ${grouped(other)}. McNemar's test counts the questions that only one of them answered correctly and treats questions as independent. It is exact for small counts, otherwise chi-squared with continuity correction.`),
     figures(["Metric", "This", "That", "Difference", "95 % interval", "Only this : only that", "p by question"], Object.entries(other.differences).map(([name, { ours, theirs, difference, interval, test }]) => {
       const sure = interval[0] > 0 || interval[1] < 0, shows = data.titles[name][2] && sure ? (difference > 0 ? "better" : "worse") : "";
       return h("tr", {}, h("th", { scope: "row" }, data.titles[name][0]), [value(name, ours), value(name, theirs)].map((text) => h("td", { class: "number" }, text)),
@@ -156,12 +156,12 @@ function runs() {
   if (!data.runs.length) return null;
   const names = ["hits@1", "f1", "em_set", "hit_any", "accuracy", "retrieval"].filter((name) => name in data.metrics);
   const line = (title, metrics) => h("tr", {}, h("th", { scope: "row" }, title), names.map((name) => h("td", { class: "number" }, value(name, metrics[name] ?? NaN))));
-  return h("section", {}, h("h2", {}, "Run by run"), h("p", { class: "about" }, "The first run is played as the recipe evaluates, the others are sampled; the union lists first what most runs gave (KG-R1, section 4.1)."),
+  return h("section", {}, h("h2", {}, "Run by run"), h("p", { class: "about" }, "The first run is played as in the recipe's evaluation; the others are sampled. The union lists first the answers that most runs gave (KG-R1, section 4.1)."),
     figures(["Run", ...names.map((name) => data.titles[name][0])], [...data.runs.map((run, k) => line(`Run ${k + 1}`, run.metrics)), line("Union", data.metrics)]));
 }
 
 function everything() {
-  return h("details", { class: "raw" }, h("summary", {}, "Every figure, and what it means"), figures(["Metric", "Value", "95 % interval", ""], Object.keys(data.metrics).map((name) =>
+  return h("details", { class: "raw" }, h("summary", {}, "All figures and their meaning"), figures(["Metric", "Value", "95 % interval", ""], Object.keys(data.metrics).map((name) =>
     h("tr", {}, h("th", { scope: "row" }, data.titles[name][0]), h("td", { class: "number" }, value(name, data.metrics[name])), h("td", { class: "number" }, range(name, data.intervals[name])), h("td", { class: "muted" }, data.titles[name][1])))));
 }
 
@@ -176,8 +176,8 @@ const detail = h("article", { class: "detail", tabindex: "-1", "aria-label": "Tr
 const count = h("p", { class: "muted", id: "count" });
 const browser = h("section", { id: "trajectories" }, h("h2", {}, "Trajectories"),
   h("p", { class: "about" }, data.examples.length < data.questions
-    ? `${data.examples.length} of the ${data.questions.toLocaleString("en-GB")} questions, drawn evenly from every outcome, failure and number of hops: their shares here are not those above.`
-    : "Every question of this evaluation."), form, count, h("div", { class: "split" }, list, detail));
+    ? `${data.examples.length} of the ${data.questions.toLocaleString("en-GB")} questions, sampled evenly from all outcomes, failures and numbers of hops; their shares here differ from those above.`
+    : "All questions of this evaluation."), form, count, h("div", { class: "split" }, list, detail));
 
 function controls() {
   const select = ([name, title]) => h("label", {}, `${title} `, h("select", { name, onchange: filter }, h("option", { value: "" }, "any"),
@@ -215,7 +215,7 @@ function show() {
   const found = data.examples.filter(matches);
   replace(count, `${found.length} of ${data.examples.length} shown here`);
   announce(`${found.length} trajectories`);
-  replace(list, found.length ? found.slice(0, listed).map(item) : h("p", { class: "empty" }, "No trajectory is like that."),
+  replace(list, found.length ? found.slice(0, listed).map(item) : h("p", { class: "empty" }, "No trajectory matches."),
     found.length > listed ? h("button", { type: "button", onclick: () => { listed += PAGE; show(); } }, `${found.length - listed} more`) : null);
   if (!found.includes(open)) choose(null);
 }
@@ -264,7 +264,7 @@ function fact(name, about) {
 function turnCard(turn, k) {
   return h("li", { class: "turn" }, h("header", {}, h("h3", {}, `Turn ${k + 1}`), h("span", { class: `chip status-${turn.status}` }, words(turn.status)), turn.well_formed ? null : h("span", { class: "chip" }, "not well-formed"), h("span", { class: "credit" }, `${turn.tokens} tokens`)),
     turn.thought ? h("p", { class: "thought", dir: "auto" }, turn.thought) : null, turn.actions.map(actionCard),
-    turn.actions.length ? h("details", {}, h("summary", {}, "As it was written"), h("pre", { dir: "auto" }, turn.text)) : h("pre", { class: "said", dir: "auto" }, turn.text),
+    turn.actions.length ? h("details", {}, h("summary", {}, "Original text"), h("pre", { dir: "auto" }, turn.text)) : h("pre", { class: "said", dir: "auto" }, turn.text),
     turn.observation ? h("details", { class: "observation", open: turn.observation.length < 1200 }, h("summary", {}, "Observation"), h("pre", { dir: "auto" }, turn.observation)) : null);
 }
 
@@ -276,10 +276,10 @@ function actionCard(action) {
 
 controls();
 replace(document.getElementById("main"), h("div", { class: "report" }, lead(), tiles(),
-  h("section", { id: "results" }, h("h2", {}, "How often it is right"), h("div", { class: "cards" }, shares(), h("div", { class: "pile" }, Object.keys(KINDS).map(breakdown), outcomesByHops())), everything()),
+  h("section", { id: "results" }, h("h2", {}, "Accuracy"), h("div", { class: "cards" }, shares(), h("div", { class: "pile" }, Object.keys(KINDS).map(breakdown), outcomesByHops())), everything()),
   comparison(), runs(),
-  h("section", { id: "failures" }, h("h2", {}, "What became of the questions"), h("p", { class: "about" }, "Choose a class to read its trajectories."), h("div", { class: "cards" }, Object.keys(CLASSES).map(classes))),
-  h("section", {}, h("h2", {}, "What an answer takes"), h("div", { class: "cards" }, columns("turns"), columns("generated_tokens"))),
+  h("section", { id: "failures" }, h("h2", {}, "Outcomes of the questions"), h("p", { class: "about" }, "Choose a class to read its trajectories."), h("div", { class: "cards" }, Object.keys(CLASSES).map(classes))),
+  h("section", {}, h("h2", {}, "Cost of an answer"), h("div", { class: "cards" }, columns("turns"), columns("generated_tokens"))),
   browser,
   h("footer", { class: "end" }, `Policy version ${data.version}, graph version ${data.kg_version ?? "–"}, seed ${data.seed}; written on ${data.created_at}.`)));
 show();

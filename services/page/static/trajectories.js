@@ -17,7 +17,7 @@ export async function trajectoriesView(panel, { run, address }) {
   const list = h("div", { class: "groups", "aria-label": "Groups", role: "region" });
   const detail = h("article", { class: "detail", tabindex: "-1", "aria-label": "Group" });
   if (!steps.length) {
-    replace(panel, h("p", { class: "empty" }, "No step of reinforcement learning is finished yet, or none is kept (",
+    replace(panel, h("p", { class: "empty" }, "No step of reinforcement learning is finished yet, or rollouts are not kept (",
       h("code", {}, "KBQA_TRAINER_TRACES"), ")."));
   } else begin();
 
@@ -78,8 +78,8 @@ export async function trajectoriesView(panel, { run, address }) {
       const items = page.groups.map(item);
       const more = page.next ? h("button", { type: "button", class: "more", onclick: () => load(page.next) }, "More groups") : null;
       if (cursor) list.append(...items, ...(more ? [more] : []));
-      else replace(list, items.length ? items : h("p", { class: "empty" }, "No group is like that."), more);
-      if (!cursor) announce(items.length ? `${items.length}${page.next ? " or more" : ""} groups` : "No group is like that.");
+      else replace(list, items.length ? items : h("p", { class: "empty" }, "No group matches."), more);
+      if (!cursor) announce(items.length ? `${items.length}${page.next ? " or more" : ""} groups` : "No group matches.");
       mark();
     } catch (error) {
       if (mine === asked) replace(list, problem(error));
@@ -121,7 +121,7 @@ export async function trajectoriesView(panel, { run, address }) {
     mark();
     panel.classList.toggle("opened", Boolean(open.group));
     if (!open.group) {
-      replace(detail, h("p", { class: "empty" }, "Choose a group to read what was said in it."));
+      replace(detail, h("p", { class: "empty" }, "Choose a group to read its episodes."));
       return;
     }
     const { step, group: id } = open;
@@ -163,7 +163,7 @@ export async function trajectoriesView(panel, { run, address }) {
       group.turns.length ? episodes(group, leaf, choose) : h("p", { class: "empty" }, "No turn was taken."),
       leaf ? ending(leaf) : null,
       h("ol", { class: "turns" }, path.map((index, k) => turnCard(group.turns[index], k, index === open.turn))),
-      h("details", { class: "raw" }, h("summary", {}, "What the policy read first"), h("pre", { dir: "auto" }, group.prompt)));
+      h("details", { class: "raw" }, h("summary", {}, "Prompt of the policy"), h("pre", { dir: "auto" }, group.prompt)));
     const box = detail.querySelector(".forest-box");
     if (!box) return;
     box.scrollTo(scrolled, top);
@@ -263,7 +263,7 @@ function turnCard(turn, k, chosen) {
     turn.status === "answered" || !turn.actions.length ? h("pre", { class: "said", dir: "auto" }, turn.text) : null,
     turn.observation ? h("details", { class: "observation", open: turn.observation.length < 1200 }, h("summary", {}, "Observation"), h("pre", { dir: "auto" }, turn.observation)) : null,
     h("footer", {}, `${turn.tokens} tokens`, turn.logprob === null ? "" : `, mean log-probability ${number(turn.logprob)}`, `, ${turn.version}`, `, ${number(turn.elapsed_ms)} ms`,
-      turn.actions.length && turn.text ? h("details", {}, h("summary", {}, "As it was written"), h("pre", { dir: "auto" }, turn.text)) : null));
+      turn.actions.length && turn.text ? h("details", {}, h("summary", {}, "Original text"), h("pre", { dir: "auto" }, turn.text)) : null));
 }
 
 function action(action) {

@@ -109,7 +109,7 @@ def test_the_newest_version_is_promoted_unless_one_is_named(in_process, store):
 
 def test_promoting_what_is_not_there_names_what_is(in_process, store):
     code, _, err = in_process("promote", "world-2")
-    assert (code, "runs that have: world-1" in err) == (2, True)
+    assert (code, "runs with policies: world-1" in err) == (2, True)
     assert in_process("promote", "../x")[0] == 2
     assert in_process("promote", "world-1", "--version", "v000009-00000000")[0] == 2
 
@@ -125,7 +125,7 @@ def test_recipes_are_listed_and_shown(in_process):
 
 def test_a_recipe_is_checked(in_process, tmp_path):
     code, out, _ = in_process("recipe", "check", "kg-r1")
-    assert (code, out.startswith("kg-r1 is a good recipe (digest ")) == (0, True)
+    assert (code, out.startswith("kg-r1 is a valid recipe (digest ")) == (0, True)
     mine = tmp_path / "mine.yaml"
     mine.write_text("extends: kg-r1\nname: mine\nrollout: {n: 0}\nreward: {w_formt: 1}\n")
     code, out, err = in_process("recipe", "check", str(mine))

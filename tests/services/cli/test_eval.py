@@ -164,15 +164,18 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
         ),
         (
             ("openai:m", "world", "--baseline", "ranking"),
-            "is played by a sentence encoder: name one, for inst",
+            "needs a sentence encoder: name one, for ex",
         ),
         (("tiny", "world", "--known-hops"), "--max-hops and --known-hops are for --baseline ranking"),
-        (("x", "world", "--baseline", "ranking", "--known-hops", "--max-hops", "2"), "give one of them"),
+        (("x", "world", "--baseline", "ranking", "--known-hops", "--max-hops", "2"), "give only one of them"),
         (("openai:m", "world"), "say where it is with KBQA_GATEWAY_CHAT_URL"),
-        (("openai:", "world"), "followed by the name of a model"),
-        (("openai:m", "world", "--baseline", "cot", "--recipe", "kg-r1"), "give one of them"),
+        (("openai:", "world"), "followed by a model name"),
+        (("openai:m", "world", "--baseline", "cot", "--recipe", "kg-r1"), "give only one of them"),
         (("tiny", "world", "--compare", "/nowhere.json"), "/nowhere.json: No such file"),
-        (("tiny", "world", "--json", "/no/where/x.json"), "there is no directory /no/where: make it first"),
+        (
+            ("tiny", "world", "--json", "/no/where/x.json"),
+            "the directory /no/where does not exist: create it first",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(in_process, store, arguments, says):
@@ -192,7 +195,7 @@ def test_a_malformed_line_is_named(in_process, store, data):
 def test_a_split_without_questions_is_named(in_process, store, data):
     code, _, err = in_process("eval", "tiny", "metaqa-1hop", "--data", str(data), "--split", "validation")
     assert (code, err.count("\n")) == (2, 1)
-    assert "metaqa-1hop has no question in its split validation" in err
+    assert "metaqa-1hop has no suitable question in its split validation" in err
 
 
 def test_damaged_weights_are_refused(in_process, store):

@@ -72,9 +72,9 @@ def test_what_cannot_be_had_leaves_nothing_behind(trainer, in_process, tmp_path,
 
 def test_a_directory_that_is_there_is_not_touched(in_process, tmp_path) -> None:
     code, _, error = in_process("export", "r-1", str(tmp_path))
-    assert (code, "is there already" in error) == (2, True)
+    assert (code, "already exists" in error) == (2, True)
     both = in_process("export", "r-1", str(tmp_path / "x"), "--version", "v", "--checkpoint", "1")
-    assert (both[0], "give one of them" in both[2]) == (2, True)
+    assert (both[0], "give only one of them" in both[2]) == (2, True)
 
 
 def test_without_a_trainer_it_looks_into_the_home(in_process, tmp_path) -> None:

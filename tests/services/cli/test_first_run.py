@@ -96,13 +96,13 @@ def test_a_run_begins_once_its_graph_is_there_and_what_is_better_is_promoted(ser
         }
     ]
     assert trainer.promoted == ["v1", "v3"]
-    assert "left v2: its test F1 is 0.050, after 0.100" in out
+    assert "not promoted: v2, test F1 0.050, below 0.100" in out
 
 
 def test_no_run_begins_where_there_was_one(serve, in_process):
     trainer = serve(Trainer(view("v3", state="done", rl=0.6), runs=[{"id": "r-1", "state": "done"}]))
     code, out, _ = in_process("runs", "begin", "--promote")
-    assert (code, out) == (0, "run r-1 was started before, and is done\n")
+    assert (code, out) == (0, "run r-1 already exists; its state is done\n")
     assert (trainer.orders, trainer.promoted) == ([], [])
 
 

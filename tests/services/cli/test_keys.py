@@ -17,7 +17,7 @@ def test_a_key_is_printed_once_and_opens_the_door(in_process, tmp_path):
     code, out, err = in_process("keys", "create", "reports", *options)
     assert code == 0
     assert "is not shown again" in err
-    assert "once it is started again" in err
+    assert "restart the gateway" in err
     record = Keys(KeyFile(keys_path(tmp_path / "home"))).find(out.strip().encode())
     assert (record.name, record.graphs, record.rate) == ("reports", ("films", "rdf"), "60/minute")
     assert 29 <= (record.expires - datetime.now(UTC)).days <= 30
@@ -39,7 +39,7 @@ def test_a_revoked_key_is_listed_as_such(in_process):
     ("arguments", "says"),
     [
         (("create", "a", "--rate", "fast"), "write 60/minute"),
-        (("revoke", "nobody"), "kbqa keys list shows them"),
+        (("revoke", "nobody"), "kbqa keys list shows all keys"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_the_remedy(in_process, arguments, says):
@@ -48,7 +48,7 @@ def test_what_cannot_be_done_is_said_with_the_remedy(in_process, arguments, says
 
 
 def test_without_keys_it_is_said_what_that_means(in_process):
-    assert "whoever reaches the gateway may ask" in in_process("keys", "list")[1]
+    assert "everybody who can reach the gateway may ask" in in_process("keys", "list")[1]
 
 
 @pytest.fixture
@@ -95,4 +95,4 @@ def test_without_a_gold_answer_there_is_nothing_to_export(in_process, judged, tm
     assert "no feedback yet" in in_process("feedback", "export", str(tmp_path / "x"))[2]
     judged(None)
     code, _, err = in_process("feedback", "export", str(tmp_path / "x"))
-    assert (code, "says which answers are right" in err) == (2, True)
+    assert (code, "says which answers are correct" in err) == (2, True)

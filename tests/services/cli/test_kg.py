@@ -60,7 +60,7 @@ def test_bad_lines_are_listed_reported_or_skipped(in_process, write, tmp_path):
 def test_unit_and_epoch_go_together(in_process, write):
     code, _, err = in_process("kg", "load", "x", write("x", "a\tb\tc\t1\n"), "--time-unit", "day")
     assert code == 2
-    assert "--time-unit and --epoch go together" in err
+    assert "--time-unit and --epoch must be given together" in err
 
 
 def test_subgraphs_are_built_and_listed_and_leaks_are_marked(in_process, films, questions):

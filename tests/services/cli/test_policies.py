@@ -54,7 +54,7 @@ def test_what_changed_is_told_by_field_and_tensor(in_process, versions):
     assert "metrics.f1: 0.25 → 0.5" in output
     assert "layer.weight  2×2" in output
     assert "33.33%" in output
-    assert "1 tensors have moved, 1 have not" in output
+    assert "1 tensors have changed, 1 have not" in output
     changes = json.loads(in_process(*arguments, "--json")[1])
     assert changes["tensors"]["layer.weight"] == {"norm": 2.0, "relative": pytest.approx(1 / 3)}
 
@@ -64,7 +64,7 @@ def test_damage_is_found(in_process, versions):
     (versions[0].path / "model.safetensors").write_bytes(b"x")
     code, output, _ = in_process("policy", "verify")
     assert code == 1
-    assert f"{versions[1].id}: good" in output
+    assert f"{versions[1].id}: ok" in output
     assert "model.safetensors does not match its checksum" in output
 
 
@@ -79,4 +79,4 @@ def test_what_is_not_there_is_named(in_process, versions, arguments):
 
 def test_another_store_may_be_named(in_process, versions, tmp_path):
     code, output, _ = in_process("policy", "list", "--store", str(tmp_path / "elsewhere"))
-    assert (code, output) == (0, "no policy version yet: kbqa train publishes them\n")
+    assert (code, output) == (0, "there is no policy version yet: train one with kbqa train\n")

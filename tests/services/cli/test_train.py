@@ -124,7 +124,7 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
         "rl 2/2: test F1 0.875 (v000002-00000000)  9 s",
         "done",
         "run r-1 is done after 9 s; test F1: base 0.000, rl 0.875",
-        "let it answer with: kbqa promote r-1",
+        "to let it answer users: kbqa promote r-1",
     ]
     assert served.received == [
         (
@@ -171,7 +171,7 @@ def test_resume_goes_on_with_the_run_that_is_named_or_else_with_the_newest_that_
     served.views = [served.view(**DONE)]
     assert in_process("resume")[::2] == (
         2,
-        "error: no run was stopped or has failed; kbqa runs list shows them all\n",
+        "error: there is no stopped or failed run; kbqa runs list shows all runs\n",
     )
 
 
@@ -244,7 +244,7 @@ def test_a_named_trainer_that_is_not_there_is_an_error_and_none_is_started(in_pr
         (("train", "--dataset", "mars"), 'no data set named "mars"'),
         (("resume", "none"), "none"),
         (("resume", "r-1"), "run r-1 is done"),
-        (("resume",), "no run was stopped or has failed"),
+        (("resume",), "there is no stopped or failed run"),
         (("train", "--dataset", "world", "--set", "base_model=no/such"), "no/such is not on this machine"),
     ],
 )
@@ -269,7 +269,7 @@ def test_ctrl_c_only_ends_the_following(trainer, kbqa):
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "the run goes on" in output
+    assert "the run continues" in output
     assert "kbqa runs stop r-1" in output
     assert served.received == []
 

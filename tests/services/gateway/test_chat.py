@@ -96,7 +96,7 @@ def test_errors_are_those_that_the_official_client_knows(serve, tmp_path):
     fails(client, openai.NotFoundError, "loaded graphs: films, rdf", model="kbqa/none")
     fails(client, openai.UnprocessableEntityError, "use kbqa/GRAPH", model="gpt-4")
     fails(client, openai.UnprocessableEntityError, "there are: films, rdf", model="kbqa")
-    fails(client, openai.UnprocessableEntityError, "the last message of the user is no question", messages=[
+    fails(client, openai.UnprocessableEntityError, "the last user message is not a question", messages=[
         {"role": "system", "content": "be nice"}
     ])  # fmt: skip
     fails(client, openai.UnprocessableEntityError, "n_runs", extra_body={"kbqa": {"n_runs": 0}})

@@ -81,7 +81,7 @@ def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(s
     first = load_policy(store, older, vllm)
     assert write(first) == older.id
     second = load_policy(store, newer, vllm)
-    with pytest.raises(PolicyUnavailableError, match="nobody here has loaded"):
+    with pytest.raises(PolicyUnavailableError, match="this process did not load"):
         write(first)
     assert not first.alive()
     assert (write(second), second.alive()) == (newer.id, True)

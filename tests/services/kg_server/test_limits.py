@@ -83,7 +83,7 @@ def test_keys_can_be_kept_as_hashes_in_a_file(client, tmp_path):
         ("", None, "0 characters can be guessed"),
         (None, "trainer\n", ":1 is not a name and a SHA-256"),
         (None, f"# nothing\nx {'g' * 64}\n", ":2 is not a name"),
-        (None, "# nothing\n", "holds no keys"),
+        (None, "# nothing\n", "contains no keys"),
         (None, None, "cannot be read"),
     ],
 )

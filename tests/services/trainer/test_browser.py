@@ -115,7 +115,7 @@ def test_the_filters_filter(open_page, url, linear):
     assert "step=7" in page.url
     assert "outcome=no_spread" in page.url
     page.get_by_role("searchbox").fill("nobody asks that")
-    page.get_by_text("No group is like that.").first.wait_for()
+    page.get_by_text("No group matches.").first.wait_for()
     page.get_by_role("button", name="Clear").click()
     expect(page.locator("a.group")).to_have_count(40)
     page.get_by_role("button", name="More groups").click()

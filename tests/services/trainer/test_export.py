@@ -91,7 +91,7 @@ def test_what_cannot_be_exported_leaves_nothing_behind(run, home, tmp_path) -> N
         export(store, run, tmp_path / "policy")
     assert not (tmp_path / "policy").exists()
     (tmp_path / "policy").mkdir()
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="already exists"):
         export(store, run, tmp_path / "policy")
 
 

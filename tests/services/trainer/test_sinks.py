@@ -84,7 +84,7 @@ def test_one_that_fails_is_given_up_and_the_run_goes_on(directory, caplog) -> No
         journal.record("step", {"loss": 0.5}, step)
     assert [record["step"] for record in flaky.records] == [1]
     assert [record["step"] for record in directory.records()] == [1, 2, 3]
-    assert [record.message for record in caplog.records] == ["a sink is given up"]
+    assert [record.message for record in caplog.records] == ["a sink failed and is no longer used"]
 
 
 def test_tensorboard_shows_every_step_once_though_some_were_undone(directory) -> None:

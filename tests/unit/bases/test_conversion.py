@@ -77,7 +77,7 @@ def test_what_a_converter_left_that_was_killed_is_removed_by_the_next(home, monk
 def test_a_place_that_cannot_be_written_is_named_with_its_variable(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KBQA_BASES", str(tmp_path / "file"))
-    with pytest.raises(BaseNotFoundError, match="a gigabyte of room by KBQA_BASES"):
+    with pytest.raises(BaseNotFoundError, match="KBQA_BASES to a directory with a gigabyte"):
         converted(SMOLLM2, Path("x.gguf"))
 
 

@@ -211,7 +211,7 @@ def test_two_evaluations_are_compared_question_by_question(tmp_path):
 
 def test_nothing_in_common_cannot_be_compared(tmp_path):
     name, measured = earlier(tmp_path, RIGHT)
-    with pytest.raises(ConfigurationError, match="not one of its questions"):
+    with pytest.raises(ConfigurationError, match="no question in common"):
         compare(evaluate([(asked(9), [RIGHT])], MatchingJudge()).records, name, measured)
 
 

@@ -78,7 +78,7 @@ def test_an_adapter_takes_anothers_place_without_a_trace_of_it(base, tmp_path) -
 def test_an_adapter_of_another_base_is_noticed(base, tmp_path) -> None:
     save_model(make_model(seed=9), make_tokenizer(), tmp_path / "other")
     probe = train(tmp_path / "other", tmp_path / "a", seed=1)
-    with pytest.raises(PolicyMismatchError, match="the base that the adapter was trained beside"):
+    with pytest.raises(PolicyMismatchError, match="the base model that the adapter was trained on"):
         AdaptedModel.load(tmp_path / "a", str(base), probe)
 
 
@@ -86,7 +86,7 @@ def test_a_base_that_is_nowhere_or_not_named_is_said(base, tmp_path) -> None:
     train(base, tmp_path / "a", seed=1)
     with pytest.raises(BaseNotFoundError, match="hf download nobody/has-this"):
         AdaptedModel.load(tmp_path / "a", "nobody/has-this", None)
-    with pytest.raises(PolicyIntegrityError, match="of which base model"):
+    with pytest.raises(PolicyIntegrityError, match="does not name its base model"):
         AdaptedModel.load(tmp_path / "a", None, None)
 
 
@@ -107,12 +107,12 @@ UP = f"{LAYER}.lora_B.weight"
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda d: (d / "adapter_config.json").unlink(), "no adapter that can be loaded"),
-        (lambda d: (d / "adapter_config.json").write_text("[]"), "no adapter that can be loaded"),
-        (lambda d: (d / "adapter_model.safetensors").write_bytes(b"x"), "no adapter that can be loaded"),
+        (lambda d: (d / "adapter_config.json").unlink(), "the adapter cannot be loaded"),
+        (lambda d: (d / "adapter_config.json").write_text("[]"), "the adapter cannot be loaded"),
+        (lambda d: (d / "adapter_model.safetensors").write_bytes(b"x"), "the adapter cannot be loaded"),
         (lambda d: change_config(d, use_rslora=True), "use_rslora"),
         (lambda d: change_config(d, alpha_pattern={"q_proj": 3}), "alpha_pattern"),
-        (lambda d: change_config(d, peft_type="IA3"), "another kind than plain LoRA"),
+        (lambda d: change_config(d, peft_type="IA3"), "only plain LoRA adapters are supported"),
         (lambda d: change_weights(d, lambda w: w | {f"{LAYER}.bias": torch.ones(2)}), "q_proj.bias"),
         (
             lambda d: change_weights(d, lambda w: {n: t for n, t in w.items() if n != UP}),

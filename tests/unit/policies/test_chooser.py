@@ -202,7 +202,7 @@ def test_a_damaged_directory_is_refused(beginning, tmp_path, damage):
         weights.unlink()
     else:
         save_file({"bert.embeddings.word_embeddings.weight": torch.zeros(2, 2)}, weights)
-    with pytest.raises(PolicyIntegrityError, match="no policy that can be loaded"):
+    with pytest.raises(PolicyIntegrityError, match="the policy cannot be loaded"):
         load_model(tmp_path)
 
 

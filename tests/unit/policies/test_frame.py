@@ -160,7 +160,8 @@ def test_without_a_template_an_episode_begins_with_the_first_token_of_its_tokeni
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("{{ messages[0].content }}", "one after the other"),  # writes the first message alone
+        # writes the first message alone
+        ("{{ messages[0].content }}", "cannot render a question, a reply and another"),
         ("{{ raise_exception('tools are required') }}", "tools are required"),
         ("{% for", "chat_template.jinja"),
     ],

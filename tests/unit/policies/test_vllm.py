@@ -173,7 +173,7 @@ def test_a_completion_during_which_weights_change_counts_as_the_older_ones(polic
 def test_a_server_that_was_started_anew_is_noticed(policy, fake, weights) -> None:
     policy.hold(weights(1))
     fake.label = "default"
-    with pytest.raises(PolicyUnavailableError, match="started anew"):
+    with pytest.raises(PolicyUnavailableError, match="was restarted"):
         write(policy)
     assert not policy.alive
 

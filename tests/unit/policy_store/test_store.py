@@ -75,7 +75,7 @@ def test_what_a_dead_writer_left_is_invisible_and_swept(directory: PolicyStore, 
     [
         (lambda path: (path / "model.safetensors").write_text("x"), "does not match"),
         (lambda path: (path / "config.json").unlink(), "config.json is missing"),
-        (lambda path: (path / "evil.py").write_text("x"), "evil.py does not belong"),
+        (lambda path: (path / "evil.py").write_text("x"), "evil.py is not part of the version"),
     ],
 )
 def test_verify_finds_damage(directory: PolicyStore, damage, complaint: str) -> None:
@@ -153,7 +153,7 @@ def test_a_manifest_cannot_name_files_outside_or_such_that_run(directory, tmp_pa
     manifest = json.loads((version.path / "manifest.json").read_text())
     manifest["files"][name] = "0" * 64
     (version.path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(PolicyIntegrityError, match="no file of a version"):
+    with pytest.raises(PolicyIntegrityError, match="not allowed in a version"):
         directory.get("r1", version.id)
 
 

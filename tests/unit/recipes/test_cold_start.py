@@ -58,9 +58,9 @@ def test_demonstrations_of_a_file_are_not_mined():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 2}, "either steps or epochs"),
-        ({"steps": None}, "either steps or epochs"),
-        ({"steps": None, "epochs": 2}, "learned_loss: goes with steps"),
+        ({"epochs": 2}, "exactly one of steps and epochs"),
+        ({"steps": None}, "exactly one of steps and epochs"),
+        ({"steps": None, "epochs": 2}, "learned_loss: can only be used with steps"),
         ({"file": "../../etc/passwd.jsonl"}, "file"),
         ({"file": "no-lines.txt"}, "file"),
         ({"lora": {"quantised": True}}, "lora.quantised"),

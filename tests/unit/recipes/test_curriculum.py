@@ -23,7 +23,7 @@ def test_a_stage_lays_its_options_over_the_reward():
     recipe = with_stages(PHASES)
     assert recipe.reward_in(None) == recipe.reward_in(0) == KnowCoderA1Reward(beta=0.5)
     assert recipe.reward_in(1) == KnowCoderA1Reward(beta=1.0)
-    with pytest.raises(ValueError, match="has 2 stages, so none is number 2"):
+    with pytest.raises(ValueError, match="has 2 stages; there is no stage number 2"):
         recipe.reward_in(2)
     with pytest.raises(ValueError, match="has 0 stages"):
         load_recipe("kg-r1").reward_in(0)
@@ -47,7 +47,7 @@ def test_a_course_that_cannot_be_gone_is_refused_with_the_reason(stages, message
 
 
 def test_tiers_have_to_rise():
-    with pytest.raises(RecipeError, match="medium: has to be more than easy, which is 3"):
+    with pytest.raises(RecipeError, match="medium: must be greater than easy, which is 3"):
         with_stages([{"name": "a"}], tiers={"easy": 3, "medium": 3})
 
 
@@ -55,7 +55,7 @@ def test_a_stage_without_questions_says_what_is_missing():
     recipe = with_stages([{"name": "hard", "tiers": ["hard"], "until": {"steps": 5}}, {"name": "all"}])
     questions = [Question("q", "?", ("x",), ("Ada",), "g", path=(Hop("a"),) * hops) for hops in (0, 1, 2)]
     assert recipe.curriculum is not None
-    with pytest.raises(DatasetError, match="hard has no questions: .* takes gold paths"):
+    with pytest.raises(DatasetError, match="hard has no questions: .* known only from gold paths"):
         recipe.curriculum.build(questions, seed=1)
 
 

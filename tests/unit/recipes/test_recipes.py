@@ -49,11 +49,11 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"optimisation.betas": [0.9, 1.0]}, r"optimisation.betas.1: .*less than 1"),
         (
             {"optimisation.mini_batch_samples": 3},
-            "optimisation: .*mini_batch_questions and mini_batch_samples say the same in two ways",
+            "optimisation: .*mini_batch_questions and mini_batch_samples exclude each other",
         ),
         (
             {"optimisation.warm_up_steps": 3, "optimisation.warm_up_share": 0.1},
-            "optimisation: .*warm_up_steps and warm_up_share say the same in two ways",
+            "optimisation: .*warm_up_steps and warm_up_share exclude each other",
         ),
     ],
 )
@@ -146,10 +146,10 @@ def test_options_that_are_left_out_are_resolved():
         (
             "isp-kgr",
             {"advantage.kind": "turn"},
-            "advantage.kind: 'turn' does not go with rollout.kind 'tree'",
+            "advantage.kind: 'turn' cannot be combined with rollout.kind 'tree'",
         ),
-        ("kg-r1", {"advantage.kind": "state"}, "advantage.kind: 'state' does not go with .* 'linear'"),
-        ("isp-kgr", {"reward": {"name": "kg_r1"}}, "reward.name: 'kg_r1' does not score the steps of a tree"),
+        ("kg-r1", {"advantage.kind": "state"}, "advantage.kind: 'state' cannot be combined with .* 'linear'"),
+        ("isp-kgr", {"reward": {"name": "kg_r1"}}, "reward.name: 'kg_r1' cannot score the steps of a tree"),
     ],
 )
 def test_a_recipe_has_the_keys_of_its_kind_of_rollout(name, overrides, message):

@@ -59,7 +59,7 @@ def test_a_run_that_dies_everywhere_ends_with_the_losses_of_one_that_lives(play)
     assert said[: len(POINTS)] == [f"{point}: {-signal.SIGKILL}" for point in POINTS]
     complaint, code, end = said[len(POINTS) :]
     assert complaint.startswith("RunError: a policy version of run")
-    assert "room on the disk" in complaint
+    assert "free some disk space" in complaint
     assert (code, end) == ("the disk is full: 2", "lives: 0")
 
     alike = ("step", "loss", "gradient_norm", "entropy", "reward", "f1")

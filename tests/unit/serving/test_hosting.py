@@ -95,5 +95,5 @@ def test_an_adapter_whose_base_is_not_here_or_is_another_is_not_played(publish, 
         InProcess(max_rows=4).build(version, make_codec(), deterministic=False)
     save_model(make_model(seed=9), make_tokenizer(), tmp_path / "other")
     version, _ = publish(2, str(tmp_path / "other"))
-    with pytest.raises(PolicyMismatchError, match="trained beside"):
+    with pytest.raises(PolicyMismatchError, match="trained on"):
         InProcess(max_rows=4).build(version, make_codec(), deterministic=False)

@@ -114,7 +114,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(tmp_path: Path, da
 def test_another_runs_checkpoint_is_refused(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     Checkpoints(tmp_path, "theirs").save(1, model, optimiser, {})
-    with pytest.raises(CheckpointError, match="of run theirs, not ours"):
+    with pytest.raises(CheckpointError, match="belongs to run theirs, not ours"):
         Checkpoints(tmp_path, "ours").restore(model, optimiser)
 
 
@@ -187,7 +187,7 @@ def test_a_full_disk_is_told_and_harms_no_earlier_checkpoint(tmp_path: Path) -> 
     ).stdout
     refusal, restored = output.splitlines()
     assert refusal.startswith(f"{tmp_path}/step-000002: cannot be written (")
-    assert "room on the disk" in refusal
+    assert "free some disk space" in refusal
     assert restored == "{'at': 1} ['step-000001']"
 
 

@@ -58,7 +58,7 @@ export function answersView(list, { light, labelOf, announce }) {
 
 function query({ sparql, rows, boolean }) {
   const variables = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  return h("details", { class: "query" }, h("summary", {}, boolean === undefined || boolean === null ? `A query gave it, in ${rows.length} ${rows.length === 1 ? "row" : "rows"}` : `A query says ${boolean ? "yes" : "no"}`),
+  return h("details", { class: "query" }, h("summary", {}, boolean === undefined || boolean === null ? `Found by a query, in ${rows.length} ${rows.length === 1 ? "row" : "rows"}` : `A query says ${boolean ? "yes" : "no"}`),
     h("pre", { dir: "ltr", tabindex: "0" }, sparql),
     rows.length ? h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, variables.map((name) => h("th", { scope: "col" }, `?${name}`)))),
       h("tbody", {}, rows.slice(0, MOST_ROWS).map((row) => h("tr", {}, variables.map((name) => h("td", { dir: "auto" }, row[name]?.label ?? row[name]?.value ?? "")))))),

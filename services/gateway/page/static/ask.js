@@ -16,9 +16,9 @@ import { shortRelation } from "./walk.js";
 
 const TICK_MS = 100, RECENT = 6;
 const SAYS = {
-  no_answer: "The agent ended without an answer.",
+  no_answer: "The agent found no answer.",
   no_topic_entity: "The question names nothing in this graph. Write the name as the graph spells it, or add a topic entity.",
-  partial: "Time was over first. What was found until then is below.",
+  partial: "The time limit was reached. What was found until then is shown below.",
 };
 
 const at = (id) => document.getElementById(id);
@@ -73,7 +73,7 @@ function begin() {
   clear();
   form.asking(true);
   main.className = "asking";
-  say("Looking for what the question is about …");
+  say("Looking for the entities in the question …");
   const started = performance.now();
   const clock = at("clock");
   const ticking = setInterval(() => { clock.textContent = `${((performance.now() - started) / 1000).toFixed(1)} s`; }, TICK_MS);
@@ -89,7 +89,7 @@ function take(event) {
       form.linked(event.linking, (id) => labels.get(id) ?? id);
       answers.clear(event.linking.topic_entities);
       if (event.fallback) warn(event.fallback);
-      say(event.linking.topic_entities.length ? `It is about ${event.linking.topic_entities.map((id) => labels.get(id) ?? id).join(", ")}.` : "It names nothing in the graph.");
+      say(event.linking.topic_entities.length ? `The question is about ${event.linking.topic_entities.map((id) => labels.get(id) ?? id).join(", ")}.` : "The question names nothing in the graph.");
       break;
     }
     case "answer":
@@ -136,7 +136,7 @@ function factsOf(request, document) {
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),
-      document.cached ? h("button", { type: "button", class: "quiet small", title: "This was answered before, by the same policy from the same graph.", onclick: () => ask(request, { afresh: true }) }, "Ask afresh") : null,
+      document.cached ? h("button", { type: "button", class: "quiet small", title: "The same policy has already answered this question from the same graph.", onclick: () => ask(request, { afresh: true }) }, "Ask afresh") : null,
       thumbs(document)),
   ];
 }
@@ -146,7 +146,7 @@ function thumbs(document) {
     try {
       await api.post("/v1/feedback", { answer_id: document.id, verdict });
       replace(box, h("span", { class: "muted" }, "Thank you."));
-      told("Thank you, your verdict is kept.");
+      told("Thank you, your verdict has been saved.");
     } catch (error) {
       target.blur();
       warn(error.message);
@@ -175,8 +175,8 @@ function failed(error, request) {
 
 // What went wrong, in the words of the gateway, and what can be done here and now.
 function explain(error, again) {
-  const titles = { 0: "The gateway cannot be reached", 401: "This gateway asks for an API key", 403: "This key does not open that", 404: "Not there",
-    409: "Another policy answers here", 422: "This cannot be asked", 429: "Too much at a time", 503: "Not ready to answer" };
+  const titles = { 0: "The gateway cannot be reached", 401: "This gateway requires an API key", 403: "This key does not give access", 404: "Not found",
+    409: "This gateway serves another policy", 422: "The question cannot be processed", 429: "Too many requests", 503: "Not ready" };
   const button = h("button", { type: "button", onclick: again }, "Try again");
   const actions = error.status === 401 || error.status === 403 ? [h("button", { type: "button", class: "primary", onclick: () => openKey(newKey) }, "Enter an API key")]
     : error.status === 422 || error.status === 409 ? [] : [button];
@@ -230,7 +230,7 @@ async function revisit(entry) {
     walked.begin((linking?.topic_entities ?? []).map((id) => ({ id, label: labelsOf(linking).get(id) ?? id })));
     show({ question, kg, ...(entry.topics ? { topic_entities: entry.topics } : {}) }, document);
   } catch {
-    told("Press Enter to ask it again.");
+    told("Press Enter to ask again.");
   } finally {
     if (mine === current) current = null;
   }
@@ -239,8 +239,8 @@ async function revisit(entry) {
 function openPast() {
   const dialog = openDialog("History", [
     pastList(past(), (entry) => { dialog.close(); revisit(entry); }),
-    past().length ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => { forget(); dialog.close(); showRecent(); told("The history is cleared."); } }, "Clear the history")) : null,
-    h("p", { class: "muted" }, "Kept in this browser only.")]);
+    past().length ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => { forget(); dialog.close(); showRecent(); told("The history has been cleared."); } }, "Clear the history")) : null,
+    h("p", { class: "muted" }, "The history is stored in this browser only.")]);
 }
 
 function showRecent() {
@@ -265,7 +265,7 @@ function retryGraphs() {
 
 function newKey() {
   replace(notice);
-  told(currentKey() ? "The key is used from now on." : "The key is forgotten.");
+  told(currentKey() ? "The key is now in use." : "The key has been removed.");
   loadGraphs();
 }
 

@@ -12,9 +12,9 @@ export function openDialog(title, children, { wide = false } = {}) {
   return dialog;
 }
 
-const SHORTCUTS = [["/", "write a question"], ["Enter", "ask it"], ["Shift Enter", "a new line in it"], ["Escape", "cancel what is asked; or leave a field, for the keys below"],
-  ["1 … 9", "go to that answer, and light up its evidence"], ["G", "draw the graph to fit"], ["L", "the graph as drawing or as list"],
-  ["H", "history"], ["K", "API key"], ["T", "light or dark"], ["?", "this list"]];
+const SHORTCUTS = [["/", "write a question"], ["Enter", "ask the question"], ["Shift Enter", "insert a line break"], ["Escape", "cancel the question; or leave a field, so that the keys below work"],
+  ["1 … 9", "go to that answer and highlight its evidence"], ["G", "fit the drawing of the graph"], ["L", "show the graph as a drawing or a list"],
+  ["H", "history"], ["K", "API key"], ["T", "light or dark theme"], ["?", "this list"]];
 
 export function openShortcuts() {
   openDialog("Keyboard", h("dl", { class: "shortcuts" }, SHORTCUTS.map(([keys, what]) =>

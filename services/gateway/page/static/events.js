@@ -27,5 +27,5 @@ export async function* events(response) {
 
 function broken(error) {
   if (error?.name === "AbortError") throw error;
-  throw new Problem(0, "The connection broke off before the answer was whole.");
+  throw new Problem(0, "The connection was lost before the answer was complete.");
 }

@@ -65,7 +65,7 @@ export function graph(box, { choose }) {
     for (const one of placed) move(cy.getElementById(one.id), { x: one.x, y: one.y });
     replace(list, listOf(walk));
     empty.hidden = walk.entities.size > 0;
-    canvas.setAttribute("aria-label", `${walk.entities.size} entities and ${walk.triples.size} triples that were walked; the list says the same in words`);
+    canvas.setAttribute("aria-label", `${walk.entities.size} entities and ${walk.triples.size} triples that the agent walked; the list contains the same as text`);
     light(lit);
     if (follows) fit(extent(placed));
   }

@@ -27,11 +27,11 @@ export function keepKey(key) {
 export function openKey(changed) {
   const field = h("input", { type: "password", id: "api-key", autocomplete: "off", spellcheck: "false", value: currentKey() });
   const dialog = openDialog("API key", h("form", { method: "dialog", class: "stack" },
-    h("p", { class: "muted" }, "Sent with every request of this tab and forgotten when it is closed. Whoever runs this gateway can give you one."),
+    h("p", { class: "muted" }, "The key is sent with every request from this tab, and forgotten when you close the tab. Ask the operator of this gateway for one."),
     h("label", { for: "api-key" }, "Key"), field,
     h("div", { class: "buttons" },
       h("button", { class: "primary", value: "keep" }, "Use this key"),
-      currentKey() ? h("button", { value: "forget" }, "Forget it") : null)));
+      currentKey() ? h("button", { value: "forget" }, "Remove the key") : null)));
   dialog.addEventListener("close", () => {
     if (!["keep", "forget"].includes(dialog.returnValue)) return;
     keepKey(dialog.returnValue === "keep" ? field.value.trim() : "");

@@ -13,15 +13,15 @@ const line = (title, fields, more = {}) => ({ title, fields, kind: "line", unit:
 const SECTIONS = [
   ["Learning", [
     line("Reward", ["reward"]), line("F1", ["f1", "validation.f1", "test.f1"]), line("Loss", ["loss"]),
-    line("Entropy", ["entropy"], { unit: "nats" }), line("Success rate", ["success"], { about: "questions with an episode that is all right" }),
-    line("Questions without spread", ["no_spread"], { about: "they teach nothing" }),
+    line("Entropy", ["entropy"], { unit: "nats" }), line("Success rate", ["success"], { about: "questions with a completely correct episode" }),
+    line("Questions without spread", ["no_spread"], { about: "all returns of the group are equal" }),
   ]],
   ["Episodes", [
-    line("Turns", ["turns"]), line("Generated tokens", ["generated_tokens"]), line("Invalid calls", ["invalid_calls"], { about: "an episode" }),
+    line("Turns", ["turns"]), line("Generated tokens", ["generated_tokens"]), line("Invalid calls", ["invalid_calls"], { about: "per episode" }),
     line("Answered", ["answered"], { about: "share of episodes" }),
     { ...line("Composition of rollouts", ["direct", "recovered", "incorrect"]), kind: "share" },
     line("Executability", ["executability"], { about: "share of queries that could be executed" }),
-    line("Unique final queries", ["unique_queries"], { about: "a question" }),
+    line("Unique final queries", ["unique_queries"], { about: "per question" }),
     line("Branches of a state", ["branches"]), line("Pruned branches", ["pruned"]),
   ]],
   ["Optimiser", [
@@ -30,7 +30,7 @@ const SECTIONS = [
   ]],
   ["Time", [
     { ...line("A step", ["waited_s", "trained_s", "published_s", "checkpointed_s", "evaluated_s"], { unit: "s" }), kind: "share", whole: false },
-    line("A request", ["queued_s", "rolled_out_s", "engine_s", "graph_s"], { unit: "s", about: "in the queue, in the worker; of that, waiting for engine and graph" }),
+    line("A request", ["queued_s", "rolled_out_s", "engine_s", "graph_s"], { unit: "s", about: "in the queue; in the worker, of which waiting for engine and graph" }),
   ]],
 ];
 

@@ -135,7 +135,7 @@ function summary(run) {
   const total = groups.reduce((sum, [, count]) => sum + count, 0);
   return [
     h("div", { class: "title" }, h("h1", {}, run.id), state(run.state)),
-    h("p", { class: "muted" }, `${run.recipe} on ${run.dataset}, seed ${run.seed} · begun ${when(run.created_at)} · worked on for ${duration(run.seconds)}`,
+    h("p", { class: "muted" }, `${run.recipe} on ${run.dataset}, seed ${run.seed} · started ${when(run.created_at)} · running time ${duration(run.seconds)}`,
       run.restarts ? ` · restarts: ${run.restarts}` : null),
     h("ol", { class: "phases", "aria-label": "Phases" }, PHASES.map((phase, index) =>
       h("li", { class: index < at || run.state === "done" ? "past" : index === at ? "now" : "", "aria-current": index === at ? "step" : null },

@@ -6,7 +6,7 @@ import { number, when } from "./format.js";
 
 export async function recipeView(panel, { recipe }) {
   replace(panel, h("h2", {}, "Recipe ", h("code", {}, recipe.name)),
-    h("p", { class: "muted" }, "All values that the run was begun with."),
+    h("p", { class: "muted" }, "All values that the run was started with."),
     h("div", { class: "recipe" }, sections(recipe.values)));
 }
 
@@ -38,7 +38,7 @@ export async function versionsView(panel, { run }) {
     const { versions } = await api.get(api.run(run, "/versions"));
     const names = [...new Set(versions.flatMap((version) => Object.keys(version.metrics)))].sort();
     replace(panel, h("h2", {}, "Versions in the store"),
-      h("p", { class: "muted" }, "Older ones are removed once nothing may need them any more."),
+      h("p", { class: "muted" }, "Older versions are deleted when nothing can need them any more."),
       versions.length ? h("div", { class: "scroll" }, h("table", {},
         h("thead", {}, h("tr", {}, ["Version", "Step", "Kind", ...names, "Published"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, versions.map((version) => h("tr", {},

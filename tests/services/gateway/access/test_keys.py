@@ -81,13 +81,13 @@ def test_a_file_that_breaks_later_changes_nothing_and_one_that_is_gone_closes_th
 def test_a_file_that_is_none_of_keys_is_a_wrong_setting(file, content):
     file.path.parent.mkdir()
     file.path.write_text(content)
-    with pytest.raises(ConfigurationError, match="is no file of keys"):
+    with pytest.raises(ConfigurationError, match="is not a key file"):
         Keys(file)
 
 
 def test_names_of_valid_keys_are_unique_and_can_be_used_again(file):
     file.create("a")
-    with pytest.raises(ConfigurationError, match='there is a key named "a"'):
+    with pytest.raises(ConfigurationError, match='a key named "a" already exists'):
         file.create("a")
     file.revoke("a")
     record, _ = file.create("a")
@@ -99,7 +99,7 @@ def test_names_of_valid_keys_are_unique_and_can_be_used_again(file):
 
 @pytest.mark.parametrize(("field", "value"), [("rate", "many"), ("quota", "10"), ("rate", "0.5/second")])
 def test_limits_are_read_when_a_key_is_made(file, field, value):
-    with pytest.raises(ConfigurationError, match=f"{field}: .*is no limit: write 60/minute"):
+    with pytest.raises(ConfigurationError, match=f"{field}: .*is not a limit: write 60/minute"):
         file.create("a", **{field: value})
     assert not file.path.exists()
 

@@ -25,7 +25,7 @@ def test_a_question_is_watched_from_its_topic_to_its_evidence(open_page, serve, 
     policy = Deliberate(story(book))
     with serve(FixedPolicy(policy=policy, budget=BUDGET)) as url:
         page = open_page(url)
-        expect(page.get_by_text("What the agent walks is drawn here")).to_be_visible()
+        expect(page.get_by_text("The part of the graph that the agent walks")).to_be_visible()
         policy.going.clear()
         ask(page, f"name the birth year of the author of {work} .")
         # Linked, and drawn as the only thing that is known.

@@ -75,11 +75,11 @@ def test_a_key_is_asked_for_and_kept_by_the_tab_alone(open_page, serve, tmp_path
     script = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
     with serve(FixedPolicy(policy=Deliberate(script), budget=BUDGET), open_page=True) as url:
         page = open_page(url, failing=True)
-        expect(page.get_by_role("alert")).to_contain_text("asks for an API key")
+        expect(page.get_by_role("alert")).to_contain_text("requires an API key")
         page.get_by_role("button", name="Enter an API key").click()
         page.locator("#api-key").fill("not a key")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert")).to_contain_text("asks for an API key")
+        expect(page.get_by_role("alert")).to_contain_text("requires an API key")
         page.get_by_role("button", name="API key", exact=True).click()
         page.locator("#api-key").fill(key)
         page.keyboard.press("Enter")

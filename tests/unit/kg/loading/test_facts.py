@@ -45,7 +45,7 @@ def test_a_count_that_is_no_date_is_refused(unit, epoch, count, reason):
 
 @pytest.mark.parametrize("epoch", ["", "14", "2014-13", "2014-02-30", "yesterday!", "2014-01-01T00:00"])
 def test_an_epoch_that_is_no_date_is_refused(epoch):
-    with pytest.raises(ConfigurationError, match="is no epoch"):
+    with pytest.raises(ConfigurationError, match="is not a valid epoch"):
         Calendar(TimeUnit.DAY, epoch)
 
 
@@ -70,9 +70,9 @@ def test_dates_are_kept_as_they_stand(start, end, time):
     ("start", "end", "reason"),
     [
         ("384", None, "--time-unit and --epoch"),
-        ("2014-02-30", None, "is no date"),
-        ("2014-05-13T25:00:00", None, "is no date"),
-        ("", None, "is no date"),
+        ("2014-02-30", None, "is not a date"),
+        ("2014-05-13T25:00:00", None, "is not a date"),
+        ("", None, "is not a date"),
         ("", "", "neither start nor end"),
         ("2008", "2005-02", "ends at 2005-02, before its start 2008"),
         ("2008-03", "2008-02-28", "before its start"),

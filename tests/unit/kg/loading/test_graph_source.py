@@ -88,7 +88,7 @@ def test_files_of_ids_are_checked(write, content, line, reason):
 
 def test_an_id_without_a_name_is_a_bad_line(write):
     source = GraphSource([write("0\tr\t0\n0\tr\t7\n")], entity_names=write("a\t0\n", "names"))
-    with pytest.raises(GraphLoadError, match='the object "7" has no name') as caught:
+    with pytest.raises(GraphLoadError, match='the object "7" is missing from the file of names') as caught:
         facts(source)
     assert caught.value.line == 2
 
