@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import sys
 from collections.abc import Mapping
@@ -19,11 +18,11 @@ import typer
 
 from kbqa.curricula import Stratum, balanced, stratum
 from kbqa.errors import ConfigurationError, DatasetError
-from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.tools import LocalGraphTools
+from kbqa.kg.actions import GraphTools
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, load_recipe
 from kbqa.trajectory import Question
+from services.cli.graphs import KgServerUrl, open_graph
 from services.cli.options import (
     DEFAULT_HOME,
     DEFAULT_RECIPE,
@@ -33,12 +32,14 @@ from services.cli.options import (
     RecipeName,
     Seed,
     StoreLocation,
+    data_directory,
     read_pairs,
 )
 from services.cli.train import load_graph
 
 if TYPE_CHECKING:
     from kbqa.cold_start.collecting import Attempt, Setting, Teacher
+    from kbqa.datasets import Splits
 
 
 _CHAT_ROOM = {"max_tokens": 65_536, "max_turn_tokens": 2048}
@@ -140,6 +141,7 @@ def cold_start(
         int, typer.Option(min=1, help="Questions that the teacher works on in parallel.")
     ] = 4,
     seed: Seed = 1,
+    kg_server: KgServerUrl = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
     as_json: AsJson = False,
@@ -159,11 +161,16 @@ def cold_start(
         )
     chosen = load_recipe(recipe, read_pairs("--set", overrides))
     order = _Order(dataset, method, teacher or "", recipe, chosen, candidates, kind.value, seed)
-    questions = _questions(order, split, limit)
+    from kbqa.datasets import load_dataset
+
+    asked = load_dataset(dataset, seed, data_directory())
+    questions = _questions(order, asked.splits, split, limit)
     file = home / "cold_start" / f"{name or chosen.name}.jsonl"
-    load_graph(home, dataset, seed)
+    if kg_server is None:
+        load_graph(home, dataset, seed)
     with ExitStack() as opened:
-        tried = _tried(order, questions, file, parallel, home, location, opened)
+        graph = opened.enter_context(open_graph(asked, home, kg=asked.kg, kg_server=kg_server))
+        tried = _tried(order, questions, file, parallel, graph.tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import Entry, write_entries
 
@@ -185,17 +192,14 @@ def cold_start(
         typer.echo(f"{len(kept)} demonstrations in {file}; train with --set cold_start.file={file.name}")
 
 
-def _questions(order: _Order, split: Split, limit: int | None) -> list[Question]:
+def _questions(order: _Order, splits: Splits, split: Split, limit: int | None) -> list[Question]:
     """Those to be tried, all kinds alike where not all are.
 
     Raises:
         DatasetError: there are none.
     """
     from kbqa.cold_start.mining import blind
-    from kbqa.datasets import load_dataset
 
-    data = os.environ.get("KBQA_DATA")
-    splits = load_dataset(order.dataset, order.seed, Path(data) if data else None).splits
     drawn: tuple[Question, ...] = getattr(splits.only(order.recipe.questions.suit), split.value)
     if not drawn:
         raise DatasetError(
@@ -214,6 +218,7 @@ def _tried(
     questions: list[Question],
     file: Path,
     parallel: int,
+    tools: GraphTools,
     home: Path,
     location: str | None,
     opened: ExitStack,
@@ -229,10 +234,8 @@ def _tried(
     ledger = AttemptLedger(file.with_name(f".{file.stem}-{order.digest()}.attempts.jsonl"))
     waiting = [question for question in questions if question.id not in ledger.done]
     if waiting:
-        catalog = GraphCatalog(home)
-        opened.callback(catalog.close)
         protocol, turns = order.recipe.protocol.build(), order.recipe.rollout.max_turns
-        setting = Setting(protocol, LocalGraphTools(catalog), turns)
+        setting = Setting(protocol, tools, turns)
         if order.method is Method.MINED:
             waiting = mine(waiting, setting.tools, bounds_for(protocol, turns), order.seed)
         teacher = _teacher(order, setting, home, location, opened)

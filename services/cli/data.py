@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from enum import StrEnum
@@ -26,7 +25,7 @@ from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import Question
-from services.cli.options import DEFAULT_HOME, AsJson, Home
+from services.cli.options import DEFAULT_HOME, AsJson, Home, data_directory
 
 commands = typer.Typer(help="Look at data sets, convert and split them.", no_args_is_help=True)
 
@@ -210,20 +209,15 @@ def _is_generated(name: str) -> bool:
     return name in DATASETS and name not in FAMILIES
 
 
-def _root() -> Path | None:
-    directory = os.environ.get("KBQA_DATA")
-    return Path(directory) if directory else None
-
-
 def _splits(
     name: str, place: Path | None, seed: int, on_error: OnError
 ) -> tuple[dict[str, tuple[Question, ...]], Sequence[Malformed]]:
     """The files of a set as they are published; the splits of one that is in one piece, or has a design."""
     if not _is_generated(name) and "@" not in name:
-        published = open_published(name, _root(), place, on_error=on_error)
+        published = open_published(name, data_directory(), place, on_error=on_error)
         if Part.ALL not in published.parts:
             return {part: published.read(part) for part in published.parts}, published.malformed
-    dataset = load_dataset(name, seed, _root(), data=place, on_error=on_error)
+    dataset = load_dataset(name, seed, data_directory(), data=place, on_error=on_error)
     parts = {field.name: getattr(dataset.splits, field.name) for field in fields(Splits)}
     return parts, dataset.malformed
 
@@ -235,9 +229,9 @@ def _questions(
     if _is_generated(name):
         if part is not None:
             raise DatasetError(f"{name} is generated: it has no files and therefore no parts")
-        splits = load_dataset(name, seed, _root(), data=place).splits
+        splits = load_dataset(name, seed, data_directory(), data=place).splits
         return [*splits.cold_start, *splits.train, *splits.validation, *splits.test], ()
-    published = open_published(name.partition("@")[0], _root(), place, answers, on_error)
+    published = open_published(name.partition("@")[0], data_directory(), place, answers, on_error)
     if part is not None and part not in published.parts:
         raise DatasetError(f'{name} has no part "{part}" here (it has: {", ".join(published.parts)})')
     parts = published.parts if part is None else (part,)

@@ -6,7 +6,6 @@ promotes it, and asks it a question that it has never seen.
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from kbqa.trajectory import Question
 from services.cli.api import Api, ApiError
 from services.cli.ask import render
 from services.cli.following import follow
-from services.cli.options import DEFAULT_HOME, DEFAULT_RECIPE, Home, Overrides, read_pairs
+from services.cli.options import DEFAULT_HOME, DEFAULT_RECIPE, Home, Overrides, data_directory, read_pairs
 from services.cli.supervisor import Stack, training_workers
 from services.cli.train import load_graph, with_base_here
 
@@ -50,9 +49,8 @@ def demo(
         signal.signal(number, signal.default_int_handler)
     began = time.monotonic()
     values = read_pairs("--set", overrides)
-    data = os.environ.get("KBQA_DATA")
     chosen = with_base_here(load_recipe(recipe, values))
-    questions = load_dataset(dataset, seed, Path(data) if data else None).splits.only(chosen.questions.suit)
+    questions = load_dataset(dataset, seed, data_directory()).splits.only(chosen.questions.suit)
     try:
         load_graph(home, dataset, seed)
         typer.echo(f"loaded the graph of {dataset}; starting the services")

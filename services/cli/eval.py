@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,7 +20,8 @@ from kbqa.datasets.catalog import GENERATED_NAMES, Dataset, load_dataset, open_p
 from kbqa.datasets.published import Part
 from kbqa.datasets.splits import Splits
 from kbqa.errors import ConfigurationError, DatasetError
-from services.cli.options import DEFAULT_HOME, Home, StoreLocation
+from services.cli.graphs import KgServerUrl, open_graph
+from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directory
 
 if TYPE_CHECKING:
     from kbqa.kg.actions import GraphTools
@@ -100,6 +99,7 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
     ] = None,
+    kg_server: KgServerUrl = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
 ) -> None:
@@ -137,7 +137,7 @@ def evaluate(
         if not questions:
             raise DatasetError(f"{dataset} has no suitable question in its split {split}")
         tools, graph, version = opened.enter_context(
-            _graph(asked, kg, home, needed=name not in ("vanilla", "cot"))
+            open_graph(asked, home, kg=kg, kg_server=kg_server, needed=name not in ("vanilla", "cot"))
         )
         began = time.perf_counter()
         played = _played(candidate, tools, questions, graph, runs, seed)
@@ -175,8 +175,7 @@ def _load(name: str, data: Path | None, seed: int) -> Dataset:
     Raises:
         DatasetError: it is not there, or malformed.
     """
-    directory = os.environ.get("KBQA_DATA")
-    root = Path(directory) if directory else None
+    root = data_directory()
     is_drawn = name in GENERATED_NAMES or "@" in name
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"
@@ -200,33 +199,3 @@ def _played(
             ):
                 found[place].append(trajectory)
         yield from zip(chunk, found, strict=True)
-
-
-@contextmanager
-def _graph(
-    asked: Dataset, kg: str | None, home: Path, *, needed: bool
-) -> Iterator[tuple[GraphTools, str, str | None]]:
-    """Tools over the graph that is asked, its name and its version.
-
-    Raises:
-        GraphNotFoundError: it is neither loaded nor part of the data set.
-        GraphLoadError: the data set's cannot be read.
-    """
-    from kbqa.kg.catalog import GraphCatalog
-    from kbqa.kg.tools import LocalGraphTools
-
-    brought = asked.graph_file is not None or asked.graph is not None
-    with tempfile.TemporaryDirectory(prefix="kbqa-eval-") as apart:
-        catalog = GraphCatalog(Path(apart) if kg is None and brought else home)
-        name = kg or asked.kg
-        try:
-            if kg is None and brought and needed:
-                file = asked.graph_file
-                if file is None:
-                    file = Path(apart) / "graph.tsv"
-                    file.write_text(asked.graph or "", encoding="utf-8")
-                catalog.load(name, file)
-            version = catalog.get(name).version if needed else None
-            yield LocalGraphTools(catalog), name, version
-        finally:
-            catalog.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +20,7 @@ from services.cli.options import (
     RecipeName,
     Seed,
     TrainerUrl,
+    data_directory,
     read_pairs,
 )
 
@@ -98,8 +98,7 @@ def _wait_for_graph(url: str, dataset: str, seed: int, deadline: float) -> None:
         GraphError: kg_server does not answer in time.
         RunError: it has no such graph in time.
     """
-    data = os.environ.get("KBQA_DATA")
-    name = load_dataset(dataset, seed, Path(data) if data else None).kg
+    name = load_dataset(dataset, seed, data_directory()).kg
     tools = HttpGraphTools(url, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY"))
     try:
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +18,7 @@ from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.store import GraphStore
 from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter
 from kbqa.trajectory import Question
-from services.cli.options import DEFAULT_HOME, AsJson, Home
+from services.cli.options import DEFAULT_HOME, AsJson, Home, data_directory
 
 _BELOW = 1  # exit code
 
@@ -127,8 +126,7 @@ def _print(name: str, found: Coverage) -> None:
 
 
 def _load(questions: str, seed: int) -> list[Question]:
-    data = os.environ.get("KBQA_DATA")
-    found = load_questions(questions, seed=seed, data_directory=Path(data) if data else None)
+    found = load_questions(questions, seed=seed, data_directory=data_directory())
     ids = [question.id for question in found]
     if len(set(ids)) < len(ids):
         raise DatasetError(f"{questions}: two questions have the same id")

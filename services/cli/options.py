@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +48,12 @@ DEFAULT_HOME = Path("var")
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 DEFAULT_TRAINER = "http://127.0.0.1:8003"
 DEFAULT_RECIPE = "kg-r1-chooser"
+
+
+def data_directory() -> Path | None:
+    """Where data sets are that are not generated (`KBQA_DATA`); None if nobody says."""
+    directory = os.environ.get("KBQA_DATA")
+    return Path(directory) if directory else None
 
 
 def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from services.cli.options import (
     RecipeName,
     Seed,
     TrainerUrl,
+    data_directory,
     read_pairs,
 )
 from services.cli.supervisor import Stack, training_workers
@@ -137,8 +137,7 @@ def load_graph(home: Path, dataset: str, seed: int) -> None:
     """
     from kbqa.datasets import load_dataset
 
-    data = os.environ.get("KBQA_DATA")
-    found = load_dataset(dataset, seed, Path(data) if data else None)
+    found = load_dataset(dataset, seed, data_directory())
     catalog = GraphCatalog(home)
     try:
         if found.graph_file is not None:

@@ -123,6 +123,26 @@ def test_a_graph_that_is_loaded_may_be_asked_instead(in_process, store, data, tm
     assert err.startswith('error: no graph named "metaqa" (loaded graphs: mine)')
 
 
+def test_the_graph_of_a_kg_server_is_asked_where_one_is_named(in_process, graph_server, tmp_path, encoder):
+    arguments = ("eval", str(encoder), "world", "--baseline", "ranking", "--limit", "3")
+    results = []
+    for where in ((), ("--kg-server", graph_server.url)):
+        file = tmp_path / f"{len(where)}.json"
+        assert in_process(*arguments, *where, "--json", str(file))[0] == 0
+        results.append(json.loads(file.read_text()))
+    here, there = results
+    assert here["kg_version"] == there["kg_version"]
+    assert here["records"] == there["records"]
+    code, _, err = in_process(*arguments, "--kg", "mars", "--kg-server", graph_server.url)
+    assert (code, 'no graph named "mars" (loaded graphs: world)' in err) == (2, True)
+
+
+def test_a_graph_in_this_process_has_the_encoder_of_the_settings(in_process, store, data):
+    arguments = ("eval", "tiny", "metaqa-1hop", "--data", str(data))
+    code, _, err = in_process(*arguments, KBQA_KG_SERVER_ENCODER="/nowhere")
+    assert (code, err.count("\n"), "/nowhere" in err) == (2, 1, True)
+
+
 def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, tmp_path):
     one, report = tmp_path / "one.json", tmp_path / "report.html"
     asked = ("eval", "tiny", "metaqa-1hop", "--data", str(data))
