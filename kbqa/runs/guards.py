@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from kbqa.errors import RunError
 from kbqa.recipes.learning import AlarmName, GuardsSection
+from kbqa.runs.records import StepRecord
 
 ALARMS: tuple[AlarmName, ...] = get_args(AlarmName)
 
@@ -50,11 +51,11 @@ class Guards:
         self._strikes: dict[str, int] = {}
         self._not_finite = 0
 
-    def watch(self, step: int, record: Mapping[str, Any]) -> list[Alarm]:
+    def watch(self, step: int, record: StepRecord) -> list[Alarm]:
         """Look at the record of a step; returns the alarms that it raised."""
         new = []
         for name in ALARMS:
-            bound, value = self._section.bound(name), record.get(name)
+            bound, value = self._section.bound(name), getattr(record, name)
             if bound is None or value is None:
                 continue
             broken: Callable[[float, float], bool] = operator.lt if name == "entropy" else operator.gt

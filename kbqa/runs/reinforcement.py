@@ -30,6 +30,7 @@ from kbqa.runs.guards import Guards
 from kbqa.runs.ledger import Outcome
 from kbqa.runs.pacing import Pacing, Received, position_of
 from kbqa.runs.phases import Material
+from kbqa.runs.records import StepRecord
 from kbqa.runs.selection import Selection
 from kbqa.runs.statistics import Curves
 from kbqa.runs.student import Student
@@ -169,10 +170,7 @@ class Reinforcement:
                 )
             self._pacing.publish(self._version)
             self._retain()
-        without_spread = fmean(not group for group in samples.values())
-        not_finite = fmean(outcome is Outcome.NON_FINITE for outcome in outcomes.values())
-        shares = {"no_spread": without_spread, "not_finite": not_finite}
-        record = self._record(received, result, {**curves, **shares})
+        record = self._record(received, result, outcomes, curves)
         self._trace(received, outcomes)
         self._watch(record, taught=any(samples.values()), trained=trained)
 
@@ -187,32 +185,36 @@ class Reinforcement:
         self,
         received: Sequence[Received],
         result: UpdateResult,
+        outcomes: Mapping[str, Outcome],
         curves: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    ) -> StepRecord:
         """Record the step: its groups, its metrics, and the time since the last record."""
-        pacing = self._pacing
-        values: dict[str, Any] = {
-            **curves,
-            "staleness": fmean(r.staleness for r in received),
-            "queued_s": fmean(r.timings.queued_s for r in received),
-            "rolled_out_s": fmean(r.timings.rollout_s for r in received),
-            "engine_s": fmean(r.timings.engine_s for r in received),
-            "graph_s": fmean(r.timings.graph_s for r in received),
-            "sampled_tokens": self._sampled_tokens,
-            "aged_s": fmean(r.age_s for r in received),
-            **{part: round(seconds, 3) for part, seconds in self._spent.items()},
-            "skipped": not any(result.trained),
-            "version": self._version.id,
-            "groups": pacing.ledger.counts(),
-            **pacing.counters,
-        }
+        pacing, stage = self._pacing, None
+        spent = {part: round(seconds, 3) for part, seconds in self._spent.items()}
+        measured: dict[str, Any] = {**pacing.counters, **result.metrics, **spent}
         if self._context.recipe.curriculum is not None:
             # The stage of the request: after a change, groups of the previous stage are still in flight.
-            values["stage"] = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
-        values |= result.metrics
+            stage = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
+        record = StepRecord(
+            no_spread=fmean(outcome is Outcome.NO_SPREAD for outcome in outcomes.values()),
+            not_finite=fmean(outcome is Outcome.NON_FINITE for outcome in outcomes.values()),
+            skipped=not any(result.trained),
+            staleness=fmean(r.staleness for r in received),
+            sampled_tokens=self._sampled_tokens,
+            version=self._version.id,
+            groups=pacing.ledger.counts(),
+            queued_s=fmean(r.timings.queued_s for r in received),
+            rolled_out_s=fmean(r.timings.rollout_s for r in received),
+            engine_s=fmean(r.timings.engine_s for r in received),
+            graph_s=fmean(r.timings.graph_s for r in received),
+            aged_s=fmean(r.age_s for r in received),
+            stage=stage,
+            curves=curves,
+            **measured,
+        )
         self._spent.clear()
-        self._context.journal.record("step", values, pacing.step)
-        return values
+        self._context.journal.record("step", record.to_json(), pacing.step)
+        return record
 
     def _trace(self, received: Sequence[Received], outcomes: Mapping[str, Outcome]) -> None:
         """Keep the step's groups as text, for people."""
@@ -222,7 +224,7 @@ class Reinforcement:
         ]
         self._traces.write(step, self._version.id, groups)
 
-    def _watch(self, record: Mapping[str, Any], *, taught: bool, trained: bool) -> None:
+    def _watch(self, record: StepRecord, *, taught: bool, trained: bool) -> None:
         """Let the guards and the selection see the record of a step.
 
         Raises:
@@ -232,8 +234,8 @@ class Reinforcement:
         for alarm in self._guards.watch(step, record):
             logger.warning("alarm", extra={"alarm": alarm.name, "says": str(alarm), "step": step})
             journal.record("alarm", {"alarm": alarm.name, "value": alarm.value, "bound": alarm.bound})
-        self._selection.after_step(record)
-        self._enter_stage(self._course.after_step(record, self._pacing.position))
+        self._selection.after_step(record.to_json())
+        self._enter_stage(self._course.after_step(record.to_json(), self._pacing.position))
         if (reason := self._guards.stops()) is not None:
             self._end(reason)
         self._keep()

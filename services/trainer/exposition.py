@@ -17,13 +17,13 @@ from kbqa.telemetry import Metrics
 
 _PHASES = ("warm_up", "cold_start", "rl")
 _SPLITS = ("validation", "test")
-_STEP_GAUGES = {
+STEP_GAUGES = {
     "kbqa_trainer_step": "step",
     "kbqa_trainer_reward": "reward",
     "kbqa_trainer_turns": "turns",
     "kbqa_trainer_invalid_actions": "invalid_actions",
 }
-_RL_GAUGES = {
+RL_GAUGES = {
     "kbqa_trainer_entropy": "entropy",
     "kbqa_trainer_no_spread": "no_spread",
     "kbqa_trainer_logprob_gap": "logprob_gap",
@@ -35,7 +35,7 @@ _RL_GAUGES = {
     "kbqa_trainer_queued_seconds": "queued_s",
     "kbqa_trainer_group_age_seconds": "aged_s",
 }
-_PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
+PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
 _FRESH_S = 1.0  # one scrape reads the files once
 _FALL_STEPS = 20  # whose rewards are taken together: single steps go up and down
 
@@ -43,7 +43,7 @@ _FALL_STEPS = 20  # whose rewards are taken together: single steps go up and dow
 def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
     """Let the gauges of the trainer show the newest run; what is not known yet is NaN."""
     records = _Records(runs)
-    for gauge, key in _STEP_GAUGES.items():
+    for gauge, key in STEP_GAUGES.items():
         for phase in _PHASES:
             metrics.gauge(gauge).labels(phase).set_function(records.reader(key, kind="step", phase=phase))
     for phase in _PHASES:
@@ -53,11 +53,11 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
     for curve in curve_names():
         reader = records.reader(curve, kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_curve").labels(curve).set_function(reader)
-    for gauge, key in _RL_GAUGES.items():
+    for gauge, key in RL_GAUGES.items():
         metrics.gauge(gauge).set_function(records.reader(key, kind="step", phase="rl"))
     metrics.gauge("kbqa_trainer_reward_fall").set_function(records.reward_fall)
     metrics.gauge("kbqa_trainer_policy_version").set_function(records.newest_version)
-    for part in _PARTS:
+    for part in PARTS:
         reader = records.reader(f"{part}_s", kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_step_seconds").labels(part).set_function(reader)
     for alarm in ALARMS:

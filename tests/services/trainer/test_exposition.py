@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kbqa.curves import curve_names
 from kbqa.recipes import recipe_from
 from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.records import step_fields
 from kbqa.telemetry import Metrics
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS
 from services.broker import create_celery, send
 from services.dead_letters import DeadLetters
+from services.trainer import exposition, page
 from services.trainer.depths import expose_depths
 from services.trainer.exposition import expose_latest_run
 
@@ -96,3 +101,21 @@ def test_a_broker_that_is_away_makes_depths_unknown_at_once():
     depth = registry.get_sample_value("kbqa_queue_messages", {"queue": "rollouts", "state": "waiting"})
     assert math.isnan(depth)
     assert time.monotonic() - began < 8.0
+
+
+def test_every_gauge_reads_a_field_that_a_steps_record_has() -> None:
+    known = {*step_fields(), *curve_names(), "step", "reward", "turns", "invalid_actions"}
+    read = {*exposition.RL_GAUGES.values(), *(f"{part}_s" for part in exposition.PARTS)}
+    assert read <= {*step_fields()}
+    assert {*exposition.STEP_GAUGES.values()} <= known
+
+
+def test_every_figure_of_the_page_shows_fields_that_a_steps_record_has() -> None:
+    script = (Path(page.__file__).parent / "static" / "curves.js").read_text()
+    shown = {
+        name for fields in re.findall(r'line\("[^"]+", (\[[^\]]*\])', script) for name in json.loads(fields)
+    }
+    of_steps = {name for name in shown if "." not in name}
+    rewards = {"f1", "reward", "success", "turns", "generated_tokens", "invalid_calls", "answered"}
+    assert len(of_steps) > 20
+    assert of_steps <= {*step_fields(), *curve_names(), *rewards}
