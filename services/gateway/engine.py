@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
-    """A vLLM server whose weights this gateway alone changes.
+    """A vLLM server that only this gateway uses.
 
     Attributes:
-        precision: what it computes in.
-        timeout_s: most time that the completions of a turn may take there.
+        precision: precision of the server.
+        timeout_s: timeout for the completions of a turn, in seconds.
     """
 
     server: VllmServer
@@ -41,25 +41,25 @@ def load_policy(
 ) -> ServedPolicy:
     """Check a version's files and load it; its recipe says how it plays.
 
-    Adapters are held beside each other. Whole weights in a vLLM server replace those before: what
-    is still being answered with them fails with a `PolicyUnavailableError`, since no answer may be
-    the work of two versions.
+    Several adapters can be loaded at the same time. Full weights in a vLLM server replace the previous ones;
+    questions that are still being answered with those fail with a `PolicyUnavailableError`, because an
+    answer must come from a single version.
 
     Args:
         max_rows: completions computed at a time in this process.
-        vllm: computes them; None does it in this process.
+        vllm: computes completions; None computes them in this process.
 
     Raises:
         PolicyIntegrityError: files do not match the manifest, or are no model.
         BaseNotFoundError: it is an adapter, whose base model is not on this machine.
-        PolicyMismatchError: what computes is not what the version's trainer had.
+        PolicyMismatchError: the engine computes other probabilities than the version's trainer.
         PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
     started = time.monotonic()
     try:
         store.verify(version)
-    except OSError as error:  # retention removed it meanwhile
+    except OSError as error:  # it was deleted in the meantime
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")
     codec = TokenizerCodec.load(version.path)
@@ -81,7 +81,7 @@ def load_policy(
 
 
 def _in_process(version: PolicyVersion, codec: TokenizerCodec, max_rows: int) -> InProcessPolicy:
-    # Torch takes seconds to import; until there is a policy the gateway can say so without it.
+    # Torch takes seconds to import; the gateway can report that it has no policy without it.
     from kbqa.policies.adapters import AdaptedModel
     from kbqa.policies.in_process import load_model, open_policy
 

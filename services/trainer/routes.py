@@ -24,8 +24,8 @@ from services.trainer.schemas import (
 from services.trainer.supervisor import Supervisor
 
 _HISTORY = 50  # records in a view
-_READ = 500  # newest records of which a view is made: the latest step is among them
-_PHASES = ("rl", "cold_start", "base")  # of which a version may be promoted, best first
+_READ = 500  # newest records that a view uses; the latest step is among them
+_PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, best first
 
 
 def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None) -> APIRouter:
@@ -39,7 +39,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     @router.post("", status_code=201, summary="Start a run")
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
-        load_dataset(body.dataset, body.seed, data)  # what is wrong with it is better said now
+        load_dataset(body.dataset, body.seed, data)  # report errors in it now
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )
