@@ -104,7 +104,7 @@ class _Records:
         """How far the latest steps' mean reward is below the run's best; NaN if there are too few steps.
 
         Returns:
-            The fall as a share of the best: 0 is none, 1 all of it; above 1 is possible if rewards are negative.
+            The fall as a share of the best: 0 is none, 1 all of it; it can exceed 1 if rewards are negative.
         """
         rewards = [
             record["reward"]
