@@ -88,13 +88,15 @@ class ActionModel(BaseModel):
     ]
     entity: str | None = Field(
         None,
-        description="id or exact label; of the four one-hop actions, find_relation, describe and follow_path",
+        description=(
+            "id or exact label; for the four one-hop actions, find_relation, describe and follow_path"
+        ),
     )
     relation: str | None = Field(
-        None, description="id or exact label; of get_tail_/get_head_entities; of find_relation any text"
+        None, description="id or exact label for get_tail_/get_head_entities; any text for find_relation"
     )
-    expression: str | None = Field(None, description="S-expression; of execute_logical_form, find_relation")
-    question: str | None = Field(None, description="of link_entities, node_relations and follow_path")
+    expression: str | None = Field(None, description="S-expression; for execute_logical_form, find_relation")
+    question: str | None = Field(None, description="for link_entities, node_relations and follow_path")
     path: list[str] | None = Field(
         None,
         max_length=MAX_STEPS,
@@ -102,12 +104,14 @@ class ActionModel(BaseModel):
         "to head; of follow_path",
     )
     relations: int | None = Field(
-        None, ge=0, description="of follow_path: relations listed at most, the best for the question"
+        None,
+        ge=0,
+        description="for follow_path: maximum number of listed relations, the best for the question",
     )
     return_: bool | None = Field(
         None,
         alias="return",
-        description="of follow_path: whether it may come back to the entity, which is left out otherwise",
+        description="for follow_path: whether the path may return to the entity, which is otherwise left out",
     )
     query: str | None = Field(
         None,
@@ -117,30 +121,36 @@ class ActionModel(BaseModel):
     sparql: str | None = Field(
         None, description="SELECT ?x WHERE { … }, or ?e, around which search_graph_patterns searches"
     )
-    semantic: str | None = Field(None, description="what search_graph_patterns ranks by")
+    semantic: str | None = Field(None, description="text by which search_graph_patterns ranks")
     node: str | None = Field(
-        None, description="of node_relations: id, exact label, or a variable of query (?x)"
+        None, description="for node_relations: id, exact label, or a variable of the query (?x)"
     )
-    set_a: list[str] | None = Field(None, description="ids or exact labels; of entity_distance")
-    set_b: list[str] | None = Field(None, description="likewise")
-    max_distance: int | None = Field(None, ge=0, le=10, description="of entity_distance; 3 unless given")
+    set_a: list[str] | None = Field(None, description="ids or exact labels; for entity_distance")
+    set_b: list[str] | None = Field(None, description="ids or exact labels; for entity_distance")
+    max_distance: int | None = Field(None, ge=0, le=10, description="for entity_distance (default: 3)")
     timeout_s: float | None = Field(
-        None, gt=0, le=3600, description="of execute_sparql, in seconds; at most the server's"
+        None, gt=0, le=3600, description="for execute_sparql, in seconds; at most the server's limit"
     )
     gate: bool | None = Field(
         None, description="of get_tail_/get_head_entities and execute_logical_form: relations by resemblance"
     )
-    tau_high: float | None = Field(None, ge=0, le=1, description="of gated actions, as tau_low and top_k")
+    tau_high: float | None = Field(
+        None, ge=0, le=1, description="threshold of gated actions; see also tau_low and top_k"
+    )
     tau_low: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=1, le=100, description="candidates that are told")
-    now: str | None = Field(None, description="of execute_logical_form: the day that NOW means, 2015-08-10")
+    top_k: int | None = Field(
+        None, ge=1, le=100, description="number of candidates in the result of a gated action"
+    )
+    now: str | None = Field(
+        None, description="for execute_logical_form: the date that NOW means, such as 2015-08-10"
+    )
     explain: bool | None = Field(
-        None, description="of execute_logical_form: `details` then hold the `sparql` that says the same"
+        None, description="for execute_logical_form: return the equivalent `sparql` in `details`"
     )
     limit: int | None = Field(
-        None, ge=1, description="items at most; 10 unless given where results are ranked"
+        None, ge=1, description="maximum number of items (default for ranked results: 10)"
     )
-    offset: int | None = Field(None, ge=0, description="items to skip")
+    offset: int | None = Field(None, ge=0, description="number of items to skip")
 
 
 class BatchModel(BaseModel):
@@ -153,16 +163,18 @@ class BatchModel(BaseModel):
 class ItemModel(BaseModel):
     """An entity, relation or type."""
 
-    id: str = Field(description="what an action accepts back")
+    id: str = Field(description="id, which actions accept")
     label: str
-    times: list[str] | None = Field(None, description="of a dated fact: when it held, a point or start; end")
+    times: list[str] | None = Field(
+        None, description="for a dated fact: when it held, as a point or as start and end"
+    )
     start: int | None = Field(
-        None, description="of link_entities: where the question names it, in characters"
+        None, description="for link_entities: position of the name in the question, in characters"
     )
     end: int | None = None
-    score: float | None = Field(None, description="of what resembles: 1 for the name itself")
+    score: float | None = Field(None, description="similarity; 1 for the exact name")
     direction: Literal["out", "in", ""] | None = Field(
-        None, description="of a ranked relation: whether the entity is its head"
+        None, description="for a ranked relation: whether the entity is its head"
     )
 
 
@@ -172,12 +184,12 @@ class SuccessModel(BaseModel):
 
     status: Literal["ok"]
     items: list[ItemModel | dict[str, Any]]
-    total: int = Field(description="before truncation")
+    total: int = Field(description="number of items before truncation")
     truncated: bool
     cached: bool
     elapsed_ms: float
     details: dict[str, Any] | None = Field(
-        None, description="what else the action says: variables, boolean, distance, expression …"
+        None, description="further results of the action: variables, boolean, distance, expression …"
     )
 
 
@@ -187,20 +199,20 @@ class FailureModel(BaseModel):
     kind: ErrorKind
     message: str
     details: dict[str, Any] | None = Field(
-        None, description="what to go on with: line and column of a syntax error, candidates …"
+        None, description="help to continue: line and column of a syntax error, candidates …"
     )
 
 
 class AnswerModel(BaseModel):
     kg: str
     version: str
-    results: list[SuccessModel | FailureModel] = Field(description="one per action, in order")
+    results: list[SuccessModel | FailureModel] = Field(description="one result per action, in order")
 
 
 class GraphModel(BaseModel):
     name: str
     version: str
-    triples: int | None = Field(description="null where an endpoint was too slow to count them")
+    triples: int | None = Field(description="null if an endpoint was too slow to count them")
     entities: int | None
 
 

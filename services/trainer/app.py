@@ -73,7 +73,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
     app = FastAPI(
         title="trainer",
-        summary="Trains policies by reinforcement, one run at a time",
+        summary="Trains policies by reinforcement learning, one run at a time",
         version=__version__,
         lifespan=lifespan,
     )

@@ -48,7 +48,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     def index() -> RunList:
         return RunList(runs=[_summary(directory) for directory in runs.all()])
 
-    @router.get("/{run}", summary="How a run goes")
+    @router.get("/{run}", summary="The state of a run")
     def show(run: str) -> RunView:
         return view(runs.get(run))
 
@@ -63,19 +63,19 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
         last = max((record["seq"] for record in records), default=since)
         return MetricsPage(run=run, last=last, records=records)
 
-    @router.post("/{run}/stop", summary="Stop a run; nothing that it has learned is lost")
+    @router.post("/{run}/stop", summary="Stop a run and save a checkpoint")
     def stop(run: str) -> RunView:
         directory = runs.get(run)
         supervisor.stop(directory)
         return view(directory)
 
-    @router.post("/{run}/resume", summary="Go on with a run that was stopped or has failed")
+    @router.post("/{run}/resume", summary="Resume a stopped or failed run")
     def resume(run: str) -> RunView:
         directory = runs.get(run)
         supervisor.resume(directory)
         return view(directory)
 
-    @router.post("/{run}/promote", summary="Let a version of this run answer users")
+    @router.post("/{run}/promote", summary="Promote a version of this run, so that it answers users")
     def promote(run: str, body: Promote | None = None) -> Promoted:
         directory = runs.get(run)
         version = body.version if body is not None and body.version is not None else _best(directory)
