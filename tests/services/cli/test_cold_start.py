@@ -90,8 +90,8 @@ def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, f
     ("arguments", "message"),
     [
         (("--method", "outcome"), "--method outcome: name a --teacher"),
-        (("--teacher", "openai:m"), "mined paths need none"),
-        (("--method", "gold", "--teacher", "openai:m"), "gold paths need none"),
+        (("--teacher", "openai:m"), "mined paths need no teacher"),
+        (("--method", "gold", "--teacher", "openai:m"), "gold paths need no teacher"),
     ],
 )
 def test_what_cannot_be_done_says_what_to_do(in_process, arguments, message):
