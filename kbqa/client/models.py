@@ -1,4 +1,4 @@
-"""`POST /v1/answer`: what is asked and what is answered."""
+"""Requests and responses of the gateway's API."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class AnswerRequest(BaseModel):
     """A question about a graph.
 
     Attributes:
-        question: in natural language.
+        question: the question, in natural language.
         kg: name of the graph.
-        topic_entities: entities that the question is about, by id or exact label; found in
-            the question when left out.
+        topic_entities: entities that the question is about, by id or exact label (default: found in the
+            question).
         graph: id of a per-question subgraph.
-        recipe: that the policy must have been trained with.
-        n_runs: runs whose answers are united: the first is greedy, the others are sampled.
-        max_turns: most turns of a run; the recipe's number when left out.
-        timeout_s: seconds after which what is there is answered.
-        stream: tell what happens as server-sent events (see `events`), the document last.
-        require_evidence: leave answers out that nothing in the graph supports.
+        recipe: recipe that the policy must have been trained with.
+        n_runs: number of runs; their answers are merged. The first is greedy, the others are sampled.
+        max_turns: maximum number of turns per run (default: the recipe's).
+        timeout_s: timeout in seconds; the answer then contains what has been found.
+        stream: send every step as server-sent events (see `events`), with the document as the last one.
+        require_evidence: omit answers that the graph does not support.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -54,11 +54,11 @@ Triple = tuple[str, str, str]
 
 
 class Candidate(BaseModel):
-    """An entity that a mention may stand for.
+    """A possible meaning of a mention.
 
     Attributes:
-        score: 1 for the name itself, less for what only resembles it.
-        used: whether the runs began there; `topic_entities` may name another one.
+        score: 1 for the exact name, less for similar ones.
+        used: whether the runs began at it; choose another one with `topic_entities`.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Candidate(BaseModel):
 
 
 class MentionModel(BaseModel):
-    """`question[start:end]` is `text`, and names one of the candidates; the best come first."""
+    """A name in the question: `question[start:end]` is `text`. The best candidates come first."""
 
     text: str
     start: int
@@ -77,11 +77,11 @@ class MentionModel(BaseModel):
 
 
 class Linking(BaseModel):
-    """What the question is about.
+    """The entities that the question names.
 
     Attributes:
-        topic_entities: where the runs begin, as ids (as the request writes them, if it does).
-        mentions: how they were found; empty if the request names them.
+        topic_entities: entities at which the runs begin, by id, or as written in the request.
+        mentions: names that were found in the question; empty if the request gives the entities.
     """
 
     topic_entities: list[str]
@@ -95,11 +95,11 @@ class TripleEvidence(BaseModel):
 
 
 class QueryEvidence(BaseModel):
-    """A query and those of its rows that hold the answer.
+    """A query, with the rows of its result that contain the answer.
 
     Attributes:
         rows: variable → term, as SPARQL's JSON results write it, with its `id` and `label`.
-        boolean: what an ASK answered, which has no rows.
+        boolean: result of an ASK, which has no rows.
     """
 
     sparql: str
@@ -115,13 +115,13 @@ class Answer(BaseModel):
     """One answer.
 
     Attributes:
-        value: as the policy gave it.
-        id: of the entity, or a literal's N-Triples form; absent if no observation showed it.
-        label: under which the graph lists it; absent likewise.
-        datatype: IRI, of a typed literal.
-        support: in how many of the runs it was given, "2/3".
-        unsupported: whether nothing in the graph says so: `evidence` has no triples then.
-        evidence: checked against the graph, moments ago.
+        value: the answer as the policy wrote it.
+        id: id of the entity, or a literal in N-Triples form; absent if no observation showed it.
+        label: label in the graph; absent if no observation showed it.
+        datatype: IRI of a literal's datatype.
+        support: share of the runs that gave it, such as "2/3".
+        unsupported: whether the graph does not support it; `evidence` then has no triples.
+        evidence: evidence that was just checked against the graph.
     """
 
     value: str
@@ -135,7 +135,7 @@ class Answer(BaseModel):
 
 
 class TurnRecord(BaseModel):
-    """One turn of a run, counted from 1; actions as kg_server takes them, with the code of a failed one."""
+    """One turn of a run, counted from 1. Actions have kg_server's format, with a `code` if they failed."""
 
     turn: int
     thought: str
@@ -152,7 +152,7 @@ class Run(BaseModel):
 
 
 class Usage(BaseModel):
-    """What the answer cost. Prompt tokens are counted anew for each call of the policy."""
+    """The cost of the answer. Prompt tokens are counted again for each call of the policy."""
 
     llm_calls: int
     prompt_tokens: int
@@ -170,14 +170,14 @@ class AnswerResponse(BaseModel):
     Attributes:
         status: `answered`; `unsupported` if nothing in the graph supports any of the answers;
             `no_answer`; `no_topic_entity` if the question names nothing in the graph;
-            `partial` if the time was over before there was an answer.
-        kg_version: of the graph that was asked; absent if the time was over before that.
-        linking: where the runs began; absent likewise.
-        answers: of all runs, those that most runs gave first.
-        policy_version, recipe: who answered.
-        fallback: why not the policy that is promoted; absent if it was that.
-        cached: whether it was answered before, by the same policy from the same graph; it cost
-            nothing then, and `runs` are those of that time.
+            `partial` if the time limit was reached before there was an answer.
+        kg_version: version of the graph; absent if the time limit was reached before it was known.
+        linking: entities at which the runs began; absent in the same case.
+        answers: answers of all runs, those of most runs first.
+        policy_version, recipe: the policy that answered.
+        fallback: why the promoted policy did not answer; absent if it did.
+        cached: whether this is an earlier answer of the same policy from the same graph; it then cost
+            nothing, and `runs` are the earlier ones.
     """
 
     id: str
@@ -214,11 +214,11 @@ Verdict = Literal["right", "partly", "wrong"]
 
 
 class FeedbackRequest(BaseModel):
-    """What a user says of an answer.
+    """A user's feedback on an answer.
 
     Attributes:
         answer_id: `id` of the answer's document.
-        answers: those that are right, by id or exact label; may be left out of what is `right`.
+        answers: the correct answers, by id or exact label; may be omitted if the verdict is `right`.
     """
 
     model_config = ConfigDict(
@@ -244,13 +244,13 @@ class FeedbackRequest(BaseModel):
 
 
 class FeedbackReceipt(BaseModel):
-    """Feedback that is kept, under `id`."""
+    """The id of the saved feedback."""
 
     id: str
 
 
 class ServingPolicy(BaseModel):
-    """Who answers now; `fallback` says why it is not the policy that is wanted."""
+    """The policy that answers now; `fallback` says why it is not the promoted one."""
 
     version: str
     recipe: str
@@ -261,11 +261,11 @@ class PolicyModel(BaseModel):
     """A published version.
 
     Attributes:
-        kind: whole weights, or an adapter of `base_model`.
-        step: optimiser steps of reinforcement learning behind it.
-        metrics: that its run measured.
+        kind: full weights, or an adapter of `base_model`.
+        step: number of optimiser steps of reinforcement learning before it.
+        metrics: metrics that its run measured.
         created_at: ISO 8601, UTC.
-        promoted: whether it is the one that is to answer.
+        promoted: whether it is the promoted version.
     """
 
     version: str
@@ -280,7 +280,7 @@ class PolicyModel(BaseModel):
 
 
 class PoliciesModel(BaseModel):
-    """Who answers, and the versions that could; `serving` is null while there is none."""
+    """The policy that answers, and the versions that could; `serving` is null while there is none."""
 
     serving: ServingPolicy | None
     policies: list[PolicyModel]

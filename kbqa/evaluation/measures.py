@@ -48,26 +48,38 @@ class Metric:
 
 
 METRICS: Mapping[str, Metric] = {
-    "hits@1": Metric("Hits@1", "the first answer listed is gold", is_binary=True),
+    "hits@1": Metric("Hits@1", "share of questions whose first answer is gold", is_binary=True),
     "f1": Metric("F1", "harmonic mean of precision and recall over answer sets, mean over questions"),
-    "em_set": Metric("Exact match", "the answers are the gold answers (KBQA-R1)", is_binary=True),
-    "hit_any": Metric("Hit", "an answer is gold (KnowCoder-A1's EM, ISP-KGR's Hit)", is_binary=True),
-    "rhits1": Metric("RHits@1", "chance that an answer drawn at random is gold (KnowCoder-A1)"),
+    "em_set": Metric(
+        "Exact match", "share of questions whose answers equal the gold answers (KBQA-R1)", is_binary=True
+    ),
+    "hit_any": Metric(
+        "Hit", "share of questions with a gold answer (KnowCoder-A1's EM, ISP-KGR's Hit)", is_binary=True
+    ),
+    "rhits1": Metric("RHits@1", "probability that a randomly chosen answer is gold (KnowCoder-A1)"),
     "accuracy": Metric(
-        "Accuracy", "the judge says that it is right (Learning-to-Refine, section 4.5)", is_binary=True
+        "Accuracy",
+        "share of answers that the judge accepts (Learning-to-Refine, section 4.5)",
+        is_binary=True,
     ),
     "judged_f1": Metric("Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"),
-    "executability": Metric("Executability", "of all queries, executed (Learning-to-Refine, section 4.5)"),
-    "retrieval": Metric("Retrieval rate", "a gold answer was among what it retrieved (KG-R1, table 3)"),
+    "executability": Metric(
+        "Executability", "share of all queries that ran (Learning-to-Refine, section 4.5)"
+    ),
+    "retrieval": Metric(
+        "Retrieval rate", "share of questions for which a gold answer was retrieved (KG-R1, table 3)"
+    ),
     "supported": Metric(
         "Supported",
-        "of a question's answers, those with evidence that the graph confirms; mean over answered",
+        "share of a question's answers whose evidence the graph confirms; mean over answered questions",
     ),
-    "answered": Metric("Answered", "the episode ended in an answer"),
-    "turns": Metric("Turns", "of a run", is_share=False),
-    "llm_calls": Metric("LLM calls", "of all runs (KBQA-R1, table VIII)", is_share=False),
-    "generated_tokens": Metric("Generated tokens", "of all runs (KG-R1, table 1)", is_share=False),
-    "total_tokens": Metric("Total tokens", "read and written, each once (KG-R1, table 1)", is_share=False),
+    "answered": Metric("Answered", "share of questions whose episode ended with an answer"),
+    "turns": Metric("Turns", "per run", is_share=False),
+    "llm_calls": Metric("LLM calls", "per question, all runs (KBQA-R1, table VIII)", is_share=False),
+    "generated_tokens": Metric("Generated tokens", "per question, all runs (KG-R1, table 1)", is_share=False),
+    "total_tokens": Metric(
+        "Total tokens", "read and written, each counted once (KG-R1, table 1)", is_share=False
+    ),
 }
 """Every metric, in the order in which a report shows them."""
 

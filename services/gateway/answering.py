@@ -1,4 +1,4 @@
-"""Questions in, events and answer documents out: bounded in number and in time."""
+"""Answers questions with events and documents; limits how many and how long."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from services.gateway.work import Workers
 class Answering:
     """Answers questions in threads of its own.
 
-    No more than `settings.concurrency` at a time, no more waiting than `settings.queue`.
-    A question whose time is over is answered with what there is. Whoever closes the iterator
-    of a question, or is cancelled while he waits, has its work stopped: the policy computes no
-    more of it, and its place is free as soon as the graph has answered what it was asked.
+    At most `settings.concurrency` questions are answered at a time, and at most `settings.queue` wait.
+    A question whose time is over is answered with what has been found. If the caller closes the
+    iterator of a question, or is cancelled while waiting, the question's work is stopped: the policy
+    computes nothing more for it, and its place is free as soon as the graph has answered the current
+    action.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Answering:
         self._cache = AnswerCache(settings.cache_bytes)
 
     def close(self) -> None:
-        """Drop what waits, stop what runs."""
+        """Drop waiting questions, stop running ones."""
         self._workers.close()
 
     async def answer(
@@ -62,14 +63,14 @@ class Answering:
     async def stream(
         self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Answer one question within its time; see `events` for what comes in which order.
+        """Answer one question within its time limit; `kbqa.client.events` defines the order of events.
 
         Args:
-            question_id: of the answer; a new one if None.
-            fresh: not from what was answered before.
+            question_id: id of the answer; a new one if None.
+            fresh: do not use a cached answer.
 
         Raises:
-            RequestRefusedError: it asks for more than is on offer.
+            RequestRefusedError: it exceeds a limit.
             OverloadedError: too many are waiting.
             NoPolicyError, RecipeMismatchError: there is no policy, or not the one that is wanted.
             GraphNotFoundError, SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError,
@@ -126,7 +127,7 @@ class Answering:
                 yield event
 
     def _check_bounds(self, request: AnswerRequest) -> float:
-        """The seconds that the question has."""
+        """Check the request's limits; returns its timeout in seconds."""
         limits = self._settings
         topics = request.topic_entities or ()
         for name, asked, most in (
@@ -149,7 +150,7 @@ class Answering:
 
 
 def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed_s: float) -> AnswerResponse:
-    """What there is when the time is over before it is known which graph is asked."""
+    """The document if the time is over before the graph's version is known."""
     return AnswerResponse(
         id=question_id,
         question=request.question,

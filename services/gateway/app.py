@@ -40,12 +40,12 @@ def create_app(
 
     It is ready once it has a policy and kg_server answers.
 
-    Where keys are required, `app.state.operations` is the application of probes and metrics for a
-    port of its own, else None.
+    If keys are required, `app.state.operations` is the application that serves probes and metrics on
+    another port; otherwise it is None.
 
     Args:
-        policies: another source than the settings name.
-        graphs: others than those of kg_server.
+        policies: source of policies instead of the one in the settings.
+        graphs: graphs instead of those of the kg_server.
     """
     metrics = Metrics(CollectorRegistry())
     expose_disks(metrics, settings)

@@ -33,13 +33,13 @@ _ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a question is answered with.
+    """Everything that is needed to answer a question.
 
     Attributes:
-        kg_version: of the graph that it is about.
-        fallback: why not by the policy that is promoted; None if it is that.
+        kg_version: version of the question's graph.
+        fallback: why the promoted policy does not answer; None if it does.
         deadline: `time.monotonic()` after which runs end, so that there is time for their evidence.
-        cancelled: ends them likewise, and nobody waits for evidence.
+        cancelled: also ends the runs; evidence is then not needed.
     """
 
     request: AnswerRequest
@@ -109,7 +109,7 @@ def ask(asking: Asking, progress: Progress) -> None:
 
 
 def _link(asking: Asking, progress: Progress) -> Linking:
-    """Topic entities as the request names them, or as ids where they are found in its question."""
+    """The request's topic entities, or the ids of those found in its question."""
     request, most = asking.request, asking.max_topic_entities
     given = tuple(dict.fromkeys(request.topic_entities or ()))
     if given:
@@ -137,10 +137,10 @@ def _is(result: ActionResult, kind: ErrorKind) -> bool:
 
 
 def linking_of(question: str, mentions: Sequence[Mention], most: int) -> Linking:
-    """What the names in a question may mean; each gets its turn to be one of the entities that are used.
+    """The possible meanings of the names in a question; every name gets one of the used entities in turn.
 
     Args:
-        most: entities where runs begin.
+        most: maximum number of entities at which runs begin.
     """
     places: dict[tuple[int, int], list[Mention]] = {}
     for mention in mentions:

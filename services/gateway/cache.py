@@ -1,4 +1,4 @@
-"""Answers that would come out the same again."""
+"""The cache of answers that a repeated computation would not change."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from kbqa.client.events import DoneEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse, Usage
 
-# What makes no difference to the answer but to how, or how long, it is waited for.
+# Fields that do not change the answer, only how, or how long, the caller waits for it.
 _MANNERS = {"stream", "timeout_s"}
 _TRANSIENT_CODE = "KG_SERVER_ERROR"
 
 
 def key(request: AnswerRequest, kg_version: str, policy_version: str) -> str:
-    """What an answer depends on."""
+    """The cache key: everything that an answer depends on."""
     asked = request.model_copy(update={"question": " ".join(request.question.split())})
     canonical = asked.model_dump_json(exclude=_MANNERS)
     return hashlib.sha256(f"{kg_version}\n{policy_version}\n{canonical}".encode()).hexdigest()
 
 
 def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
-    """Whether a document is whole, and nothing in it is due to chance: sampling, time or a failure."""
+    """Whether a document is complete and independent of sampling, time limits and failures."""
     if request.n_runs > 1 or document.status == "partial" or document.linking is None:
         return False
     turns = [turn for run in document.runs for turn in run.trajectory]
@@ -32,10 +32,10 @@ def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
 
 
 class AnswerCache:
-    """The events of whole answers; those asked for least recently go first. Of one event loop.
+    """The events of complete answers, least recently used first out; for one event loop.
 
     Args:
-        capacity_bytes: of the answers' documents, as JSON.
+        capacity_bytes: maximum total size of the documents, as JSON.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -43,14 +43,14 @@ class AnswerCache:
         self._kept: OrderedDict[str, tuple[int, tuple[Event, ...]]] = OrderedDict()
 
     def find(self, key: str, question_id: str) -> list[Event] | None:
-        """The events of an answer under a new id; None if it is not kept."""
+        """The events of a cached answer under a new id; None if it is not in the cache."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)
         return [_renewed(event, question_id) for event in self._kept[key][1]]
 
     def keep(self, key: str, events: Sequence[Event]) -> None:
-        """Keep a whole answer, `done` and all."""
+        """Cache a complete answer, including `done`."""
         size = len(events[-1].model_dump_json())
         if size > self._capacity or key in self._kept:
             return

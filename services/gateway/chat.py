@@ -1,9 +1,9 @@
 """`/v1/chat/completions` as chat clients know it: a question in, its answer with evidence as text out.
 
-The model is `kbqa/<graph>`. The question is the last message of the user; what was said before it and
-how the model should behave are left alone, as are all parameters of sampling: a policy answers one
-question at a time, as it was trained to. The document of `POST /v1/answer` comes along as `kbqa`.
-Steps are told as `reasoning_content`, which chat clients show folded, and answers as `content`.
+The model is `kbqa/<graph>`. The question is the user's last message. Earlier messages, system messages
+and sampling parameters are ignored, because a policy answers one question at a time, as in training.
+The response contains the document of `POST /v1/answer` as `kbqa`. Steps are sent as
+`reasoning_content`, which chat clients show folded, and answers as `content`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXPLANATIONS = {
     "unsupported": "Nothing in the graph supports this.",
 }
 _MOST_ROWS = 10  # of a query, that are shown
-# What could become a link, an image or markup in a client that renders Markdown.
+# Characters that could become a link, an image or markup in a client that renders Markdown.
 _MARKUP = re.compile(r"[\\`\[\]<>]")
 _BACKTICKS = re.compile(r"`+")
 
@@ -65,7 +65,7 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """What of a chat completion's request is read; everything else is tolerated.
+    """The fields of a chat completion request that are used; all others are ignored.
 
     Attributes:
         kbqa: fields of `POST /v1/answer` beyond question and graph, for clients that know them.
@@ -167,8 +167,8 @@ class Chunks:
     """Writes the events of an answer as chunks of a chat completion, one writer for each answer.
 
     Args:
-        usage: whether the client wants to know what it cost.
-        runs: of the answer.
+        usage: whether the client asked for the usage.
+        runs: number of runs of the answer.
     """
 
     def __init__(self, model: str, *, usage: bool, runs: int) -> None:
@@ -177,7 +177,7 @@ class Chunks:
         self._begun = False
 
     def write(self, event: Event) -> str:
-        """The server-sent events that an event becomes; none, for some."""
+        """The server-sent events for an event; some events have none."""
         match event:
             case ThoughtEvent():
                 return self._delta(reasoning_content=f"{self._run(event.run)}{event.thought}\n")
@@ -224,7 +224,7 @@ class Chunks:
 
 
 def text_of(document: AnswerResponse) -> str:
-    """An answer document for people: the answers, and what says so in the graph."""
+    """An answer document as text: the answers and their evidence."""
     parts = []
     if document.answers:
         parts.append(", ".join(_escaped(answer.label or answer.value) for answer in document.answers))
@@ -262,7 +262,7 @@ def _line(text: str) -> str:
 
 
 def _fenced(lines: list[str]) -> str:
-    """Lines that no client renders, whatever is in them."""
+    """Lines in a code fence, which clients show without rendering."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([fence, *lines, fence])

@@ -15,7 +15,7 @@ _ROUTES = ("/v1/chat/", "/v1/models")
 class ChatProblems:
     """ASGI middleware that adds an `error` to the problem documents of the chat routes.
 
-    Around everything that refuses requests, since those clients meet it all there.
+    It wraps everything that rejects requests, so that these clients can read every rejection.
     """
 
     def __init__(self, app: ASGIApp) -> None:

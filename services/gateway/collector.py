@@ -1,9 +1,9 @@
-"""How often Python looks for garbage that refers to itself.
+"""How often Python's garbage collector looks for reference cycles.
 
-A gateway holds some hundred thousand objects, a third of a thousand for each question under way, and
-none of them refer to each other in circles: they go when they are no longer needed. A look at all of
-them finds nothing and stops every stream for a tenth of a second. By default that happens every few
-seconds under load; by these numbers it happens once in a million objects.
+A gateway holds some hundred thousand objects, about 330 for each question in progress. They contain no
+reference cycles, so they are freed as soon as they are no longer needed. A full collection finds nothing
+and stops every stream for a tenth of a second. By default it happens every few seconds under load; with
+these thresholds it happens once per million objects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOKS = 500  # at the young before one at the older
 
 
 def look_seldom() -> None:
-    """For the whole process, once everything is imported: what is there by then is never looked at again."""
+    """Set the thresholds for the process, after all imports: objects that exist then are never examined."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, _LOOKS)

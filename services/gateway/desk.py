@@ -1,6 +1,6 @@
-"""Between the doors and the work: who may ask this, has it been asked, and keep what was answered.
+"""Handles a question before and after it is answered: access, quota, repeated requests, saved answers.
 
-Every route that answers questions does so here.
+All routes that answer questions use it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from services.gateway.saved import SavedAnswers
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A question as it was handed in.
+    """A question as it was submitted.
 
     Attributes:
-        entry: of the audit log; completed at the desk.
-        fresh: not to be answered from what was answered before.
-        idempotency_key: under which it is answered once, however often it is sent.
+        entry: its line of the audit log, which the desk completes.
+        fresh: do not answer from the cache.
+        idempotency_key: requests with the same key are answered once.
     """
 
     request: AnswerRequest
@@ -36,7 +36,7 @@ class Order:
 
 
 class Desk:
-    """Takes questions in, and hands answers out."""
+    """Accepts questions and returns answers."""
 
     def __init__(self, answering: Answering, quotas: Quotas, saved: SavedAnswers, repeats: Repeats) -> None:
         self._answering, self._quotas = answering, quotas
@@ -56,11 +56,11 @@ class Desk:
             return turn.answer
 
     async def stream(self, order: Order) -> AsyncGenerator[Event, None]:
-        """The events of `Answering.stream`; of a request that was answered before, the last alone.
+        """The events of `Answering.stream`; for a request that was answered before, only the last event.
 
         Raises:
-            GraphForbiddenError, QuotaExceededError: the caller may not ask this, or no more.
-            CountsUnavailableError, ShelfUnavailableError: Redis is needed to know, and is not there.
+            GraphForbiddenError, QuotaExceededError: the caller may not ask this graph, or has used its quota.
+            CountsUnavailableError, ShelfUnavailableError: this needs Redis, which does not answer.
             IdempotencyMismatchError: another request came with that key.
             as `Answering.stream`, before the first event.
         """
@@ -71,14 +71,14 @@ class Desk:
             async with aclosing(self._answering.stream(order.request, fresh=order.fresh)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
-                        # Before it is told: whoever reads it may ask for it at once.
+                        # Save it before sending it: the caller may read it again at once.
                         turn.answer = event.document
                         await self._keep(order, event.document)
                     yield event
 
     @asynccontextmanager
     async def _turn(self, order: Order) -> AsyncIterator[Turn]:
-        """The order's turn, if its caller may ask; the question is counted if it has to be answered."""
+        """The order's turn, if its caller may ask; counts the question if it has to be answered."""
         order.entry.graph, order.entry.question = order.request.kg, order.request.question
         self._quotas.require_graph(order.caller, order.request.kg)
         if order.idempotency_key is None:

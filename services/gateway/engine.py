@@ -19,24 +19,24 @@ logger = logging.getLogger(__name__)
 def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> ServedPolicy:
     """Check a version's files and load it; its recipe says how it plays.
 
-    Adapters are held beside each other. Whole weights in a vLLM server replace those before: what
-    is still being answered with them fails with a `PolicyUnavailableError`, since no answer may be
-    the work of two versions.
+    Several adapters can be loaded at the same time. Full weights in a vLLM server replace the previous ones;
+    questions that are still being answered with those fail with a `PolicyUnavailableError`, because an
+    answer must come from a single version.
 
     Args:
-        host: makes its engine.
+        host: opens the version in an engine.
 
     Raises:
         PolicyIntegrityError: files do not match the manifest, or are no model.
         BaseNotFoundError: it is an adapter, whose base model is not on this machine.
-        PolicyMismatchError: what computes is not what the version's trainer had.
+        PolicyMismatchError: the engine computes other probabilities than the version's trainer.
         PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
     started = time.monotonic()
     try:
         store.verify(version)
-    except OSError as error:  # retention removed it meanwhile
+    except OSError as error:  # it was deleted in the meantime
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")
     codec = TokenizerCodec.load(version.path)

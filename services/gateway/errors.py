@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestRefusedError(KbqaError):
-    """A request is well-formed but asks for what is not on offer; says what is."""
+    """A request is well-formed but asks for something that is not available; the message says what is."""
 
 
 class RecipeMismatchError(KbqaError):
@@ -66,7 +66,7 @@ class PromptTooLongError(KbqaError):
 
 
 class OverloadedError(KbqaError):
-    """As many questions as may wait are waiting; there may be a place after `retry_after_s`."""
+    """Too many questions are waiting; there may be a place after `retry_after_s`."""
 
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
@@ -86,14 +86,14 @@ class ShelfUnavailableError(KbqaError):
 
 
 class IdempotencyMismatchError(KbqaError):
-    """An Idempotency-Key comes with another request than at first."""
+    """An Idempotency-Key was used before with another request."""
 
     def __init__(self) -> None:
         super().__init__("this Idempotency-Key came with another request: use a new one for each request")
 
 
 class AnswerNotFoundError(KbqaError):
-    """No answer of that id is kept for whoever wants to read it."""
+    """No answer with this id is available to the caller."""
 
     def __init__(self, id_: str, ttl_s: int) -> None:
         super().__init__(
@@ -102,7 +102,7 @@ class AnswerNotFoundError(KbqaError):
 
 
 class FeedbackFullError(KbqaError):
-    """As much feedback as may be kept is kept."""
+    """The feedback file has reached its maximum size."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -136,7 +136,7 @@ STATUS: dict[type[KbqaError], int] = {
 
 
 def problem_event(error: Exception) -> ErrorEvent:
-    """What ends a stream that has begun; the problem that the error would have been as an answer."""
+    """The event that ends a started stream; it contains the problem document of the error."""
     if isinstance(error, KbqaError):
         return ErrorEvent(problem=Problem(**domain_problem(error, STATUS)))
     logger.error("a stream failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""What the API documentation shows: requests, a document and a stream, each as the gateway writes it."""
+"""Examples in the API documentation: requests, a document and a stream, as the gateway writes them."""
 
 from __future__ import annotations
 

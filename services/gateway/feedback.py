@@ -1,7 +1,7 @@
-"""What users say of answers: kept on disk, so that it can become training data.
+"""Users' feedback on answers, kept on disk so that it can become training data.
 
-Each line of `HOME/gateway/feedback*.jsonl` is a `Feedback`, whole in itself: the answer that it is
-about is kept for an hour only. It is on the disk before its sender is told so.
+Each line of `HOME/gateway/feedback*.jsonl` is a self-contained `Feedback`, because the answer itself is
+kept for an hour only. Feedback is written to disk before its sender gets a response.
 
     for question in questions_of(read_feedback(*feedback_files(home)), kg="films"):
         print(question_record(question))
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 class Feedback(BaseModel):
-    """Feedback with what it is about.
+    """Feedback, with the question and the answer.
 
     Attributes:
-        owner: id of the key that sent it; empty without.
-        answers: that the gateway gave.
-        gold: that are right, as far as the feedback says so; None if it does not.
+        owner: id of the sender's key; empty without keys.
+        answers: the gateway's answers.
+        gold: the correct answers according to the feedback; None if it does not say.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,20 +56,20 @@ class Feedback(BaseModel):
 
 
 def feedback_path(home: Path) -> Path:
-    """Where feedback is kept unless a file is named."""
+    """Default file of the feedback."""
     return home / "gateway" / "feedback.jsonl"
 
 
 def feedback_files(home: Path) -> list[Path]:
-    """All that gateways with this home keep, each in a file of its own where there are several."""
+    """The feedback files of all gateways with this home."""
     return sorted(feedback_path(home).parent.glob("feedback*.jsonl"))
 
 
 class FeedbackFile:
-    """Takes feedback in; for any threads and processes of one machine.
+    """Appends feedback; safe for threads and processes on one machine.
 
     Args:
-        max_bytes: beyond which none is taken.
+        max_bytes: maximum size; further feedback is rejected.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -77,7 +77,7 @@ class FeedbackFile:
         self._lock = threading.Lock()
 
     def add(self, owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
-        """Keep what was said about an answer; it is on the disk when this returns.
+        """Save feedback on an answer; it is on disk when this returns.
 
         Raises:
             FeedbackFullError: there is no room for it.
@@ -95,13 +95,13 @@ class FeedbackFile:
             if size:
                 file.seek(size - 1)
                 if file.read(1) != b"\n":
-                    line = b"\n" + line  # whoever wrote last died over it
+                    line = b"\n" + line  # the previous writer died while writing
             file.write(line)
             os.fsync(file.fileno())
 
 
 def read_feedback(*paths: Path) -> Iterator[Feedback]:
-    """All feedback in the order in which it came; a line that is none is told and left out."""
+    """All feedback in order of arrival; invalid lines are logged and left out."""
     return heapq.merge(*map(_read, paths), key=lambda said: said.time)
 
 
@@ -116,9 +116,9 @@ def _read(path: Path) -> Iterator[Feedback]:
 
 
 def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[dict[str, Any]]:
-    """Records of questions, as `kbqa.datasets` reads them; what was said last of a question holds.
+    """Records of questions, as `kbqa.datasets` reads them; the last feedback on a question counts.
 
-    Feedback that does not say what is right yields none.
+    Feedback that does not say which answers are correct gives no record.
 
     Args:
         kg: graph whose questions are wanted; None for all.
@@ -143,7 +143,7 @@ def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[di
 
 def _feedback(owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
     document = about.document
-    # An entity's id, which the graph accepts back, is a better gold answer than how it was called.
+    # The graph accepts ids, so an entity's id is a better gold answer than its label.
     answers = tuple(answer.id or answer.value for answer in document.answers)
     gold = said.answers
     if gold is None and said.verdict == "right" and answers:

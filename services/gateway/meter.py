@@ -1,4 +1,4 @@
-"""What the gateway counts and times."""
+"""The gateway's metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Meter:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Time what a question waits for."""
+        """Measure the time of a part of a question."""
         began = time.perf_counter()
         try:
             with span(phase):
@@ -74,7 +74,7 @@ class Meter:
 
 
 class TimedPlayer(Generic[EpisodeT]):
-    """A player whose policy and graph are timed."""
+    """A player that measures the time of policy and graph."""
 
     def __init__(self, player: Player[EpisodeT], meter: Meter) -> None:
         self._player, self._meter = player, meter

@@ -1,4 +1,4 @@
-"""The policy that answers: whichever is promoted, replaced while questions are being answered."""
+"""The policy that answers. It follows the promoted version, also while questions are being answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbqa.serving.players import Players
 
 logger = logging.getLogger(__name__)
 
-# A version that could not be loaded is tried again after that; a newer one at once.
+# seconds after which a version that could not be loaded is tried again; a newer one is tried at once
 _RETRY_S = 30.0
 
 
@@ -25,8 +25,8 @@ class ServedPolicy:
 
     Attributes:
         version: full id, or the model name of an external model.
-        recipe: name of the recipe that it was trained with, or plays.
-        players: play its episodes.
+        recipe: name of the recipe that it was trained with or, for an external model, plays by.
+        players: what plays its episodes.
         close: frees it; called once, when nobody uses it any more.
         alive: whether it can still answer.
     """
@@ -39,7 +39,7 @@ class ServedPolicy:
 
 
 class Lease:
-    """A policy that stays as it is until it is released, whatever is promoted meanwhile.
+    """A question's hold on a policy: it stays loaded and unchanged until it is released.
 
     Attributes:
         fallback: why it is not the first choice; None if it is.
@@ -56,7 +56,7 @@ class Lease:
 
 
 class PolicySource(Protocol):
-    """Where the gateway has its policy from."""
+    """Where the gateway gets its policy from."""
 
     def lease(self) -> Lease:
         """The policy that answers now.
@@ -71,25 +71,25 @@ class PolicySource(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin to look for one; does not wait."""
+        """Start to look for a policy; does not wait."""
         ...
 
     def stop(self) -> None:
-        """Close it: whoever still uses it gets a `PolicyUnavailableError`."""
+        """Close the policy; users of it get a `PolicyUnavailableError`."""
         ...
 
 
 class FollowedPolicies:
-    """Follows what is wanted: the pointer of a policy store, or a version that never changes.
+    """Follows the wanted version: the promoted one of a policy store, or a fixed one.
 
-    A newly wanted version gets an engine of its own; questions that are being answered
-    finish on the old one, which is closed after the last of them. So each answer is the
-    work of one version, the one that it names.
+    A newly wanted version gets its own engine. Questions in progress finish on the old one, which is
+    closed after the last of them. Each answer therefore comes from a single version, the one that it
+    names.
 
     Args:
-        wanted: the version that should answer; may raise `KbqaError`.
-        load: makes a version ready to serve; takes its time and may raise `KbqaError`.
-        poll_s: how often it is asked what is wanted, in seconds.
+        wanted: returns the version that should answer; may raise `KbqaError`.
+        load: loads a version; may take long and raise `KbqaError`.
+        poll_s: seconds between calls of `wanted`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FollowedPolicies:
         self._thread = threading.Thread(target=self._follow, name="policy-switch", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow, in a thread of its own."""
+        """Start to follow, in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -135,7 +135,7 @@ class FollowedPolicies:
             return None if self._current.served.alive() else "the policy engine failed and is built again"
 
     def refresh(self) -> None:
-        """Look once which version is wanted, and serve that."""
+        """Check once which version is wanted, and serve it."""
         try:
             version = self._wanted()
         except KbqaError as error:
@@ -161,7 +161,7 @@ class FollowedPolicies:
             try:
                 self.refresh()
             except Exception:
-                # A surprise while one version is loaded must not end the watch for the next.
+                # An unexpected error with one version must not prevent the next one from being loaded.
                 logger.exception("cannot check for a new policy")
                 self._explain("the policy cannot be loaded; the gateway's log says why")
             self._stopping.wait(self._poll_s)
@@ -186,14 +186,14 @@ class FollowedPolicies:
 
 @dataclass(slots=True)
 class _Held:
-    """A policy and how many hold it: every lease, and whoever calls it the current one."""
+    """A policy and its number of holders: leases, and the reference to the current policy."""
 
     served: ServedPolicy
     users: int = 1
 
 
 class FixedPolicy:
-    """One policy for good, such as a model of somebody else."""
+    """A policy that never changes, such as an external model."""
 
     def __init__(self, served: ServedPolicy) -> None:
         self._served = served
@@ -212,10 +212,10 @@ class FixedPolicy:
 
 
 class PoliciesInTurn:
-    """The first source that can answer; a lease of any but the first says why not those before.
+    """The first of several sources that can answer; a lease of a later one says why the earlier ones cannot.
 
-    A policy that fails in the midst of a question fails that question; from the next one on
-    another answers, until it is there again.
+    If a policy fails in the middle of a question, this question fails. The following ones are answered by
+    another policy until the first is available again.
     """
 
     def __init__(self, sources: Sequence[PolicySource]) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a question so far: written by its thread, told as events, read when time is over."""
+"""The progress of a question: its thread writes it, events report it, a timeout reads it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kbqa.kg.actions import Action
 from kbqa.trajectory import Status, Trajectory, Turn
 from services.gateway.answers import told_action
 
-_MAX_TRIPLES = 100  # told of a turn: what a drawing can hold
+_MAX_TRIPLES = 100  # maximum per turn in an event: as many as can be drawn
 
 
 class Progress:
     """The runs of one question.
 
     Args:
-        claims: what their answers cite.
-        tell: is given each event, by the question's thread.
+        claims: the evidence of their answers.
+        tell: called with each event, in the question's thread.
 
     Attributes:
         linking: None until it is known.
@@ -68,7 +68,7 @@ class Progress:
             self._finished.update(enumerate(trajectories, first))
 
     def runs(self) -> list[Trajectory]:
-        """All runs; those that have not finished as timed out after the turns they had."""
+        """All runs; unfinished ones count as timed out after their last turn."""
         with self._lock:
             return [
                 self._finished.get(run, Trajectory((), tuple(turns), Status.TIMED_OUT))
@@ -103,7 +103,7 @@ def _observation(run: int, number: int, turn: Turn) -> ObservationEvent:
         status=turn.status,
         codes=[action.code for action in turn.actions],
         triples=triples,
-        # What lies on the way to an item has no label here; an earlier turn may have told it.
+        # Entities on the way to an item have no label here; an earlier turn may have one.
         labels={id_: names[id_] for id_ in ends if names.get(id_, id_) != id_},
         elapsed_ms=round(turn.elapsed_ms, 3),
     )

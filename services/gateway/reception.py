@@ -1,4 +1,4 @@
-"""What stands between the network and the answering, put together from the settings."""
+"""Access control and stores around the answering, built from the settings."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from services.gateway.shelves import MemoryShelf, RedisShelf, Shelf
 
 logger = logging.getLogger(__name__)
 
-_PREFLIGHT_S = 600  # that browsers may remember what a site is allowed
+_PREFLIGHT_S = 600  # how long browsers may cache the CORS permission of a site
 
 
 class Reception:
-    """Keys, counts, the audit log, and what is kept for callers.
+    """Keys, counts, the audit log, and answers kept for callers.
 
     Raises:
-        ConfigurationError: the keys cannot be read, the audit log not written, or Redis has no such URL.
+        ConfigurationError: the keys cannot be read, the audit log cannot be written, or the URL of Redis
+            is invalid.
     """
 
     def __init__(self, settings: AccessSettings, metrics: Metrics) -> None:
@@ -56,12 +57,12 @@ class Reception:
         )
 
     def desk(self, answering: Answering) -> Desk:
-        """Where questions are handed in."""
+        """The desk, which handles questions."""
         repeats = Repeats(self._shelf, self._settings.answers_ttl_s)
         return Desk(answering, Quotas(self._counts, self._metrics), self.saved, repeats)
 
     def set_door(self, app: FastAPI, page: list[BaseRoute]) -> None:
-        """Have every request come through the door; before anything else is put around `app`.
+        """Check every request at the door; call this before other middleware is added to `app`.
 
         Args:
             page: routes of the page's files.
@@ -79,7 +80,7 @@ class Reception:
         )
 
     def set_headers(self, app: FastAPI) -> None:
-        """Have every answer say what browsers may do with it; around everything else."""
+        """Add security headers to every response; call this last, so that it wraps everything."""
         app.add_middleware(ChatProblems)
         app.add_middleware(SecurityHeaders)
         if self._settings.cors_origins:

@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a request that is sent again is answered as it was, and computed once.
+"""`Idempotency-Key`: a repeated request is computed once and gets the same answer.
 
-What lies on the shelf under an owner's key is first a claim, which whoever computes the answer renews as
-long as he does, and then the answer. Whoever finds a claim waits: for the answer or, when the
-claim is dropped or its holder has died, for his own turn.
+For each key of an owner, the shelf holds first a claim and then the answer. The request that computes the
+answer keeps renewing its claim. Another request that finds a claim waits for the answer; if the claim is
+dropped or its holder dies, it takes its own turn.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Turn:
     """A request's turn to be answered.
 
     Attributes:
-        known: what the request was answered with before; None if it is to be computed now.
-        answer: what it is answered with now; set it, and the next one gets it.
+        known: the earlier answer; None if the answer has to be computed now.
+        answer: the new answer; set it, and repeated requests get it.
     """
 
     def __init__(self, known: AnswerResponse | None) -> None:
@@ -37,7 +37,7 @@ class Turn:
 
 
 class Repeats:
-    """Remembers answers by the keys that requests came with.
+    """Remembers answers by Idempotency-Key.
 
     Args:
         ttl_s: for how long.
@@ -48,11 +48,11 @@ class Repeats:
 
     @asynccontextmanager
     async def turn(self, owner: str, key: str, request: AnswerRequest) -> AsyncIterator[Turn]:
-        """One's turn to answer a request; waits while another one of its key is being answered.
+        """A turn to answer a request; waits while another request with its key is being answered.
 
         Raises:
-            IdempotencyMismatchError: the key came with another request before.
-            ShelfUnavailableError: it cannot be known whether it came before.
+            IdempotencyMismatchError: the key was used with another request before.
+            ShelfUnavailableError: Redis does not say whether it was used before.
         """
         name = f"repeat:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
@@ -98,5 +98,5 @@ class Repeats:
                 kept = {"request": fingerprint, "answer": answer.model_dump(mode="json", exclude_none=True)}
                 await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s)
         except ShelfUnavailableError as error:
-            # The answer is given all the same; the claim ends by itself.
+            # The answer is sent nevertheless; the claim expires by itself.
             logger.warning("an answer cannot be stored for its Idempotency-Key", extra={"error": str(error)})

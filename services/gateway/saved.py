@@ -1,4 +1,4 @@
-"""Answers that can be read again for a while, by whoever asked."""
+"""Answers that their caller can read again for a while."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class SavedAnswer(BaseModel):
-    """An answer and what it was asked for."""
+    """An answer and its request."""
 
     request: AnswerRequest
     document: AnswerResponse
@@ -41,10 +41,10 @@ class SavedAnswers:
             )
 
     async def read(self, owner: str, id_: str) -> SavedAnswer:
-        """An answer that `owner` got.
+        """An answer that `owner` received.
 
         Raises:
-            AnswerNotFoundError: none of that id, or not any more; somebody else's is none.
+            AnswerNotFoundError: there is none with that id, it has expired, or it belongs to somebody else.
             ShelfUnavailableError: answers cannot be read now.
         """
         found = await self._shelf.get(_key(owner, id_))

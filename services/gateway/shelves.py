@@ -1,4 +1,4 @@
-"""Where things are kept for a while: in this process, or in Redis for all gateways together."""
+"""Stores with expiry: in this process, or in Redis for all gateways together."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LARGEST = 4 * 2**20  # bytes of a value
 
 
 class Shelf(Protocol):
-    """Values by key, each for its time, the newest of them all.
+    """A store of values by key, each with a time to live; limited to the newest ones.
 
     Raises:
-        ShelfUnavailableError: any of its methods, where it is elsewhere and does not answer.
+        ShelfUnavailableError: any method, if the store is in Redis and Redis does not answer.
     """
 
     async def get(self, key: str) -> bytes | None: ...
 
     async def put(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Keep a value, in place of another one. One that is huge is not kept."""
+        """Store a value, replacing an earlier one. A very large value is not stored."""
         ...
 
     async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Keep a value unless there is one; whether it was."""
+        """Store a value unless there is one; returns whether it was stored."""
         ...
 
     async def drop(self, key: str) -> None: ...
@@ -86,19 +86,19 @@ class RedisShelf:
     """In Redis, compressed, under names that begin with `prefix`.
 
     Args:
-        most: values that are kept by `put`: queues may live in the same Redis, and must not be
-            crowded out.
+        most: maximum number of values that `put` keeps, so that they do not crowd out queues in the same
+            Redis.
         timeout_s: how long Redis is waited for.
 
     Raises:
-        ConfigurationError: `url` is none of Redis.
+        ConfigurationError: `url` is not a Redis URL.
     """
 
     def __init__(self, url: str, prefix: str, most: int, metrics: Metrics, *, timeout_s: float) -> None:
         self._prefix, self._most = prefix, most
         self._index = f"{prefix}:newest"
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
-        # A connection that is kept may lead to a Redis that has been replaced since: once more, at once.
+        # A pooled connection may belong to a Redis that was replaced: try once more, at once.
         retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
         try:
             self._redis = Redis.from_url(

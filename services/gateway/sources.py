@@ -1,4 +1,4 @@
-"""Who answers, by the settings: the promoted policy or a model of somebody else, and who stands in."""
+"""Builds the sources of policies from the settings: promoted policy or external model, and fallback."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _EXTERNAL = "external"
 
 
 def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
-    """The source of policies, with what stands in for it.
+    """The source of policies, including the fallback.
 
     Raises:
-        ConfigurationError: the external model is wanted and not described, or the fallback is none.
+        ConfigurationError: the external model is not fully configured, or the fallback is invalid.
     """
     if settings.engine == _EXTERNAL:
         first: PolicySource = FixedPolicy(external_policy(settings))
@@ -46,7 +46,7 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
 
 
 def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
-    """The version that the store's pointer names; says what to do while there is none."""
+    """The promoted version of the store; the error says what to do while there is none."""
 
     def version() -> PolicyVersion:
         try:
@@ -61,10 +61,10 @@ def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
 
 
 def external_policy(settings: GatewaySettings) -> ServedPolicy:
-    """A model of somebody else, in the dialect of `settings.chat_recipe`.
+    """The external model, playing the dialect of `settings.chat_recipe`.
 
     Raises:
-        ConfigurationError: it is not described, or its recipe is none.
+        ConfigurationError: it is not fully configured, or its recipe is invalid.
     """
     if settings.chat_url is None or settings.chat_model is None:
         raise ConfigurationError(
@@ -108,7 +108,7 @@ def _followed(
     if settings.engine == "vllm":
         server = VllmServer(settings.vllm_url)
         host = OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
-    # Versions that are in use are not cleared away; each source speaks for its own.
+    # Versions in use are not deleted; each source declares its own.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 
     def load(version: PolicyVersion) -> ServedPolicy:

@@ -1,4 +1,4 @@
-"""Which version of a graph is asked: what kg_server says, a moment ago at most."""
+"""The current versions of graphs, as kg_server reports them, cached for a moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question's thread, and the events that come out of it."""
+"""The thread that answers a question, and the stream of its events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from services.gateway.policies import Lease
 from services.gateway.progress import Progress
 from services.gateway.settings import GatewaySettings
 
-# Of a question's time, what is left for its evidence when the runs have to end.
+# The part of a question's time that is reserved for its evidence.
 _EVIDENCE_SHARE, _MOST_EVIDENCE_S = 0.1, 1.0
-_SMOOTHING = 0.1  # of the mean time of a question
+_SMOOTHING = 0.1  # smoothing factor of the mean time of a question
 _LEAST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 
 
 class Workers:
-    """The threads, and the places for those that wait for one."""
+    """The threads, and the places for waiting questions."""
 
     def __init__(self, settings: GatewaySettings, tools: GraphTools, meter: Meter) -> None:
         self._settings, self._tools, self._meter = settings, tools, meter
@@ -38,7 +38,7 @@ class Workers:
         self._mean_s = 0.0
 
     def close(self) -> None:
-        """Drop what waits, stop what runs."""
+        """Drop waiting questions, stop running ones."""
         for work in self._under_way.values():
             work.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -46,10 +46,10 @@ class Workers:
     def begin(
         self, request: AnswerRequest, lease: Lease, question_id: str, kg_version: str, deadline: float
     ) -> Work:
-        """Take a place for a question; its lease is released when it has ended.
+        """Take a place for a question; its lease is released when the question has ended.
 
         Args:
-            deadline: `time.monotonic()` at which it has to be answered.
+            deadline: `time.monotonic()` by which it must be answered.
 
         Raises:
             OverloadedError: no place is left.
@@ -80,13 +80,13 @@ class Workers:
         return work
 
     def _wait_s(self) -> float:
-        """When those that wait now will have begun, at the pace of late."""
+        """Estimated seconds until the questions that wait now have begun."""
         waiting = max(1, len(self._under_way) - self._settings.concurrency)
         return min(max(self._mean_s * waiting / self._settings.concurrency, _LEAST_WAIT_S), _LONGEST_WAIT_S)
 
 
 class Work:
-    """One question that has its place."""
+    """A question that has a place: running or waiting."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Work:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same policy would write the same again."""
+        """Whether the same policy would give the same answer again."""
         return self._lease.served.players.repeatable and self._lease.fallback is None
 
     def start(self, threads: ThreadPoolExecutor, max_topic_entities: int) -> None:
@@ -133,7 +133,7 @@ class Work:
         self.future.add_done_callback(lambda _: put(None))
 
     def stop(self) -> None:
-        """Have the thread end with what it is doing; what has not begun never does."""
+        """End the thread after its current operation; a waiting question is never begun."""
         self._cancelled.set()
         self.future.cancel()
 
@@ -160,7 +160,7 @@ class Work:
         yield DoneEvent(document=document)
 
     async def _next(self) -> Event | None:
-        """What the thread tells next, None when it has ended or its time is over."""
+        """The thread's next event; None when it has ended or the time limit is reached."""
         try:
             event = await self._told.get(self._deadline)
         except TimeoutError:
@@ -202,7 +202,7 @@ class Work:
 
 
 class _Told:
-    """What a thread tells the event loop that began it, in order."""
+    """The events that a thread sends to its event loop, in order."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

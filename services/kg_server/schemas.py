@@ -118,16 +118,18 @@ def _argument_schema(uses: Sequence[tuple[str, Argument]]) -> dict[str, Any]:
 class ItemModel(BaseModel):
     """An entity, relation or type."""
 
-    id: str = Field(description="what an action accepts back")
+    id: str = Field(description="id, which actions accept")
     label: str
-    times: list[str] | None = Field(None, description="of a dated fact: when it held, a point or start; end")
+    times: list[str] | None = Field(
+        None, description="for a dated fact: when it held, as a point or as start and end"
+    )
     start: int | None = Field(
-        None, description="of link_entities: where the question names it, in characters"
+        None, description="for link_entities: position of the name in the question, in characters"
     )
     end: int | None = None
-    score: float | None = Field(None, description="of what resembles: 1 for the name itself")
+    score: float | None = Field(None, description="similarity; 1 for the exact name")
     direction: Literal["out", "in", ""] | None = Field(
-        None, description="of a ranked relation: whether the entity is its head"
+        None, description="for a ranked relation: whether the entity is its head"
     )
 
 
@@ -137,12 +139,12 @@ class SuccessModel(BaseModel):
 
     status: Literal["ok"]
     items: list[ItemModel | dict[str, Any]]
-    total: int = Field(description="before truncation")
+    total: int = Field(description="number of items before truncation")
     truncated: bool
     cached: bool
     elapsed_ms: float
     details: dict[str, Any] | None = Field(
-        None, description="what else the action says: variables, boolean, distance, expression …"
+        None, description="further results of the action: variables, boolean, distance, expression …"
     )
 
 
@@ -152,20 +154,20 @@ class FailureModel(BaseModel):
     kind: ErrorKind
     message: str
     details: dict[str, Any] | None = Field(
-        None, description="what to go on with: line and column of a syntax error, candidates …"
+        None, description="help to continue: line and column of a syntax error, candidates …"
     )
 
 
 class AnswerModel(BaseModel):
     kg: str
     version: str
-    results: list[SuccessModel | FailureModel] = Field(description="one per action, in order")
+    results: list[SuccessModel | FailureModel] = Field(description="one result per action, in order")
 
 
 class GraphModel(BaseModel):
     name: str
     version: str
-    triples: int | None = Field(description="null where an endpoint was too slow to count them")
+    triples: int | None = Field(description="null if an endpoint was too slow to count them")
     entities: int | None
 
 

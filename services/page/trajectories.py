@@ -58,12 +58,12 @@ def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
     """
     router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
 
-    @router.get("/steps", summary="Steps whose groups can be looked at, oldest first")
+    @router.get("/steps", summary="Steps whose groups are kept, oldest first")
     def steps(run: str) -> StepList:
         traces = traces_of(run)
         return StepList(run=run, steps=[_view(header) for header in _headers(traces, traces.steps())])
 
-    @router.get("/groups", summary="Groups that were kept, newest step first")
+    @router.get("/groups", summary="Groups, newest step first")
     def groups(
         run: str,
         step: Annotated[int | None, Query(ge=0)] = None,
@@ -90,7 +90,7 @@ def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
                 found.append(group)
         return GroupPage(run=run, groups=found, next=None)
 
-    @router.get("/groups/{step}/{group}", summary="Everything that was said in a group")
+    @router.get("/groups/{step}/{group}", summary="All turns of a group")
     def group(
         run: str, step: Annotated[int, Path(ge=0)], group: Annotated[str, Path(max_length=200)]
     ) -> TracedGroup:

@@ -73,7 +73,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
     app = FastAPI(
         title="trainer",
-        summary="Trains policies by reinforcement, one run at a time",
+        summary="Trains policies by reinforcement learning, one run at a time",
         version=__version__,
         lifespan=lifespan,
     )
@@ -96,7 +96,7 @@ def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
 
 
 def _environment(settings: TrainerSettings) -> dict[str, str]:
-    """The training process's: what was given to this one, by flags too."""
+    """The environment of the training process: that of this one, plus its command-line settings."""
     return {
         # Threads that spin while they wait slow each other down many times over on a busy machine.
         "OMP_WAIT_POLICY": "PASSIVE",

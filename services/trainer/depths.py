@@ -1,4 +1,4 @@
-"""How many messages lie in the queues, read when they are scraped."""
+"""Metrics of the queues' lengths, read when Prometheus scrapes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FRESH_S = 2.0  # one scrape asks the broker once
 
 
 def expose_depths(metrics: Metrics, broker_url: str) -> None:
-    """Let a gauge show what waits, is taken and is dead in each queue; NaN while no broker answers."""
+    """Export the waiting, taken and dead messages of each queue; NaN while no broker answers."""
     for queue in QUEUES:
         depths = _Depths(broker_url, queue)
         for state in STATES:
@@ -46,7 +46,7 @@ class _Depths:
 
     def _ask(self) -> dict[str, int]:
         try:
-            require_broker(self._app)  # fails at once where a count would be tried again without end
+            require_broker(self._app)  # fails at once, where a count would be retried for ever
             return self._letters.counts()
         except QueueUnavailableError:
             return {}

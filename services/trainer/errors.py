@@ -1,4 +1,4 @@
-"""Which HTTP status each domain error has here."""
+"""The HTTP status of each domain error in this service."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """python -m services.trainer.export --home DIR --run RUN --into DIR: weights as a Hugging Face directory.
 
-A process of its own, since it may load a model beside the one that is being trained. The
-directory appears under its name when it is whole.
+It runs in a separate process, because it may load a model in addition to the one in training. The
+directory gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kbqa.telemetry import configure_logging
 from services.http import exit_code
 from services.trainer.settings import TrainerSettings
 
-_STARTS = ("cold_start", "base")  # the phases that reinforcement learning may have begun with, latest first
+_STARTS = ("cold_start", "base")  # the phases after which reinforcement learning may have begun, latest first
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> None:
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # what stands on standard error is why it failed
+        disable_progress_bar()  # standard error contains the reason of a failure
         configure_logging("trainer", "WARNING")
         directory = Runs(options.home / "runs").get(options.run)
         export(
@@ -70,12 +70,12 @@ def export(
     """Write the weights of a version, or of a checkpoint, as an ordinary Hugging Face directory.
 
     Args:
-        into: made here; its parent is made where it is missing.
+        into: directory to create, with its parents.
         version: None takes the run's newest.
-        adapter: whether a LoRA adapter stays one; else it is merged into its base.
+        adapter: keep a LoRA adapter separate instead of merging it into its base model.
 
     Raises:
-        RunError: `into` is there already, or the run has not come that far.
+        RunError: `into` already exists, or the run has no such weights yet.
         NoPolicyError: the run has no such version.
         PolicyIntegrityError, CheckpointError: the files are damaged.
     """
@@ -97,7 +97,7 @@ def export(
 
 
 def _copy(version: PolicyVersion, into: Path) -> None:
-    """The files of a version, less those that are ours."""
+    """Copy the files of a version, except kbqa's own."""
     for name in version.manifest.files:
         if name not in (RECIPE_NAME, MANIFEST_NAME):
             (into / name).parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _copy(version: PolicyVersion, into: Path) -> None:
 def _write_checkpoint(
     store: PolicyStore, directory: RunDirectory, step: int, into: Path, *, adapter: bool
 ) -> None:
-    """The version that reinforcement learning began with, under the weights of the checkpoint."""
+    """Write the version that reinforcement learning began with, with the weights of the checkpoint."""
     from kbqa.runs.student import Student
     from kbqa.training.adapters import add_adapter
     from kbqa.training.checkpoints import Checkpoints
@@ -126,7 +126,7 @@ def _write_checkpoint(
 
 
 def _write_merged(start: PolicyVersion, adapter: Path, into: Path) -> None:
-    """The weights that an adapter was trained beside, with the adapter in them."""
+    """Write the base model of an adapter, with the adapter merged into it."""
     from peft import PeftModel
 
     from kbqa.runs.student import Student

@@ -22,10 +22,10 @@ _CHUNK = 1 << 20
 
 
 def exports_router(runs: Runs, home: Path) -> APIRouter:
-    """The route; a process of its own makes the directory, `services.trainer.export`."""
+    """The route; another process, `services.trainer.export`, creates the directory."""
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
     root = home / "exports"
-    sweep(root)  # what a trainer that died was about to send
+    sweep(root)  # left behind by a trainer that died
 
     @router.get(
         "/{run}/export",
@@ -39,7 +39,7 @@ def exports_router(runs: Runs, home: Path) -> APIRouter:
         checkpoint: Annotated[int | None, Query(ge=0)] = None,
         adapter: bool = False,
     ) -> StreamingResponse:
-        """Of the newest version unless another or a checkpoint is named; LoRA is merged unless `adapter`."""
+        """Weights of the newest version, another version or a checkpoint; LoRA is merged unless `adapter`."""
         runs.get(run)
         choice = [] if version is None else [f"--version={version}"]
         choice += [] if checkpoint is None else [f"--checkpoint={checkpoint}"]
@@ -60,7 +60,7 @@ def exports_router(runs: Runs, home: Path) -> APIRouter:
     return router
 
 
-# -P: a directory called "services" where the user stands must not be taken for ours.
+# -P: do not import a directory "services" in the working directory instead of ours.
 EXPORT_COMMAND = (sys.executable, "-P", "-m", "services.trainer.export")
 
 

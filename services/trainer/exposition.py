@@ -1,4 +1,4 @@
-"""Metrics of the latest run, from its newest records, read when they are scraped."""
+"""Metrics of the latest run, from its newest records, read when Prometheus scrapes them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ RL_GAUGES = {
 }
 PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
 _FRESH_S = 1.0  # one scrape reads the files once
-_FALL_STEPS = 20  # whose rewards are taken together: single steps go up and down
+_FALL_STEPS = 20  # steps that are averaged, because single steps fluctuate
 
 
 def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
-    """Let the gauges of the trainer show the newest run; what is not known yet is NaN."""
+    """Export the newest run in the trainer's gauges; unknown values are NaN."""
     records = _Records(runs)
     for gauge, key in STEP_GAUGES.items():
         for phase in _PHASES:
@@ -68,7 +68,7 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
 
 
 def _raised(runs: Runs, alarm: str) -> float:
-    """1 while the newest run goes on and its alarm is on."""
+    """1 while the newest run is active and its alarm is raised."""
     for run in runs.all()[-1:]:
         if run.read().state is State.RUNNING:
             return float(alarm in run.progress().get("results", {}).get("alarms", {}))
@@ -95,16 +95,16 @@ class _Records:
         return read
 
     def newest_version(self) -> float:
-        """The number of the version that the newest record speaks of; NaN before the first."""
+        """Number of the version in the newest record; NaN before the first."""
         versions = (record["version"] for record in self._fresh() if "version" in record)
         newest = next(versions, None)
         return math.nan if newest is None else float(newest[1:].partition("-")[0])
 
     def reward_fall(self) -> float:
-        """How far the latest steps' mean reward lies below the best of the run; NaN before there are enough.
+        """How far the latest steps' mean reward is below the run's best; NaN if there are too few steps.
 
         Returns:
-            From 0, nothing, over 1, all of it, to more than that, where rewards may be negative.
+            The fall as a share of the best: 0 is none, 1 all of it; it can exceed 1 if rewards are negative.
         """
         rewards = [
             record["reward"]

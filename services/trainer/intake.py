@@ -1,4 +1,4 @@
-"""What the `trajectories` queue brings: into the inbox of its run."""
+"""Moves replies from the queue `trajectories` into the inbox of their run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kbqa.wire import RolloutReply, decode
 
 
 class Intake:
-    """Takes replies; when `take` returns, the reply is on the disk or counted as something else."""
+    """Takes replies; when `take` returns, the reply is on disk or counted under another outcome."""
 
     def __init__(self, runs: Runs, metrics: Metrics) -> None:
         self._runs = runs
         self._messages = metrics.counter("kbqa_trainer_messages_total")
 
     def sweep(self) -> None:
-        """Remove what an earlier process left half written; before the first message."""
+        """Delete incomplete files of an earlier process; call this before the first message."""
         for run in self._runs.all():
             run.inbox.sweep()
 
@@ -24,7 +24,7 @@ class Intake:
         """Keep a reply.
 
         Raises:
-            MessageError: it is none, or of a run that nobody knows.
+            MessageError: it is not a reply, or its run is unknown.
         """
         try:
             outcome = self._take(decode(RolloutReply, message))

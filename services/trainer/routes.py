@@ -24,8 +24,8 @@ from services.trainer.schemas import (
 from services.trainer.supervisor import Supervisor
 
 _HISTORY = 50  # records in a view
-_READ = 500  # newest records of which a view is made: the latest step is among them
-_PHASES = ("rl", "cold_start", "base")  # of which a version may be promoted, best first
+_READ = 500  # newest records that a view uses; the latest step is among them
+_PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, best first
 
 
 def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None) -> APIRouter:
@@ -39,7 +39,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     @router.post("", status_code=201, summary="Start a run")
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
-        load_dataset(body.dataset, body.seed, data)  # what is wrong with it is better said now
+        load_dataset(body.dataset, body.seed, data)  # report errors in it now
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )
@@ -48,7 +48,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     def index() -> RunList:
         return RunList(runs=[_summary(directory) for directory in runs.all()])
 
-    @router.get("/{run}", summary="How a run goes")
+    @router.get("/{run}", summary="The state of a run")
     def show(run: str) -> RunView:
         return view(runs.get(run))
 
@@ -63,19 +63,19 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
         last = max((record["seq"] for record in records), default=since)
         return MetricsPage(run=run, last=last, records=records)
 
-    @router.post("/{run}/stop", summary="Stop a run; nothing that it has learned is lost")
+    @router.post("/{run}/stop", summary="Stop a run and save a checkpoint")
     def stop(run: str) -> RunView:
         directory = runs.get(run)
         supervisor.stop(directory)
         return view(directory)
 
-    @router.post("/{run}/resume", summary="Go on with a run that was stopped or has failed")
+    @router.post("/{run}/resume", summary="Resume a stopped or failed run")
     def resume(run: str) -> RunView:
         directory = runs.get(run)
         supervisor.resume(directory)
         return view(directory)
 
-    @router.post("/{run}/promote", summary="Let a version of this run answer users")
+    @router.post("/{run}/promote", summary="Promote a version of this run, so that it answers users")
     def promote(run: str, body: Promote | None = None) -> Promoted:
         directory = runs.get(run)
         version = body.version if body is not None and body.version is not None else _best(directory)

@@ -4,8 +4,8 @@ It is started by the trainer and ends with it: standard input is a pipe whose en
 means that the trainer has died, and a line on it means to stop. The exit code says
 what happened, see `Exit`.
 
-Started by torchrun (`services.trainer.launch`), several of them train together. The first does
-all that is said here; the others follow it, and torchrun ends them with it.
+With torchrun (`services.trainer.launch`), several such processes train together. The first one does
+what is described here; the others follow it, and torchrun ends them with it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
 
 
 def _fail(journal: Journal, error: Exception) -> Exit:
-    """Write down why the run cannot go on, if there is room for that."""
+    """Record why the run cannot continue, if there is disk space for that."""
     reason = f"{error}: free some space, then resume the run" if isinstance(error, OSError) else str(error)
     try:
         journal.fail(reason)
@@ -127,7 +127,7 @@ def train(
     record = directory.read()
     recipe = record.resolved_recipe()
     celery = create_celery("trainer", settings.broker_url)
-    # Every request, sent anew twice; without a bound they pile up while no worker runs.
+    # Each request may be sent three times; without a limit, they pile up while no worker runs.
     at_most = 3 * max(recipe.schedule.max_in_flight, EVALUATED_AT_A_TIME)
 
     def send_request(request: RolloutRequest) -> None:
@@ -154,7 +154,7 @@ def train(
 
 
 def _obey(stop: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 64):  # not buffered: a lock on it would hinder the interpreter's end
+    while os.read(sys.stdin.fileno(), 64):  # unbuffered: a lock on it would block the interpreter's exit
         stop.set()
     # The trainer is gone. Whoever takes its place starts from the last checkpoint, and two
     # processes must not train one run, so nothing is finished here.

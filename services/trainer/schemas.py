@@ -16,11 +16,11 @@ class StartRun(BaseModel):
     """What to train.
 
     Attributes:
-        recipe: name of one that is shipped, or all of its values.
+        recipe: name of a shipped recipe, or all values of one.
         dataset: name of a data set, whose graph kg_server has loaded.
-        overrides: values by dotted key, laid over a named recipe's.
-        limits: at most that many questions of a split.
-        name: of the run and its policy; unless given, of data set and time.
+        overrides: values by dotted key that override those of a named recipe.
+        limits: maximum number of questions by split.
+        name: name of the run and its policy (default: data set and time).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -34,20 +34,20 @@ class StartRun(BaseModel):
 
 
 class RunView(BaseModel):
-    """How a run goes.
+    """The state of a run.
 
     Attributes:
         phase: prepare, warm_up, cold_start, rl or done.
-        step: finished steps of the phase, `of` at most so many.
-        seconds: worked on so far.
-        split: whose questions judge the phases: test, or validation where a run uses no test questions.
-        f1: mean F1 on those by phase (base, cold_start, rl), as far as it is known.
-        policy: id of the newest version that was judged.
+        step: finished steps of the phase; `of` is their maximum number.
+        seconds: running time so far.
+        split: the split that judges the phases: test, or validation if the run uses no test questions.
+        f1: mean F1 on that split by phase (base, cold_start, rl), as far as known.
+        policy: id of the newest evaluated version.
         latest: the newest record of a step.
         history: the newest records, oldest first.
-        groups: number of groups by what became of them.
-        alarms: those that are on, by name, each with its value, its bound and the step since when.
-        best: step, version and value of the best weights so far, if the recipe says by what.
+        groups: number of groups by outcome.
+        alarms: active alarms by name, each with its value, its bound and the step at which it was raised.
+        best: step, version and metric of the best weights so far, if the recipe names the metric.
         ended: why reinforcement learning ended before its schedule, if it did.
         error: why the run failed.
         summary: the results, once it is done.

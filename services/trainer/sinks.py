@@ -1,7 +1,7 @@
-"""Where a run's records go beside its own files: TensorBoard, Weights & Biases.
+"""Additional destinations of a run's records: TensorBoard, Weights & Biases.
 
-Neither is needed, and none is on unless the settings name it. A run does not end because a
-sink does: one that fails is given up, and the log says so.
+Both are optional and must be named in the settings. A sink that fails does not end the run: it is no longer
+used, and the log says so.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SinkName = Literal["tensorboard", "wandb"]
 
 
 def require_sinks(names: Sequence[SinkName]) -> None:
-    """Make sure that what the sinks need is installed.
+    """Check that the packages of the sinks are installed.
 
     Raises:
-        ConfigurationError: it is not; says how to install it.
+        ConfigurationError: one is missing; the message says how to install it.
     """
     for name in names:
         if find_spec(name) is None:
@@ -34,14 +34,14 @@ def require_sinks(names: Sequence[SinkName]) -> None:
 
 
 def open_sinks(names: Sequence[SinkName], directory: RunDirectory) -> list[Sink]:
-    """The sinks of a run; each begins with its first record."""
+    """The sinks of a run; each opens with its first record."""
     made: dict[SinkName, type[TensorBoard] | type[WandB]] = {"tensorboard": TensorBoard, "wandb": WandB}
     assert made.keys() == set(get_args(SinkName))
     return [Forgiving(name, made[name](directory)) for name in names]
 
 
 class Forgiving:
-    """A sink that is given up when it fails."""
+    """A sink that is no longer used after it fails."""
 
     def __init__(self, name: str, sink: Sink) -> None:
         self._name = name
@@ -61,7 +61,7 @@ class Forgiving:
             return
         try:
             getattr(self._sink, what)(*arguments)
-        except Exception as error:  # whatever a library raises, the run is worth more
+        except Exception as error:  # no error of a library may end the run
             logger.warning(
                 "a sink failed and is no longer used", extra={"sink": self._name, "reason": repr(error)}
             )
@@ -112,7 +112,7 @@ class WandB:
         self._open().log({**values, f"{phase}/step": record["step"]})
 
     def forget_after(self, phase: str, step: int) -> None:
-        """It keeps what was undone; the records that follow have the same steps again."""
+        """Undone records stay in it; the following records repeat their steps."""
 
     def close(self) -> None:
         if self._run is not None:

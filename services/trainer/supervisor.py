@@ -1,4 +1,4 @@
-"""Keeps the training process of the active run alive, and no other."""
+"""Keeps the training process of the active run alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLL_S = 0.05
 
 
 class Exit(IntEnum):
-    """How a training process ends; anything else is a crash."""
+    """Exit codes of a training process; all others mean a crash."""
 
     DONE = 0
     FAILED = 2
@@ -81,7 +81,7 @@ class Supervisor:
             self._start(directory)
 
     def stop(self, directory: RunDirectory) -> None:
-        """End the active run at the next place where nothing is lost; returns when it has.
+        """Stop the active run at the next point at which nothing is lost; returns when it has stopped.
 
         Raises:
             RunConflictError: it is not active.
@@ -92,7 +92,7 @@ class Supervisor:
         watch.end(State.STOPPED, self._settings.drain_s)
 
     def resume_interrupted(self) -> None:
-        """Go on with the run that was active when the trainer ended, if there is one."""
+        """Resume the run that was active when the trainer ended, if there is one."""
         for directory in self._runs.all():
             if directory.read().state is not State.RUNNING:
                 continue
@@ -103,7 +103,7 @@ class Supervisor:
                 directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
 
     def close(self) -> None:
-        """End the training process; its run stays in state running, to be resumed."""
+        """End the training process; its run keeps the state running and can be resumed."""
         if self._watch is not None and self.active is not None:
             self._watch.end(None, self._settings.drain_s)
 
@@ -120,10 +120,10 @@ class Supervisor:
 
 
 class _Watch:
-    """One run's training process, started again while it dies.
+    """One run's training process, restarted when it dies.
 
     Args:
-        died: called whenever it is started again.
+        died: called at every restart.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _Watch:
         """Tell the process to stop, and kill it if it takes longer than `patience_s`.
 
         Args:
-            state: what the run is afterwards; None leaves it running.
+            state: state of the run afterwards; None keeps it running.
         """
         with self._lock:
             self._ending, self._state_at_end = True, state
@@ -207,20 +207,20 @@ class _Watch:
         return code
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # -P: a directory called "services" where the user stands must not be taken for ours.
+        # -P: do not import a directory "services" in the working directory instead of ours.
         processes = self._settings.processes
         program = ["services.trainer.run"]
         if processes > 1:
             program = ["services.trainer.launch", "--processes", str(processes)]
         command = [sys.executable, "-P", "-m", *program, "--run", str(self.directory.path)]
         with self.directory.log_path.open("ab") as log:
-            # The pipe is how the process learns that this one has died, whatever it died of.
+            # Through the pipe, the process learns that this one has died, for whatever reason.
             return subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
             )
 
     def _mark(self) -> tuple[object, ...]:
-        """Differs from an earlier one if the run has made progress that survives a crash."""
+        """A mark that changes when the run has made progress that survives a crash."""
         checkpoints = self.directory.checkpoints_path
         names = sorted(path.name for path in checkpoints.iterdir()) if checkpoints.is_dir() else []
         progress = self.directory.progress()
@@ -234,7 +234,7 @@ class _Watch:
         )
 
     def _write(self, **changes: object) -> None:
-        """Change the run's record; while the disk is full that has to wait."""
+        """Change the run's record; waits while the disk is full."""
         while True:
             try:
                 self.directory.write(self.directory.read().model_copy(update=changes))

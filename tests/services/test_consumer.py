@@ -167,7 +167,7 @@ def test_old_letters_make_room_for_new_ones(celery, letters, monkeypatch) -> Non
 def test_a_queue_that_nobody_reads_takes_no_more_than_it_may(celery, client) -> None:
     for _ in range(3):
         send(celery, "notes", "note", "say a", at_most=3)
-    with pytest.raises(QueueUnavailableError, match="3 messages wait in the queue notes"):
+    with pytest.raises(QueueUnavailableError, match="3 messages are waiting in the queue notes"):
         send(celery, "notes", "note", "say a", at_most=3)
     assert client.llen("notes") == 3
     assert b"say a" in client.lindex("notes", 0)  # as it is: base64 would make it a third larger

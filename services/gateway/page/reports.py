@@ -131,7 +131,7 @@ def reports_router(reports: Reports) -> APIRouter:
     """Routes that read files, so they run in threads."""
     router = APIRouter(tags=["reports"])
 
-    @router.get("/v1/reports", summary="What was trained, newest first")
+    @router.get("/v1/reports", summary="Reports of all runs, newest first")
     def all_reports() -> ReportList:
         return ReportList(reports=reports.all())
 

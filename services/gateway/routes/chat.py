@@ -75,7 +75,7 @@ def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) 
 
     @router.post(
         "/v1/chat/completions",
-        summary="Answer a question, as a chat completion",
+        summary="Answer a question as a chat completion",
         response_model=ChatCompletion,
         responses={
             200: {
@@ -100,11 +100,11 @@ def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) 
             )
         return await unless_gone(request, _whole(desk, order, asked.model))
 
-    @router.get("/v1/models", summary="The graphs, as models")
+    @router.get("/v1/models", summary="List the graphs as models")
     def models(caller: Annotated[Caller, Depends(caller_of)]) -> ChatModels:
         return ChatModels(data=[ChatModelCard(id=f"{MODEL}/{kg}") for kg in _graphs(tools, caller)])
 
-    @router.get("/v1/models/{model:path}", summary="A graph, as a model")
+    @router.get("/v1/models/{model:path}", summary="Show a graph as a model")
     def model(model: str, caller: Annotated[Caller, Depends(caller_of)]) -> ChatModelCard:
         known = _graphs(tools, caller)
         prefix, _, kg = model.partition("/")

@@ -13,7 +13,7 @@ from services.gateway.policies import PolicySource
 def policies_router(source: PolicySource, store: PolicyStore) -> APIRouter:
     router = APIRouter(tags=["policies"])
 
-    @router.get("/v1/policies", summary="The policies that are published, and the one that answers")
+    @router.get("/v1/policies", summary="List the published policies and the one that answers")
     def policies() -> PoliciesModel:
         promoted = _promoted(store)
         versions = [version for run in store.runs() for version in store.versions(run)]

@@ -55,7 +55,7 @@ def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers)
             str | None,
             Header(
                 max_length=255,
-                description="The same request under the same key is answered once, however often it is sent.",
+                description="Requests with the same key are answered once, however often they are sent.",
             ),
         ] = None,
     ) -> Response:
@@ -72,7 +72,7 @@ def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers)
 
     @router.get(
         "/v1/answers/{answer_id}",
-        summary="An answer that was given before",
+        summary="Read an earlier answer again",
         response_model=AnswerResponse,
         response_model_exclude_none=True,
         responses={404: PROBLEM_RESPONSE},

@@ -61,7 +61,7 @@ def records_router(runs: Runs, store: PolicyStore) -> APIRouter:
     """Routes that read what runs leave on the disk; all block, so they run in threads."""
     router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
 
-    @router.get("/recipe", summary="What a run was told, and the figures of its paper")
+    @router.get("/recipe", summary="The recipe of a run, and the figures of its paper")
     def recipe(run: str) -> RecipeView:
         values = runs.get(run).read().recipe
         figures = figures_of(values["reward"]["name"])

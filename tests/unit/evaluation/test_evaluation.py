@@ -219,7 +219,7 @@ def test_nothing_in_common_cannot_be_compared(tmp_path):
 def test_a_file_that_is_no_evaluation_is_refused(tmp_path, content):
     file = tmp_path / "x.json"
     file.write_text(content)
-    with pytest.raises(ConfigurationError, match=r"x.json is no result of kbqa eval --json"):
+    with pytest.raises(ConfigurationError, match=r"x.json was not written by kbqa eval --json"):
         read_earlier(file)
     with pytest.raises(ConfigurationError, match="No such file"):
         read_earlier(tmp_path / "nowhere.json")

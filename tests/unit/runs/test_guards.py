@@ -38,7 +38,7 @@ def test_nothing_is_watched_unless_the_recipe_says_so() -> None:
 def test_each_value_has_its_bound(section: GuardsSection, good: dict, bad: dict) -> None:
     guards = Guards(section)
     records = [bad, bad, good, bad, bad, {}, bad, bad, good]  # a step that taught nothing says nothing
-    raised = [[alarm.name for alarm in guards.watch(step, r)] for step, r in enumerate(records, 1)]
+    raised = [[alarm.name for alarm in guards.watch(step, record(**r))] for step, r in enumerate(records, 1)]
     (name,) = bad
     assert raised == [[], [], [], [], [], [], [name], [], []]
     assert guards.raised == {}
