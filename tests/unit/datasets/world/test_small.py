@@ -4,7 +4,7 @@ from collections import defaultdict
 import pytest
 
 from kbqa.datasets import load_dataset
-from kbqa.datasets.world import MAX_ANSWERS, generate_questions, generate_world
+from kbqa.datasets.world.small import MAX_ANSWERS, generate_questions, generate_world
 
 SIZES = {"cold_start": 30, "train": 300, "validation": 30, "test": 90}
 

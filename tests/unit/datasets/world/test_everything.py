@@ -3,10 +3,10 @@ from collections import Counter
 
 import pytest
 
-from kbqa.datasets.world_all import generate_world_all
-from kbqa.datasets.world_members import members
-from kbqa.datasets.world_operations import MAX_ANSWERS, OPERATIONS
-from kbqa.datasets.world_vocabulary import KINDS, NAMESPACE, WORLD_TERMS
+from kbqa.datasets.world.everything import generate_world_all
+from kbqa.datasets.world.members import members
+from kbqa.datasets.world.operations import MAX_ANSWERS, OPERATIONS
+from kbqa.datasets.world.vocabulary import KINDS, NAMESPACE, WORLD_TERMS
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.logical_forms.actions import build, to_actions
 from kbqa.logical_forms.algebra import Literal, canonical, entities, equivalent
