@@ -79,7 +79,7 @@ class Head(nn.Module):
 
     Attributes:
         scale: of the cosine of an option's words and the query, in the logits.
-        gain: of the growth of the cosine of question and path, likewise; see `_nearer`.
+        gain: of the growth of the cosine of question and path, likewise; see `nearer`.
         cover: how much less a token counts that resembles a relation which was taken.
         near: how much less a token counts the farther it stands from the topic.
         direction: [2, W], added to a relation that is followed forwards, or backwards.
@@ -125,11 +125,11 @@ class Head(nn.Module):
         turns = torch.full_like(rest, turn)
         features = torch.cat([query, state.memory, turns[:, None], rest[:, None]], dim=1)
         follow = self.scale * functional.normalize(query, dim=1) @ encoded.vectors.T
-        follow = follow + self.gain * _nearer(encoded, state)
+        follow = follow + self.gain * nearer(encoded, state)
         return torch.cat([follow, self.answer(features) + 0.25 * self.scale], dim=1)
 
 
-def _nearer(encoded: Encoded, state: _State) -> Tensor:
+def nearer(encoded: Encoded, state: _State) -> Tensor:
     """How much nearer a path comes to its question, as a sum, with each relation in it: cosines, [N, K].
 
     cos(q, p + v) - cos(q, p); where nothing is left to be said in other words, no relation brings it nearer.

@@ -67,6 +67,7 @@ def test_no_pair_of_topic_and_path_occurs_twice(splits):
 
 
 def test_the_topic_stands_in_the_question(splits):
+    assert len(everything(splits)) == sum(SIZES.values())
     assert all(q.topic_entities[0] in q.text for q in everything(splits))
 
 
