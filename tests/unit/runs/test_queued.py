@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbqa.runs.inbox import Inbox
-from kbqa.runs.queued import QueuedRollouts
+from kbqa.runs.queued import QueuedRollouts, QueuedSource
 from tests.unit.runs.exchange import QUESTIONS, Clock, Queue, make_reply, make_request
 
 
@@ -137,3 +137,12 @@ def test_nothing_is_given_up_while_nobody_answers(rollouts: QueuedRollouts, cloc
         clock.now += 40
         rollouts.receive(0)
     assert rollouts.give_up() == []
+
+
+def test_a_run_that_is_done_keeps_no_answers(queue: Queue, inbox: Inbox) -> None:
+    source = QueuedSource(queue, inbox)
+    source.open("t", spent=lambda _: False, deadline_s=10.0)
+    for name in ("t1", "e1"):
+        inbox.accept(make_reply(name, "a"))
+    source.close()
+    assert inbox.ids() == []
