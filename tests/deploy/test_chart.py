@@ -17,7 +17,7 @@ from scripts.chart_reference import SETTINGS
 from services.cli.__main__ import create_cli
 from services.cli.options import read_pairs
 from services.http import install
-from services.settings import SHARED_VARIABLES, _variables
+from services.settings import SHARED_VARIABLES, variables_of
 from tests.deploy.checks import VERSIONS, problems
 from tests.deploy.conftest import SCENARIOS, merged, values_of
 from tests.deploy.helm import defaults, lint, manifests_of
@@ -95,7 +95,7 @@ def test_services_know_every_variable_and_accept_its_value(chart, scenario, monk
     for _, container, service in services(chart(scenario)):
         settings, given = BY_SERVICE[service], variables(container)
         ours = {name for name in given if name.startswith("KBQA_")}
-        assert ours <= {*_variables(settings).values(), "KBQA_REDIS_URL"}, service
+        assert ours <= {*variables_of(settings).values(), "KBQA_REDIS_URL"}, service
         with monkeypatch.context() as environment:
             for name, value in given.items():
                 environment.setenv(name, value)

@@ -9,7 +9,7 @@ import yaml
 
 from kbqa import __version__
 from scripts.chart_reference import SETTINGS
-from services.settings import SHARED_VARIABLES, _variables
+from services.settings import SHARED_VARIABLES, variables_of
 from tests.deploy.compose import BASES, ROOT, SERVICES
 from tests.deploy.helm import CHART, defaults
 
@@ -50,7 +50,7 @@ def test_services_know_the_variables_that_they_are_given(services):
     for name in SERVICES:
         settings = BY_SERVICE[name.replace("-", "_")]
         ours = {key for key in services[name]["environment"] if key.startswith("KBQA_")}
-        assert ours <= {*_variables(settings).values(), *SHARED_VARIABLES}, name
+        assert ours <= {*variables_of(settings).values(), *SHARED_VARIABLES}, name
 
 
 def test_what_waits_is_started_after_what_it_waits_for(services):

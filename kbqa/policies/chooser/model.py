@@ -79,7 +79,7 @@ class Head(nn.Module):
 
     Attributes:
         scale: weight in the logits of the cosine of an option's words and the query.
-        gain: weight in the logits of the gain in similarity between question and path; see `_nearer`.
+        gain: weight in the logits of the gain in similarity between question and path; see `nearer`.
         cover: how much the weight of a token falls if it resembles a relation already taken.
         near: how much the weight of a token falls with its distance from the topic.
         direction: [2, W], added to a relation that is followed forwards, or backwards.
@@ -125,11 +125,11 @@ class Head(nn.Module):
         turns = torch.full_like(rest, turn)
         features = torch.cat([query, state.memory, turns[:, None], rest[:, None]], dim=1)
         follow = self.scale * functional.normalize(query, dim=1) @ encoded.vectors.T
-        follow = follow + self.gain * _nearer(encoded, state)
+        follow = follow + self.gain * nearer(encoded, state)
         return torch.cat([follow, self.answer(features) + 0.25 * self.scale], dim=1)
 
 
-def _nearer(encoded: Encoded, state: _State) -> Tensor:
+def nearer(encoded: Encoded, state: _State) -> Tensor:
     """Gain in the cosine of question and path (a sum of relations) when each relation is added, [N, K].
 
     cos(q, p + v) - cos(q, p). When the path already says what the question says, no relation gains.

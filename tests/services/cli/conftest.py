@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ def kbqa(tmp_path):
     started = []
 
     def start(*arguments, **variables):
+        # Tests that a shell has started in the background ignore Ctrl-C, and so would their children.
+        inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             [sys.executable, "-m", "services.cli", *arguments],
             env=clean_environment(KBQA_HOME=str(tmp_path / "home"), **variables),
@@ -32,6 +35,7 @@ def kbqa(tmp_path):
             stderr=subprocess.STDOUT,
             text=True,
         )
+        signal.signal(signal.SIGINT, inherited)
         started.append(process)
         return process
 

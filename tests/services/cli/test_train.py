@@ -9,6 +9,7 @@ import socket
 from contextlib import contextmanager
 
 import pytest
+import typer
 from fastapi import FastAPI
 from rich.console import Console
 from rich.progress import Progress, TextColumn
@@ -288,8 +289,9 @@ def test_ctrl_c_stops_the_run_of_a_trainer_of_our_own(trainer, monkeypatch, caps
 
     monkeypatch.setattr("services.cli.train._trainer", ours)
     monkeypatch.setattr("services.cli.train.follow", interrupted)
-    with pytest.raises(Exception, match="130"):
+    with pytest.raises(typer.Exit) as ended:
         train(resume="r-1")
+    assert ended.value.exit_code == 130
     assert served.received == [("stop", None)]
     assert "kbqa resume r-1" in capsys.readouterr().out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -160,5 +161,9 @@ def test_places_are_never_exceeded_nor_lost():
         thread.join()
     assert most == 3
     assert refused
-    assert not gate._waiting
-    assert gate._inside.total() == 0
+    # All have left, and nobody waits any more: every place is free, and there are no more than that.
+    with ExitStack() as places:
+        for _ in range(3):
+            places.enter_context(gate.place("later", wait_s=0))
+        with pytest.raises(QueryOverloadError):
+            places.enter_context(gate.place("later", wait_s=0))

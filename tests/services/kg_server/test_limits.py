@@ -153,12 +153,15 @@ def test_requests_of_a_client_at_the_same_time_are_bounded(home):
 
 
 def test_what_is_remembered_of_clients_is_bounded_and_loses_none_that_is_under_way():
-    limits = Limits(per_s=1.0, concurrent=1, in_all=100_000)
+    limits = Limits(per_s=1e-6, concurrent=1, in_all=100_000)  # one request, and for days no other
     assert limits.enter("busy") is None
     for number in range(10_050):
         assert limits.enter(str(number)) is None
         limits.leave(str(number))
-    assert len(limits._clients) <= 10_000
+    assert limits.enter("0") is None  # forgotten, and with it what it had sent
+    refusal = limits.enter("10049")
+    assert refusal is not None
+    assert refusal[0] == "rate"
     assert limits.enter("busy") == ("client concurrency", 1.0)
 
 

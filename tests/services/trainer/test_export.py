@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,17 @@ def test_what_cannot_be_exported_leaves_nothing_behind(run, home, tmp_path) -> N
         export(store, run, tmp_path / "policy")
 
 
+@pytest.fixture
+def logging_of_its_own() -> Iterator[None]:
+    """A command sends the log of its whole process elsewhere; afterwards it goes where it went before."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("logging_of_its_own")
 def test_the_command_says_what_is_wrong_in_a_line(run, home, tmp_path, capsys) -> None:
     into = ["--into", str(tmp_path / "policy")]
     assert main(["--home", str(home), "--run", run.id, *into, "--checkpoint", "9"]) == 1

@@ -255,6 +255,7 @@ def test_a_run_whose_rollouts_are_trees(runs, tiny_recipe, home):
     assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
     records = [json.loads(line) for line in (home / "runs" / run / "metrics.jsonl").read_text().splitlines()]
     steps = [r for r in records if r["phase"] == "rl" and r["kind"] == "step"]
+    assert len(steps) == 3
     assert all(1 <= record["branches"] <= 3 for record in steps)
     assert view["summary"]["f1"].keys() == {"base", "cold_start", "rl"}
 

@@ -52,4 +52,5 @@ def test_half_of_the_worlds_questions_and_more_have_the_one_answer_that_a_scalar
     splits = load_dataset("world", seed=1).splits.only(load_recipe("learning-to-refine-small").questions.suit)
     assert len(splits.train) > 2000
     assert len(splits.cold_start) > 75
-    assert all(len(question.answers) == 1 for question in (*splits.train, *splits.test))
+    for split in (splits.train, splits.test):
+        assert {len(question.answers) for question in split} == {1}

@@ -18,6 +18,7 @@ def test_every_paper_has_its_figures():
 @pytest.mark.parametrize("reward", FIGURES)
 def test_figures_are_told_apart(reward):
     figures = figures_of(reward)
+    assert figures
     assert len({figure.title for figure in figures}) == len(figures)
     assert all(figure.fields and figure.source for figure in figures)
 

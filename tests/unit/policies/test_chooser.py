@@ -16,7 +16,7 @@ from transformers import BertModel
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser, _nearer
+from kbqa.policies.chooser.model import Chooser, nearer
 from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
 from kbqa.policies.chooser.reading import Decision, Option, Vocabulary, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
@@ -165,8 +165,8 @@ def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, mode
     with torch.no_grad():
         encoded = model.encode([asked], [words, other])
         begun = model.head.begin(encoded, [asked])
-        first = _nearer(encoded, begun)[0]
-        again = _nearer(encoded, model.head.take(encoded, begun, [words]))[0]
+        first = nearer(encoded, begun)[0]
+        again = nearer(encoded, model.head.take(encoded, begun, [words]))[0]
     question = torch.nn.functional.normalize((encoded.states * encoded.mask[..., None]).sum(1), dim=1)[0]
     cosines = encoded.vectors @ question
     assert first.tolist() == pytest.approx(cosines.tolist(), abs=1e-5)

@@ -193,13 +193,18 @@ def test_a_prompt_without_room_is_refused(policy):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "deadline"])
-def test_what_nobody_waits_for_is_aborted_within_a_second(policy, how):
-    cancelled, began = threading.Event(), time.monotonic()
-    threading.Timer(0.05, cancelled.set).start()
-    stopping = {"cancelled": cancelled} if how == "cancelled" else {"deadline": began + 0.05}
-    completions = policy.generate([prompt("who is Ada ?")] * 8, params(150, seed=1), **stopping)
-    assert time.monotonic() - began < 1.1
-    assert FinishReason.ABORTED in {completion.finish_reason for completion in completions}
+def test_what_nobody_waits_for_is_aborted(policy, how):
+    for prompts in (8, 64, 512):  # a quick engine is done with the first ones before anybody leaves
+        cancelled = threading.Event()
+        leaving = threading.Timer(0.05, cancelled.set)
+        leaving.start()
+        stopping = {"cancelled": cancelled} if how == "cancelled" else {"deadline": time.monotonic() + 0.05}
+        completions = policy.generate([prompt("who is Ada ?")] * prompts, params(150, seed=1), **stopping)
+        leaving.join()
+        if FinishReason.ABORTED in {completion.finish_reason for completion in completions}:
+            break
+    else:
+        pytest.fail("all was computed, whoever waited for it")
     assert all(len(completion.token_ids) == len(completion.logprobs) for completion in completions)
     # It goes on for others.
     completion = policy.generate([prompt("who")], params(3, seed=1))[0]

@@ -9,6 +9,7 @@ import pytest
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policy_store import PolicyStore, uses
+from kbqa.policy_store.shelves import LocalShelf
 from tests.unit.policy_store.conftest import DIGEST, RECIPE, publish
 
 
@@ -205,11 +206,12 @@ def test_whoever_holds_a_version_that_is_being_removed_is_told(make_store) -> No
         worker.hold("worker-1", [first])
 
 
-def test_a_version_that_is_held_in_the_moment_of_its_removal_stays(directory, monkeypatch) -> None:
+def test_a_version_that_is_held_in_the_moment_of_its_removal_stays(tmp_path, monkeypatch) -> None:
     """The holder says so after it was looked who uses the version, and before its manifest is hidden."""
+    shelf = LocalShelf(tmp_path / "policies")
+    directory = PolicyStore(shelf)
     first = publish(directory, 1, "w1")
     publish(directory, 2, "w2")
-    shelf = directory._shelf
     remove = shelf.remove
 
     def hold_first(path: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.errors import GraphUnavailableError
 from kbqa.judges import MatchingJudge
-from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
+from kbqa.kg.actions import FOLLOW_PATH, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -258,3 +258,43 @@ def test_a_step_of_a_tree_has_the_best_outcome_of_the_episodes_through_it(tools)
     ]
     assert [member.components["f1"] for member in scored.members] == [0.0, 0.0, 1.0]
     assert scored.members[2].turn_rewards == pytest.approx((0.4, 1.0, 0.4))
+
+
+def path(steps, *found):
+    followed = ExecutedAction(FOLLOW_PATH, {"entity": "Ada", "path": steps}, items=found, labels=found)
+    return turn(1, 2, actions=(followed,))
+
+
+def test_a_path_that_was_followed_is_measured_as_a_query_is(tools):
+    """It is no SPARQL: it has no variables to be known by, and is the same as itself alone."""
+    turns = [path('["parent"]', "Byron"), path('["parent", "born"]', "1788"), path('["parent"]')]
+    steps = measure(about("1788"), turns, Instruments(tools, MatchingJudge()), 3).steps
+    assert [step.command for step in steps] == [Command.SPARQL] * 3
+    assert [step.score for step in steps] == [pytest.approx(2 / 3), 1.0, None]
+    assert [step.variables for step in steps] == [()] * 3
+    assert steps[0].subject == steps[2].subject != steps[1].subject
+
+
+class Untouched:
+    """Tools that nobody may use."""
+
+    def execute(self, kg, actions, *, graph=None):
+        raise AssertionError(f"{kg} was asked {actions}")
+
+
+def test_without_gold_answers_nothing_is_near_and_the_graph_is_not_asked(tools):
+    steps = measure(about(), [query(PARENT, "Byron")], Instruments(Untouched(), MatchingJudge()), 3).steps
+    assert [step.score for step in steps] == [0.0]
+
+
+def test_under_a_superlative_what_misses_an_answer_is_measured_by_its_distance(tools):
+    turns = [query(PARENT, "Byron"), query(LONGEST, "Canto 3")]
+    first, second = measure(about("Canto 3"), turns, Instruments(tools, MatchingJudge()), 3).steps
+    assert first.score == pytest.approx(2 / 3)  # Byron wrote it
+    assert second.score == 1.0
+
+
+def test_another_action_is_neither_a_node_nor_a_query(tools):
+    other = turn(1, 2, actions=(ExecutedAction("find_entities", {"text": "Ada"}),))
+    [step] = measure(about("1788"), [other], Instruments(tools, MatchingJudge()), 3).steps
+    assert (step.command, step.subject, step.score) == (Command.NONE, "", None)

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from time import monotonic
 
 from kbqa.environment import Budget
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.base import FinishReason
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.rollouts import Agent, linear_rollout
 from kbqa.trajectory import Status
@@ -58,3 +60,27 @@ def test_a_deadline_that_has_passed_times_episodes_out():
     trajectories, _, policy = play(asks_then_answers, n=2, deadline=monotonic() - 1)
     assert [t.status for t in trajectories] == [Status.TIMED_OUT] * 2
     assert policy.prompts == []
+
+
+class Hasty(ScriptedPolicy):
+    """The last of several completions is not finished in time."""
+
+    def generate(self, prompts, params, **stopping):
+        *whole, last = super().generate(prompts, params, **stopping)
+        return [*whole, replace(last, token_ids=(), logprobs=(), finish_reason=FinishReason.ABORTED)]
+
+
+def test_an_episode_whose_completion_is_not_finished_in_time_has_no_such_turn():
+    store = OxigraphStore.from_triples([("Ada", "parent", "Byron")])
+    agent = Agent(
+        Hasty(CODEC, asks_then_answers),
+        CODEC,
+        KgR1("brief"),
+        LocalGraphTools(FixedGraphs({"world": store})),
+        BUDGET,
+    )
+    heard = Heard()
+    trajectories = linear_rollout(agent, question(), 3, 1.0, listener=heard)
+    assert [t.status for t in trajectories] == [Status.ANSWERED, Status.TIMED_OUT, Status.TIMED_OUT]
+    assert [len(t.turns) for t in trajectories] == [2, 1, 0]
+    assert [run for run, _ in heard.turns] == [0, 1, 0]

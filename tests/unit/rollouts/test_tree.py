@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kbqa.advantages import Advantage, Baseline, has_spread
 from kbqa.environment import Budget
 from kbqa.judges import MatchingJudge
-from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
+from kbqa.kg.actions import GET_TAIL_ENTITIES, Action, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -22,6 +22,7 @@ from kbqa.protocols.interactive_parsing import (
     write_node,
     write_sparql,
 )
+from kbqa.protocols.kg_r1 import KgR1, write_query
 from kbqa.rewards import Instruments, IspKgrReward
 from kbqa.rollouts import Agent, Branching, tree_rollout
 from kbqa.trajectory import Status
@@ -303,3 +304,27 @@ def test_a_tree_wants_advantages_by_state(kind):
     rewarded = score(tree)
     with pytest.raises(ValueError, match=f"advantages of kind {kind} are not for a RewardedTree"):
         Advantage(kind).samples(rewarded)
+
+
+def ask(text):
+    return write_sparql("t", f"ASK {{ {text} }}")
+
+
+def test_a_yes_is_the_same_as_another_yes_and_not_as_a_no():
+    yes = "<urn:kbqa:e:Ada> <urn:kbqa:r:parent> <urn:kbqa:e:Byron>"
+    again, no = "<urn:kbqa:e:Byron> <urn:kbqa:r:born> ?when", "<urn:kbqa:e:Byron> <urn:kbqa:r:parent> ?who"
+    says = cycle([ask(yes), ask(again), ask(no), NONSENSE])
+    tree, _ = grow(lambda _: next(says), max_turns=2, max_nodes=4)
+    assert [step.turn.text for step in tree.steps] == [ask(yes), ask(no), NONSENSE]
+
+
+def test_entities_are_the_same_by_their_ids():
+    """In a dialect whose results are entities, not rows."""
+    parents = write_query("t", Action(GET_TAIL_ENTITIES, {"entity": "Ada", "relation": "parent"}))
+    born = write_query("t", Action(GET_TAIL_ENTITIES, {"entity": "Byron", "relation": "born"}))
+    lines = cycle([parents, parents, born])
+    agent = Agent(
+        ScriptedPolicy(CODEC, lambda _: next(lines)), CODEC, KgR1("brief"), TOOLS, Budget(2, 3000, 300, 300)
+    )
+    tree = tree_rollout(agent, question(), Branching(k=3, max_active=9, max_nodes=3), 1.0)
+    assert [step.turn.actions[0].items for step in tree.steps] == [("Annabella", "Byron"), ("1788",)]

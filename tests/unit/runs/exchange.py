@@ -63,8 +63,10 @@ class Queue:
     def __init__(self) -> None:
         self.sent: list[RolloutRequest] = []
         self.down = False
+        self.attempts = 0
 
     def __call__(self, request: RolloutRequest) -> None:
+        self.attempts += 1
         if self.down:
             raise QueueUnavailableError("down")
         self.sent.append(request)

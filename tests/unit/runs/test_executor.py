@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kbqa.errors import NoPolicyError
+from kbqa.errors import JudgeUnavailableError, NoPolicyError
 from kbqa.kg.client import HttpGraphTools
+from kbqa.rewards.kg_r1 import KgR1Reward
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
@@ -207,3 +208,27 @@ def test_two_runs_never_share_the_engine(engine, publish) -> None:
     user.join()
     with engine.lease("two", 1, wait_s=1) as held:
         assert held.version.run == "two"
+
+
+def test_an_episode_that_no_judge_judged_is_left_out_and_a_group_without_any_fails(
+    make_rollouts, publish, make_request, monkeypatch, caplog
+) -> None:
+    publish("judged", 1)
+    rollouts = make_rollouts()
+    judges, score = iter([False, True, True, False, False, False]), KgR1Reward.score
+
+    def scored(reward, question, trajectory, instruments):
+        if next(judges):
+            return score(reward, question, trajectory, instruments)
+        raise JudgeUnavailableError("the judge is away")
+
+    monkeypatch.setattr(KgR1Reward, "score", scored)
+    some, none = (rollouts.execute(make_request("judged", name)) for name in ("t1", "t2"))
+    assert some.group is not None
+    assert len(some.group.members) == 2
+    assert "episodes without a verdict are left out" in caplog.messages
+    assert none.group is None
+    assert (none.failure.reason, none.failure.detail) == (
+        FailureReason.JUDGE_UNAVAILABLE,
+        "the judge is away",
+    )

@@ -37,11 +37,17 @@ def test_nothing_is_watched_unless_the_recipe_says_so() -> None:
 )
 def test_each_value_has_its_bound(section: GuardsSection, good: dict, bad: dict) -> None:
     guards = Guards(section)
-    records = [bad, bad, good, bad, bad, {}, bad, bad, good]  # a step that taught nothing says nothing
+    records = [bad, bad, good, bad, bad, bad, bad, good]
     raised = [[alarm.name for alarm in guards.watch(step, record(**r))] for step, r in enumerate(records, 1)]
     (name,) = bad
-    assert raised == [[], [], [], [], [], [], [name], [], []]
+    assert raised == [[], [], [], [], [], [name], [], []]
     assert guards.raised == {}
+
+
+def test_a_step_that_taught_nothing_says_nothing_of_the_update() -> None:
+    guards = Guards(GuardsSection(steps=2, max_kl=1.0))
+    steps = [record(kl=2.0), record(), record(kl=2.0)]
+    assert [len(guards.watch(step, one)) for step, one in enumerate(steps, 1)] == [0, 0, 1]
 
 
 def test_an_alarm_says_what_is_wrong_and_ends_the_run_if_it_is_told_to() -> None:

@@ -235,3 +235,37 @@ def test_the_end_drops_what_is_in_flight(make_pacing, publish) -> None:
     pacing.end()
     assert pacing.ledger.counts() == {"run_ended": 4}
     assert pacing.ledger.in_flight == []
+
+
+def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
+    schedule: ScheduleSection, publish, caplog
+) -> None:
+    v1 = publish(1)
+
+    class Forgetful:
+        """Never answers what it is asked first."""
+
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+            self.lost: list[str] = []
+
+        def open(self, kind, *, spent, deadline_s):
+            return self
+
+        def ask(self, request) -> None:
+            first = not self.asked and not self.lost
+            (self.lost if first else self.asked).append(request.request_id)
+
+        def receive(self, wait_s):
+            replies = [make_reply(name, v1.id) for name in self.asked]
+            self.asked = []
+            return replies
+
+        def give_up(self):
+            lost, self.lost = self.lost, []
+            return lost
+
+    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1)
+    assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
+    assert pacing.ledger.outcome(ids(0)[0]) is Outcome.UNANSWERED
+    assert "a request is never answered" in caplog.messages

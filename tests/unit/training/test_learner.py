@@ -69,8 +69,11 @@ def test_a_fresh_adapter_changes_nothing_and_is_all_that_is_trained_and_saved(tm
     assert torch.equal(token_logprobs(model, ids, mask)[0], token_logprobs(plain, ids, mask)[0])
     assert has_adapter(model)
     assert not has_adapter(plain)
-    assert all("lora" in name for name, p in model.named_parameters() if p.requires_grad)
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert trained
+    assert all("lora" in name for name in trained)
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
+    assert frozen
     settings = GrpoConfig(learning_rate=1e-2)
     grpo_step(model, make_optimiser(model, settings), questions(0)[0], settings)
     assert all(torch.equal(frozen[name], p) for name, p in model.named_parameters() if name in frozen)
@@ -79,6 +82,7 @@ def test_a_fresh_adapter_changes_nothing_and_is_all_that_is_trained_and_saved(tm
     assert not list(tmp_path.glob("model*.safetensors"))
     assert json.loads((tmp_path / "adapter_config.json").read_text())["r"] == 4
     saved = load_file(tmp_path / "adapter_model.safetensors")
+    assert len(saved) == len(trained)
     assert all(name.startswith("base_model.model.model.layers.") for name in saved)  # as engines read it
 
 
@@ -110,6 +114,7 @@ def test_a_merged_adapter_computes_the_same_and_is_saved_as_a_whole_model(tmp_pa
     config = SftConfig(steps=3, batch=2, learning_rate=1e-2, warm_up_steps=0, decay="constant")
     example = Example(tuple(range(20, 40)), tuple(at >= 10 for at in range(20)))
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
+    assert frozen
     fine_tune(model, lambda count: [example] * count, config, lambda step, loss: False)
     assert all(torch.equal(frozen[name], p) for name, p in model.named_parameters() if name in frozen)
 

@@ -63,6 +63,7 @@ def test_what_is_not_finite_is_skipped_and_the_rest_is_learned():
     result = grpo_update(model, make_optimiser(model, config), [[broken], QUESTIONS[2]], config)
     assert result.trained == (False, True)
     assert torch.isfinite(weights(model)).all()
+    assert result.metrics
     assert all(value == value for value in result.metrics.values())
 
 

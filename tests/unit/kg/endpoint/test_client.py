@@ -352,7 +352,7 @@ def test_secrets_come_from_the_environment_and_stand_in_no_log(
     server.answer_with(status(401))
     with pytest.raises(GraphUnavailableError) as raised:
         ask(client)
-    assert "s3cret" not in str(raised.value) + caplog.text + repr(client._endpoint)
+    assert "s3cret" not in str(raised.value) + caplog.text + str(vars(client))
     assert expected.split()[1] not in caplog.text
 
 
@@ -378,9 +378,10 @@ def test_a_closed_client_says_so(server, connect):
 
 
 def test_a_client_that_nobody_holds_ends_its_thread(server):
+    before = set(threading.enumerate())
     client = EndpointClient(Endpoint(server.url))
+    [thread] = set(threading.enumerate()) - before
     ask(client)
-    thread = client._thread
     del client
     thread.join(5)
     assert not thread.is_alive()

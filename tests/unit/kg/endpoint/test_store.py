@@ -146,6 +146,7 @@ def test_a_virtuoso_is_recognised(server, catalog):
     store = catalog.get("films")
     server.requests.clear()
     store.resolve_entity("Big")
+    assert server.requests
     assert all(int(request["timeout"]) > 1000 for request in server.requests)
     assert ServerKind.of("Apache Jena Fuseki (5.1.0)") is ServerKind.FUSEKI
     store.close()

@@ -180,4 +180,4 @@ def test_killed_under_load_nothing_is_wrong_or_empty_and_all_is_well_after(virtu
     transient = {ErrorKind.BACKEND_UNAVAILABLE, ErrorKind.QUERY_TIMEOUT, ErrorKind.OVERLOADED}
     assert {what for outcome, what in outcomes if outcome == "failed"} <= transient
     tools = LocalGraphTools(FixedGraphs({"hub": connect(hub)}), deadline_s=60)
-    assert all(isinstance(result, Success) for result in tools.execute("hub", actions(11_999)))
+    assert [type(result) for result in tools.execute("hub", actions(11_999))] == [Success, Success]

@@ -220,4 +220,5 @@ def test_pathquestion_topics_are_found():
     rows = [
         line.split("\t") for line in data("pathquestion/PQ-2H.txt").read_text(encoding="utf8").splitlines()
     ]
+    assert rows
     assert all([m.id for m in linker.link(row[0])] == [row[2].split("#")[0]] for row in rows)

@@ -198,7 +198,7 @@ def test_each_execution_is_measured_without_the_wait_for_a_process(store):
 def test_processes_can_be_started_beforehand(store):
     pool = QueryPool(2)
     pool.warm()
-    assert all(process is not None and process.alive() for process in pool._idle.queue)
+    assert [process is not None and process.alive() for process in pool._idle.queue] == [True, True]
     pool.close()
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbqa.datasets.splits import Splits
-from kbqa.datasets.world_schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, Step
+from kbqa.datasets.world.names import draw_names
+from kbqa.datasets.world.schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, Step
 from kbqa.trajectory import Hop, Question
 
 Triple = tuple[str, str, str]
@@ -149,92 +150,3 @@ def _couples(relation: str, people: Sequence[str], share: float, rng: random.Ran
     for left, right in zip(shuffled[::2], shuffled[1::2], strict=True):
         yield (left, relation, right)
         yield (right, relation, left)
-
-
-_ONSETS = [
-    "b",
-    "br",
-    "c",
-    "ch",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "gr",
-    "h",
-    "j",
-    "k",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "w",
-    "z",
-]
-_VOWELS = ["a", "e", "i", "o", "u", "ai", "ea"]
-_CODAS = ["", "", "l", "n", "r", "s", "th", "m"]
-_TITLES = [
-    "Silent",
-    "Golden",
-    "Broken",
-    "Hidden",
-    "Last",
-    "First",
-    "Winter",
-    "Summer",
-    "Crimson",
-    "Distant",
-    "Burning",
-    "Empty",
-]
-_THINGS = [
-    "River",
-    "Mountain",
-    "Garden",
-    "Mirror",
-    "Door",
-    "Harbour",
-    "Bridge",
-    "Forest",
-    "Letter",
-    "Voyage",
-    "Crown",
-    "Storm",
-]
-
-
-def _word(rng: random.Random, syllables: int) -> str:
-    parts = [rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS) for _ in range(syllables)]
-    return "".join(parts).capitalize()
-
-
-def draw_names(kind: str, count: int, rng: random.Random) -> list[str]:
-    """Distinct names that look like their kind."""
-    given = [_word(rng, 2) for _ in range(60)]
-    family = [_word(rng, 2) for _ in range(90)]
-    forms = {
-        "person": lambda: f"{rng.choice(given)} {rng.choice(family)}",
-        "film": lambda: f"The {rng.choice(_TITLES)} {_word(rng, 2)}",
-        "book": lambda: f"{_word(rng, 2)} and the {rng.choice(_THINGS)}",
-        "event": lambda: f"{_word(rng, 2)} {rng.choice(['Cup', 'Open', 'Festival', 'Games'])}",
-        "company": lambda: f"{_word(rng, 2)} {rng.choice(['Works', 'Group', 'Press', 'Labs'])}",
-        "university": lambda: f"University of {_word(rng, 2)}",
-        "country": lambda: _word(rng, 2) + "ia",
-        "language": lambda: _word(rng, 2) + "ish",
-        "profession": lambda: _word(rng, 1).lower() + rng.choice(["smith", "wright", "ist", "er"]),
-        "award": lambda: f"the {_word(rng, 2)} {rng.choice(['Prize', 'Medal', 'Award'])}",
-        "role": lambda: f"{rng.choice(['head', 'chief', 'deputy', 'junior'])} of {_word(rng, 1).lower()}",
-        "religion": lambda: _word(rng, 2) + "ism",
-        "genre": lambda: _word(rng, 1).lower() + "punk",
-        "city": lambda: _word(rng, 2) + rng.choice(["ville", "burg", "ton", "port"]),
-    }
-    names: dict[str, None] = {}
-    while len(names) < count:
-        names[forms[kind]()] = None
-    return list(names)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kbqa.datasets.splits import Splits
-from kbqa.datasets.world_all import generate_world_all
-from kbqa.datasets.world_events import Event, dated_lines, generate_events, read_icews14
-from kbqa.datasets.world_temporal import ask_about_events, temporal_splits
+from kbqa.datasets.world.events import Event, dated_lines, generate_events, read_icews14
+from kbqa.datasets.world.everything import generate_world_all
+from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.errors import DatasetError
 
 _SIZES = {"cold_start": 450, "train": 3600, "validation": 180, "test": 450}

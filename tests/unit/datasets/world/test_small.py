@@ -4,7 +4,7 @@ from collections import defaultdict
 import pytest
 
 from kbqa.datasets import load_dataset
-from kbqa.datasets.world import MAX_ANSWERS, generate_questions, generate_world
+from kbqa.datasets.world.small import MAX_ANSWERS, generate_questions, generate_world
 
 SIZES = {"cold_start": 30, "train": 300, "validation": 30, "test": 90}
 
@@ -67,6 +67,7 @@ def test_no_pair_of_topic_and_path_occurs_twice(splits):
 
 
 def test_the_topic_stands_in_the_question(splits):
+    assert len(everything(splits)) == sum(SIZES.values())
     assert all(q.topic_entities[0] in q.text for q in everything(splits))
 
 

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
-from kbqa.datasets.world_all import generate_world_all
-from kbqa.datasets.world_events import dated_lines, generate_events
-from kbqa.datasets.world_operations import OPERATIONS
-from kbqa.datasets.world_temporal import ask_about_events, temporal_splits
+from kbqa.datasets.world.events import dated_lines, generate_events
+from kbqa.datasets.world.everything import generate_world_all
+from kbqa.datasets.world.operations import OPERATIONS
+from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import GraphFormat
 from kbqa.kg.tools import LocalGraphTools

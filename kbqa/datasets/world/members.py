@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import ge, gt, le, lt
 
-from kbqa.datasets.world_facts import Facts, Node
-from kbqa.datasets.world_vocabulary import KINDS, NAMESPACE
+from kbqa.datasets.world.facts import Facts, Node
+from kbqa.datasets.world.vocabulary import KINDS, NAMESPACE
 from kbqa.logical_forms.algebra import (
     NOW,
     XSD,

@@ -5,9 +5,9 @@ import pytest
 
 from kbqa.datasets.formats import read
 from kbqa.datasets.multitq import MULTITQ
-from kbqa.datasets.world_events import Event, dated_lines, generate_events, read_icews14
-from kbqa.datasets.world_temporal import MAX_ANSWERS, ask_about_events, temporal_splits
-from kbqa.datasets.world_times import Chronicle, Exactness, Inquiry, query
+from kbqa.datasets.world.events import Event, dated_lines, generate_events, read_icews14
+from kbqa.datasets.world.temporal import MAX_ANSWERS, ask_about_events, temporal_splits
+from kbqa.datasets.world.times import Chronicle, Exactness, Inquiry, query
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import GraphFormat

@@ -11,10 +11,10 @@ from calendar import month_name
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kbqa.datasets.world_facts import Facts, Node
-from kbqa.datasets.world_members import comparable, members
-from kbqa.datasets.world_quantities import QUANTITIES, Quantity
-from kbqa.datasets.world_vocabulary import (
+from kbqa.datasets.world.facts import Facts, Node
+from kbqa.datasets.world.members import comparable, members
+from kbqa.datasets.world.quantities import QUANTITIES, Quantity
+from kbqa.datasets.world.vocabulary import (
     DECOYS,
     KINDS,
     LINKS,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyoxigraph as ox
 
-from kbqa.datasets.world import draw_names
+from kbqa.datasets.world.names import draw_names
 from kbqa.errors import DatasetError
 from kbqa.kg.loading.facts import Calendar, Fact, TimeUnit
 from kbqa.kg.loading.files import GraphFormat, GraphSource

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbqa.datasets.splits import Splits
-from kbqa.datasets.world_events import VERBS, Event
-from kbqa.datasets.world_times import Chronicle, Exactness, Inquiry, query
+from kbqa.datasets.world.events import VERBS, Event
+from kbqa.datasets.world.times import Chronicle, Exactness, Inquiry, query
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from kbqa.datasets.generalisation import Level, with_levels
 from kbqa.datasets.splits import Splits
-from kbqa.datasets.world_facts import Facts, Node, generate_facts
-from kbqa.datasets.world_members import members
-from kbqa.datasets.world_operations import OPERATIONS, Draft, Drawer
-from kbqa.datasets.world_quantities import QUANTITIES
-from kbqa.datasets.world_vocabulary import KINDS, LINKS, NAMESPACE, WORLD_TERMS
+from kbqa.datasets.world.facts import Facts, Node, generate_facts
+from kbqa.datasets.world.members import members
+from kbqa.datasets.world.operations import OPERATIONS, Draft, Drawer
+from kbqa.datasets.world.quantities import QUANTITIES
+from kbqa.datasets.world.vocabulary import KINDS, LINKS, NAMESPACE, WORLD_TERMS
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities, relations
 from kbqa.logical_forms.compiler import to_sparql

@@ -31,7 +31,7 @@ class Kind:
     Attributes:
         name: id of the class, less the namespace.
         count: members of a world of size 1.
-        like: kind of names that its members bear (`kbqa.datasets.world.draw_names`); "" if they have none.
+        like: kind of names that its members bear (`world.names.draw_names`); "" if they have none.
     """
 
     name: str

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kbqa.datasets.world_events import Event
+from kbqa.datasets.world.events import Event
 from kbqa.kg.loading.facts import START
 from kbqa.kg.naming import entity_iri, relation_iri
 

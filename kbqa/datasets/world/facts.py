@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kbqa.datasets.world import draw_names
-from kbqa.datasets.world_quantities import QUANTITIES, Quantity
-from kbqa.datasets.world_vocabulary import (
+from kbqa.datasets.world.names import draw_names
+from kbqa.datasets.world.quantities import QUANTITIES, Quantity
+from kbqa.datasets.world.vocabulary import (
     DECOYS,
     KINDS,
     LABEL,
