@@ -16,9 +16,9 @@ budget. `answer` comes when runs are united and evidence is checked, once for ea
 document (RFC 9457). Nothing follows either. A question whose time is over before its topic
 entities are known has `done` alone, one that fails then `error` alone.
 
-`Order` is that grammar as a state machine:
+`EventOrder` is that grammar as a state machine:
 
-    order = Order()
+    order = EventOrder()
     for event in events:
         order.accept(event)
     assert order.ended
@@ -138,7 +138,7 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 """Reads events: `EVENT.validate_json(data)`."""
 
 
-class Order:
+class EventOrder:
     """The grammar above.
 
     Attributes:

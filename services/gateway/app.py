@@ -16,12 +16,12 @@ from kbqa.kg.tools import ListedGraphTools
 from kbqa.telemetry import Metrics
 from services.disks import expose_disks
 from services.engine_metrics import relay_engine_metrics
-from services.gateway.access.door import require_every_graph
+from services.gateway.access.control import require_every_graph
+from services.gateway.access_stack import AccessStack
 from services.gateway.answering import Answering
 from services.gateway.errors import STATUS
 from services.gateway.page import page_router, records_router
 from services.gateway.policies import PolicySource
-from services.gateway.reception import Reception
 from services.gateway.routes.chat import chat_router
 from services.gateway.routes.feedback import feedback_router
 from services.gateway.routes.graphs import graphs_router
@@ -53,8 +53,8 @@ def create_app(
     tools = graphs or served
     source = policies or policies_of(settings, metrics)
     answering = Answering(settings, source, tools, metrics)
-    reception = Reception(settings, metrics)
-    desk, page = reception.desk(answering), page_router()
+    access = AccessStack(settings, metrics)
+    service, page = access.service(answering), page_router()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,7 +63,7 @@ def create_app(
         answering.close()
         await run_in_threadpool(source.stop)
         served.close()
-        await reception.close()
+        await access.close()
 
     def unready() -> str | None:
         reasons = [reason for reason in (source.unready(), _unreachable(tools)) if reason is not None]
@@ -75,8 +75,8 @@ def create_app(
         version=__version__,
         lifespan=lifespan,
     )
-    closed = reception.keys is not None
-    reception.set_door(app, page.routes)
+    closed = access.keys is not None
+    access.add_access_control(app, page.routes)
     install(
         app,
         service="gateway",
@@ -85,14 +85,14 @@ def create_app(
         errors=STATUS,
         open_metrics=not closed,
     )
-    reception.set_headers(app)
+    access.add_headers(app)
     app.state.operations = operations_app(metrics, unready) if closed else None
     if settings.engine == "vllm":
         relay_engine_metrics(app.state.operations or app, settings.vllm_url)
     for router in (
-        questions_router(settings, desk, reception.saved),
-        feedback_router(settings, reception.saved, reception.feedback, metrics),
-        chat_router(settings, desk, tools),
+        questions_router(settings, service, access.saved),
+        feedback_router(settings, access.saved, access.feedback, metrics),
+        chat_router(settings, service, tools),
         graphs_router(tools),
         policies_router(source, settings.policies()),
         page,

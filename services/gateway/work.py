@@ -103,7 +103,7 @@ class Work:
         self._began = time.monotonic()
         self._tools = tools
         self._cancelled = threading.Event()
-        self._told = _Told()
+        self._told = _EventQueue()
         self._progress = Progress(request.n_runs, Claims(tools, request.kg, request.graph), self._told.put)
         self.future: Future[None]
 
@@ -201,7 +201,7 @@ class Work:
         )
 
 
-class _Told:
+class _EventQueue:
     """The events that a thread sends to its event loop, in order."""
 
     def __init__(self) -> None:

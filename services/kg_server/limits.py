@@ -1,4 +1,4 @@
-"""At the door: who asks, and whether it asks for more than its share.
+"""Admission control: who asks, and whether it asks for more than its share.
 
 Requests over a limit are refused at once, with 429 and `Retry-After`; none waits here.
 """

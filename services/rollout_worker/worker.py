@@ -66,15 +66,15 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     engine = Engine(settings.policies(), metrics, _host(settings, metrics))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
-    desk = Desk(executor, celery, metrics, settings.deliver_wait_s)
-    work_on(celery, ROLLOUTS, ROLL_OUT_TASK, desk.take)
+    handler = RequestHandler(executor, celery, metrics, settings.deliver_wait_s)
+    work_on(celery, ROLLOUTS, ROLL_OUT_TASK, handler.take)
     web = create_app(celery, graphs, engine, metrics)
     expose_disks(metrics, settings)
     if settings.engine == "vllm":
         relay_engine_metrics(web, settings.vllm_url)
     try:
         with background(web, settings.host, settings.port) as url, on_termination(stop_consuming):
-            logger.info("waiting for rollout requests", extra={"url": url, "worker": desk.worker})
+            logger.info("waiting for rollout requests", extra={"url": url, "worker": handler.worker})
             drained = consume(celery, ROLLOUTS, concurrency=settings.concurrency, drain_s=settings.drain_s)
             if not drained:
                 logger.warning(
@@ -118,7 +118,7 @@ class _Outcome:
     outcome: str = "invalid"
 
 
-class Desk:
+class RequestHandler:
     """Takes messages from one queue and puts replies into the other."""
 
     def __init__(

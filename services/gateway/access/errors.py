@@ -10,7 +10,7 @@ _HOW = "send a key of this gateway as Authorization: Bearer KEY; its operator ma
 
 
 class AccessError(KbqaError):
-    """Root of everything that the door refuses."""
+    """Root of everything that access control refuses."""
 
 
 class KeyRequiredError(AccessError):

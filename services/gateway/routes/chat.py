@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbqa.errors import GraphNotFoundError
 from kbqa.kg.tools import ListedGraphTools
-from services.gateway.access.door import Caller, caller_of
+from services.gateway.access.control import Caller, caller_of
 from services.gateway.chat import (
     MODEL,
     ChatCompletion,
@@ -22,9 +22,9 @@ from services.gateway.chat import (
     Chunks,
     completion,
 )
-from services.gateway.desk import Desk, Order
 from services.gateway.errors import RequestRefusedError
-from services.gateway.routes.questions import order_of
+from services.gateway.question_service import QuestionService, Submission
+from services.gateway.routes.questions import submission_of
 from services.gateway.routes.streaming import EventStream, unless_gone
 from services.gateway.settings import GatewaySettings
 from services.http import read_body
@@ -70,7 +70,7 @@ _DOCUMENTED: dict[str, Any] = {
 }
 
 
-def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) -> APIRouter:
+def chat_router(settings: GatewaySettings, service: QuestionService, tools: ListedGraphTools) -> APIRouter:
     router = APIRouter(tags=["chat"])
 
     @router.post(
@@ -91,14 +91,14 @@ def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) 
         kg = asked.graph() or settings.default_graph
         if kg is None:
             kg = await run_in_threadpool(_only_graph, tools, caller_of(request))
-        order = order_of(request, asked.question(kg))
+        submission = submission_of(request, asked.question(kg))
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
-            chunks = Chunks(asked.model, usage=usage, runs=order.request.n_runs)
+            chunks = Chunks(asked.model, usage=usage, runs=submission.request.n_runs)
             return await EventStream.begin(
-                request, desk.stream(order), keep_alive_s=settings.keep_alive_s, write=chunks.write
+                request, service.stream(submission), keep_alive_s=settings.keep_alive_s, write=chunks.write
             )
-        return await unless_gone(request, _whole(desk, order, asked.model))
+        return await unless_gone(request, _whole(service, submission, asked.model))
 
     @router.get("/v1/models", summary="List the graphs as models")
     def models(caller: Annotated[Caller, Depends(caller_of)]) -> ChatModels:
@@ -115,8 +115,8 @@ def chat_router(settings: GatewaySettings, desk: Desk, tools: ListedGraphTools) 
     return router
 
 
-async def _whole(desk: Desk, order: Order, model: str) -> Response:
-    document = await desk.answer(order)
+async def _whole(service: QuestionService, submission: Submission, model: str) -> Response:
+    document = await service.answer(submission)
     return JSONResponse(completion(model, document).model_dump(mode="json", exclude_none=True))
 
 

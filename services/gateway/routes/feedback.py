@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from kbqa.client.models import FeedbackReceipt, FeedbackRequest
 from kbqa.telemetry import Metrics
 from services.gateway.access.audit import Entry
-from services.gateway.access.door import Caller, caller_of, entry_of
+from services.gateway.access.control import Caller, caller_of, entry_of
 from services.gateway.feedback import FeedbackFile
 from services.gateway.saved import SavedAnswers
 from services.gateway.settings import GatewaySettings

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 
 from kbqa.client.models import GraphModel, GraphsModel
 from kbqa.kg.tools import ListedGraphTools
-from services.gateway.access.door import Caller, caller_of
+from services.gateway.access.control import Caller, caller_of
 
 
 def graphs_router(tools: ListedGraphTools) -> APIRouter:

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway import examples
-from services.gateway.access.door import Caller, caller_of, entry_of
-from services.gateway.desk import Desk, Order
+from services.gateway.access.control import Caller, caller_of, entry_of
+from services.gateway.question_service import QuestionService, Submission
 from services.gateway.routes.problems import PROBLEM_RESPONSE
 from services.gateway.routes.streaming import EventStream, unless_gone
 from services.gateway.saved import SavedAnswers
@@ -39,7 +39,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers) -> APIRouter:
+def questions_router(settings: GatewaySettings, service: QuestionService, saved: SavedAnswers) -> APIRouter:
     router = APIRouter(tags=["questions"])
 
     @router.post(
@@ -64,11 +64,11 @@ def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers)
         `Cache-Control: no-cache` has it answered anew. Whoever leaves has the work stopped.
         """
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
-        order = order_of(request, parse(body), idempotency_key)
-        if order.request.stream:
-            events = desk.stream(order)
+        submission = submission_of(request, parse(body), idempotency_key)
+        if submission.request.stream:
+            events = service.stream(submission)
             return await EventStream.begin(request, events, keep_alive_s=settings.keep_alive_s)
-        return await unless_gone(request, _whole(desk, order))
+        return await unless_gone(request, _whole(service, submission))
 
     @router.get(
         "/v1/answers/{answer_id}",
@@ -84,15 +84,15 @@ def questions_router(settings: GatewaySettings, desk: Desk, saved: SavedAnswers)
     return router
 
 
-async def _whole(desk: Desk, order: Order) -> Response:
-    document = await desk.answer(order)
+async def _whole(service: QuestionService, submission: Submission) -> Response:
+    document = await service.answer(submission)
     return JSONResponse(document.model_dump(mode="json", exclude_none=True))
 
 
-def order_of(request: Request, asked: AnswerRequest, idempotency_key: str | None = None) -> Order:
+def submission_of(request: Request, asked: AnswerRequest, idempotency_key: str | None = None) -> Submission:
     """A question with what its request says beside it."""
     fresh = "no-cache" in request.headers.get("cache-control", "").lower()
-    return Order(asked, caller_of(request), entry_of(request), fresh, idempotency_key)
+    return Submission(asked, caller_of(request), entry_of(request), fresh, idempotency_key)
 
 
 def parse(body: bytes) -> AnswerRequest:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import httpx
 
-from kbqa.client.events import EVENT, Event, Order
+from kbqa.client.events import EVENT, Event, EventOrder
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings
 from services.http import background
@@ -18,7 +18,7 @@ from tests.services.gateway.conftest import CODEC
 
 def events_of(lines: Iterable[str]) -> list[Event]:
     """The events of a `text/event-stream`, whose order is checked."""
-    order, events = Order(), list[Event]()
+    order, events = EventOrder(), list[Event]()
     for line in lines:
         if line.startswith("data: "):
             events.append(EVENT.validate_json(line.removeprefix("data: ")))

@@ -12,9 +12,9 @@ from kbqa.client.events import (
     AnswerEvent,
     DoneEvent,
     ErrorEvent,
+    EventOrder,
     LinkedEvent,
     ObservationEvent,
-    Order,
     Problem,
     ThoughtEvent,
     server_sent,
@@ -57,7 +57,7 @@ def action(run, turn):
 
 
 def accept_all(events):
-    order = Order()
+    order = EventOrder()
     for event in events:
         order.accept(event)
 
@@ -87,7 +87,7 @@ def observed(run, turn, text="Tom\nHanks"):
     ],
 )
 def test_what_is_in_order(events):
-    order = Order()
+    order = EventOrder()
     for event in events:
         assert not order.ended
         order.accept(event)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kbqa.client.events import DoneEvent, Order
+from kbqa.client.events import DoneEvent, EventOrder
 from kbqa.client.models import AnswerRequest
 from kbqa.errors import GraphUnavailableError, KbqaError, PolicyUnavailableError
 from kbqa.kg.catalog import FixedGraphs
@@ -109,7 +109,7 @@ async def live(answering, fate):
     request = AnswerRequest(
         question=fate.question, kg="films", n_runs=fate.n_runs, timeout_s=fate.timeout_s, stream=True
     )
-    events, order = [], Order()
+    events, order = [], EventOrder()
     try:
         async with aclosing(answering.stream(request)) as stream:
             if fate.leaves_after == 0:

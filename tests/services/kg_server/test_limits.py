@@ -1,4 +1,4 @@
-"""Keys, rates and concurrency at the door."""
+"""Keys, rates and concurrency: admission control."""
 
 from __future__ import annotations
 

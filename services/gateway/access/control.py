@@ -1,4 +1,4 @@
-"""At the door: who asks, whether they may, and a line of what came of it.
+"""Access control: who asks, whether they may, and a line of the audit log.
 
 With keys required nothing but health answers a stranger. A key stands in `Authorization: Bearer
 KEY`, in `X-API-Key`, or is the password of Basic authentication, under any name: that is how a
@@ -63,7 +63,7 @@ class Caller:
         return self.graphs is None or kg in self.graphs
 
 
-class Door:
+class AccessControl:
     """ASGI middleware that lets callers in, up to their rate, and writes every request down.
 
     It leaves in the scope's state the `caller` and the audit log's `entry`, which routes complete.
@@ -154,7 +154,7 @@ class Door:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who sends a request that the door has let in; a dependency of routes."""
+    """Who sends a request that access control has admitted; a dependency of routes."""
     caller = request.scope["state"]["caller"]
     assert isinstance(caller, Caller)
     return caller
@@ -179,7 +179,7 @@ def require_every_graph(request: Request) -> None:
 
 
 class Quotas:
-    """What of the door's business needs to know what is asked."""
+    """What can only be checked once the question is known."""
 
     def __init__(self, counts: Counts, metrics: Metrics) -> None:
         self._counts = counts

@@ -36,7 +36,7 @@ class Turn:
         self.known, self.answer = known, known
 
 
-class Repeats:
+class IdempotentAnswers:
     """Remembers answers by Idempotency-Key.
 
     Args:

@@ -12,16 +12,16 @@ from starlette.routing import BaseRoute
 from kbqa.telemetry import Metrics
 from kbqa.tracing import REQUEST_ID_HEADER
 from services.gateway.access.audit import AuditLog
+from services.gateway.access.control import AccessControl, Quotas
 from services.gateway.access.counts import Counts
-from services.gateway.access.door import Door, Quotas
 from services.gateway.access.headers import SecurityHeaders
 from services.gateway.access.keys import KeyFile, Keys
 from services.gateway.access.settings import AccessSettings
 from services.gateway.answering import Answering
 from services.gateway.chat_problems import ChatProblems
-from services.gateway.desk import Desk
 from services.gateway.feedback import FeedbackFile, feedback_path
-from services.gateway.repeats import Repeats
+from services.gateway.idempotency import IdempotentAnswers
+from services.gateway.question_service import QuestionService
 from services.gateway.saved import SavedAnswers
 from services.gateway.shelves import MemoryShelf, RedisShelf, Shelf
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _PREFLIGHT_S = 600  # how long browsers may cache the CORS permission of a site
 
 
-class Reception:
+class AccessStack:
     """Keys, counts, the audit log, and answers kept for callers.
 
     Raises:
@@ -56,20 +56,20 @@ class Reception:
             settings.feedback_file or feedback_path(settings.home), settings.feedback_mb * 2**20
         )
 
-    def desk(self, answering: Answering) -> Desk:
-        """The desk, which handles questions."""
-        repeats = Repeats(self._shelf, self._settings.answers_ttl_s)
-        return Desk(answering, Quotas(self._counts, self._metrics), self.saved, repeats)
+    def service(self, answering: Answering) -> QuestionService:
+        """What handles questions."""
+        idempotent = IdempotentAnswers(self._shelf, self._settings.answers_ttl_s)
+        return QuestionService(answering, Quotas(self._counts, self._metrics), self.saved, idempotent)
 
-    def set_door(self, app: FastAPI, page: list[BaseRoute]) -> None:
-        """Check every request at the door; call this before other middleware is added to `app`.
+    def add_access_control(self, app: FastAPI, page: list[BaseRoute]) -> None:
+        """Check every request; call this before other middleware is added to `app`.
 
         Args:
             page: routes of the page's files.
         """
         settings = self._settings
         app.add_middleware(
-            Door,
+            AccessControl,
             keys=self.keys,
             open_routes=page if settings.open_page else [],
             counts=self._counts,
@@ -79,7 +79,7 @@ class Reception:
             quota=settings.quota,
         )
 
-    def set_headers(self, app: FastAPI) -> None:
+    def add_headers(self, app: FastAPI) -> None:
         """Add security headers to every response; call this last, so that it wraps everything."""
         app.add_middleware(ChatProblems)
         app.add_middleware(SecurityHeaders)

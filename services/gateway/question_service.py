@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway.access.audit import Entry
-from services.gateway.access.door import Caller, Quotas
+from services.gateway.access.control import Caller, Quotas
 from services.gateway.answering import Answering
-from services.gateway.repeats import Repeats, Turn
+from services.gateway.idempotency import IdempotentAnswers, Turn
 from services.gateway.saved import SavedAnswers
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Submission:
     """A question as it was submitted.
 
     Attributes:
-        entry: its line of the audit log, which the desk completes.
+        entry: its line of the audit log, which the service completes.
         fresh: do not answer from the cache.
         idempotency_key: requests with the same key are answered once.
     """
@@ -35,27 +35,29 @@ class Order:
     idempotency_key: str | None = None
 
 
-class Desk:
+class QuestionService:
     """Accepts questions and returns answers."""
 
-    def __init__(self, answering: Answering, quotas: Quotas, saved: SavedAnswers, repeats: Repeats) -> None:
+    def __init__(
+        self, answering: Answering, quotas: Quotas, saved: SavedAnswers, idempotent: IdempotentAnswers
+    ) -> None:
         self._answering, self._quotas = answering, quotas
-        self._saved, self._repeats = saved, repeats
+        self._saved, self._idempotent = saved, idempotent
 
-    async def answer(self, order: Order) -> AnswerResponse:
+    async def answer(self, submission: Submission) -> AnswerResponse:
         """The document with which `stream` ends.
 
         Raises:
             as `stream` before its first event, at any time.
         """
-        async with self._turn(order) as turn:
+        async with self._turn(submission) as turn:
             if turn.known is not None:
                 return turn.known
-            turn.answer = await self._answering.answer(order.request, fresh=order.fresh)
-            await self._keep(order, turn.answer)
+            turn.answer = await self._answering.answer(submission.request, fresh=submission.fresh)
+            await self._keep(submission, turn.answer)
             return turn.answer
 
-    async def stream(self, order: Order) -> AsyncGenerator[Event, None]:
+    async def stream(self, submission: Submission) -> AsyncGenerator[Event, None]:
         """The events of `Answering.stream`; for a request that was answered before, only the last event.
 
         Raises:
@@ -64,34 +66,36 @@ class Desk:
             IdempotencyMismatchError: another request came with that key.
             as `Answering.stream`, before the first event.
         """
-        async with self._turn(order) as turn:
+        async with self._turn(submission) as turn:
             if turn.known is not None:
                 yield DoneEvent(document=turn.known)
                 return
-            async with aclosing(self._answering.stream(order.request, fresh=order.fresh)) as events:
+            async with aclosing(self._answering.stream(submission.request, fresh=submission.fresh)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
                         # Save it before sending it: the caller may read it again at once.
                         turn.answer = event.document
-                        await self._keep(order, event.document)
+                        await self._keep(submission, event.document)
                     yield event
 
     @asynccontextmanager
-    async def _turn(self, order: Order) -> AsyncIterator[Turn]:
-        """The order's turn, if its caller may ask; counts the question if it has to be answered."""
-        order.entry.graph, order.entry.question = order.request.kg, order.request.question
-        self._quotas.require_graph(order.caller, order.request.kg)
-        if order.idempotency_key is None:
-            await self._quotas.spend(order.caller)
+    async def _turn(self, submission: Submission) -> AsyncIterator[Turn]:
+        """The submission's turn, if its caller may ask; counts the question if it has to be answered."""
+        submission.entry.graph, submission.entry.question = submission.request.kg, submission.request.question
+        self._quotas.require_graph(submission.caller, submission.request.kg)
+        if submission.idempotency_key is None:
+            await self._quotas.spend(submission.caller)
             yield Turn(None)
             return
-        async with self._repeats.turn(order.caller.owner, order.idempotency_key, order.request) as turn:
+        async with self._idempotent.turn(
+            submission.caller.owner, submission.idempotency_key, submission.request
+        ) as turn:
             if turn.known is None:
-                await self._quotas.spend(order.caller)
+                await self._quotas.spend(submission.caller)
             else:
-                order.entry.answer = turn.known.id
+                submission.entry.answer = turn.known.id
             yield turn
 
-    async def _keep(self, order: Order, document: AnswerResponse) -> None:
-        order.entry.answer = document.id
-        await self._saved.save(order.caller.owner, order.request, document)
+    async def _keep(self, submission: Submission, document: AnswerResponse) -> None:
+        submission.entry.answer = document.id
+        await self._saved.save(submission.caller.owner, submission.request, document)
