@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kbqa.kg.actions import Item
 from kbqa.kg.ranking.encoders import Encoder, NgramEncoder
-from kbqa.kg.ranking.gating import Gate, Neighbours
+from kbqa.kg.ranking.gating import Neighbours, RelationGate
 from kbqa.kg.ranking.ranker import Ranker
 
 _RELATIONS, _NEIGHBOURS, _QUERIES = 20_000, 500, 200
@@ -43,7 +43,7 @@ def _report(name: str, encoder: Encoder, names: list[str]) -> str:
     items = [Item(relation, relation) for relation in names]
     ranker = Ranker(encoder, lambda: items)
     warm_s = _seconds(ranker.warm)
-    gate, rng = Gate(ranker, encoder.thresholds), random.Random(1)
+    gate, rng = RelationGate(ranker, encoder.thresholds), random.Random(1)
     gating_ms, encoding_ms = [], []
     for n in range(_QUERIES):
         chosen = rng.sample(items, _NEIGHBOURS)

@@ -22,10 +22,10 @@ from benchmarks.learning.design import ColdStart
 from benchmarks.learning.scene import Scene
 from kbqa.cold_start.collecting import SamplingTeacher, Setting, attempt, attempts, choose
 from kbqa.cold_start.demonstrations import Demonstration, demonstrate, is_right, play, recite
-from kbqa.cold_start.files import Entry, write_entries
+from kbqa.cold_start.files import DemonstrationEntry, write_entries
 from kbqa.errors import DatasetError, RunError
 from kbqa.rollouts import Agent
-from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.phases import base_version, cold_started_version, prepare
 from kbqa.runs.student import Student
@@ -91,7 +91,7 @@ class Beginning:
     def _make(self, home: Path, demonstrations: Sequence[Demonstration], base: Policy | None) -> None:
         scene = self._scene
         directory = Runs(home / "runs").create(
-            scene.recipe, scene.dataset.name, Limits(test=0), scene.seed, "beginning"
+            scene.recipe, scene.dataset.name, SplitLimits(test=0), scene.seed, "beginning"
         )
         write_demonstrations(directory, demonstrations, scene.protocol.name)
         with open_run(directory, scene.tools) as context:
@@ -213,7 +213,7 @@ def write_demonstrations(
     directory: RunDirectory, demonstrations: Iterable[Demonstration], protocol: str
 ) -> None:
     """What a run is to imitate, in place of what its recipe would collect."""
-    entries = [Entry(one, protocol, "gold", "gold path") for one in demonstrations]
+    entries = [DemonstrationEntry(one, protocol, "gold", "gold path") for one in demonstrations]
     write_entries(directory.demonstrations_path, entries)
 
 

@@ -18,7 +18,7 @@ from benchmarks.learning.beginning import Beginning
 from benchmarks.learning.design import Design, Variant
 from benchmarks.learning.scene import Scene
 from kbqa.recipes import Recipe, load_recipe
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.student import Student
 from kbqa.runs.training import train
@@ -61,7 +61,7 @@ def run(design: Design, variant: Variant, seed: int, shelf: Path) -> Outcome:
         began = time.process_time()
         with tempfile.TemporaryDirectory(prefix="kbqa-trial-", dir=shelf) as home:
             directory = Runs(Path(home) / "runs").create(
-                recipe_of(design, variant), variant.dataset, Limits(test=0), seed
+                recipe_of(design, variant), variant.dataset, SplitLimits(test=0), seed
             )
             with open_run(directory, scene.tools, clock=time.process_time) as context:
                 version = context.publish(Student.load(start.path), 0, {})

@@ -22,7 +22,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols import AgentProtocol, Answer, Dialogue
+from kbqa.protocols import AgentProtocol, Dialogue, PredictedAnswer
 from kbqa.trajectory import Question, Segment
 
 _SCHEMA_ACTIONS = frozenset({GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, SEARCH_TYPES})
@@ -105,7 +105,7 @@ class Played:
 
     demonstration: Demonstration
     turns: tuple[PlayedTurn, ...]
-    answers: tuple[Answer, ...] | None
+    answers: tuple[PredictedAnswer, ...] | None
 
     @property
     def question(self) -> Question:

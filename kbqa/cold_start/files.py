@@ -20,7 +20,7 @@ BY_GOLD_PROGRAMS = frozenset({"gold", "referenced", "narrated"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DemonstrationEntry:
     """A demonstration and where it comes from.
 
     Attributes:
@@ -35,10 +35,10 @@ class Entry:
     teacher: str
 
 
-_ENTRY = TypeAdapter(Entry)
+_ENTRY = TypeAdapter(DemonstrationEntry)
 
 
-def write_entries(path: Path, entries: Iterable[Entry]) -> None:
+def write_entries(path: Path, entries: Iterable[DemonstrationEntry]) -> None:
     """Write a file of demonstrations; it is there whole or not at all.
 
     Raises:
@@ -55,7 +55,7 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
         raise DatasetError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[DemonstrationEntry]:
     """The demonstrations of a file.
 
     Raises:

@@ -22,7 +22,7 @@ _PART = re.compile(r"[^\W\d_]+|\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class MadeUpNames:
     """Where other names of entities come from.
 
     Attributes:
@@ -51,7 +51,7 @@ def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
     """A random name of the same shape: other words, other digits, the same punctuation.
 
     Args:
-        words: as those of `Names`.
+        words: as those of `MadeUpNames`.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -89,7 +89,7 @@ def draw_examples(
     demonstrations: Sequence[Demonstration],
     count: int,
     codec: Codec,
-    names: Names,
+    names: MadeUpNames,
     rng: random.Random,
     max_observation_tokens: int | None = None,
 ) -> list[Example]:
@@ -98,7 +98,7 @@ def draw_examples(
     return [example(under_other_names(one, names, rng), codec, max_observation_tokens) for one in drawn]
 
 
-def under_other_names(demonstration: Demonstration, names: Names, rng: random.Random) -> Demonstration:
+def under_other_names(demonstration: Demonstration, names: MadeUpNames, rng: random.Random) -> Demonstration:
     """The same episode about other entities."""
     return demonstration.renamed({name: names.draw(name, rng) for name in demonstration.names})
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Answers, Source, identity, json_list, optional_text, require, unique
+from kbqa.datasets.formats import Answers, QuestionSource, identity, json_list, optional_text, require, unique
 from kbqa.datasets.programs import of_query, path_from
 from kbqa.trajectory import Question
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     id_, sparql = identity(record, "ID"), optional_text(record, "sparql")
     gold = of_query(sparql)
     named = record.get("topic_entity")

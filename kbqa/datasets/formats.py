@@ -36,7 +36,7 @@ class Answers(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuestionSource:
     """Where a record stands, and how its question is to be told.
 
     Attributes:
@@ -60,7 +60,7 @@ class Malformed:
     """A record that is no question of its format.
 
     Attributes:
-        place: as of `Source`.
+        place: as of `QuestionSource`.
         unit: what is counted: `line` or `record`.
     """
 
@@ -86,7 +86,7 @@ class Format:
 
     name: str
     records: Callable[[Path], Iterator[tuple[int, Any]]]
-    question: Callable[[Any, Source], Question]
+    question: Callable[[Any, QuestionSource], Question]
     unit: str = "record"
 
 
@@ -116,7 +116,7 @@ def read(
     try:
         for place, record in form.records(file):
             try:
-                questions.append(form.question(record, Source(file, place, kg, answers)))
+                questions.append(form.question(record, QuestionSource(file, place, kg, answers)))
             except (ValueError, RecursionError) as error:
                 found = Malformed(file, place, form.unit, str(error))
                 if on_error is OnError.REFUSE:
@@ -140,12 +140,12 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.rstrip("\n")
 
 
-def json_lines(name: str, question: Callable[[Any, Source], Question]) -> Format:
+def json_lines(name: str, question: Callable[[Any, QuestionSource], Question]) -> Format:
     """A format of one JSON record a line."""
     return Format(name, lines, lambda line, source: question(json.loads(line), source), unit="line")
 
 
-def json_list(name: str, question: Callable[[Any, Source], Question], key: str = "") -> Format:
+def json_list(name: str, question: Callable[[Any, QuestionSource], Question], key: str = "") -> Format:
     """A format of one JSON list of records, or of an object that has it under `key`."""
 
     def records(file: Path) -> Iterator[tuple[int, Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Answers, Source, identity, json_list, optional_text, require, unique
+from kbqa.datasets.formats import Answers, QuestionSource, identity, json_list, optional_text, require, unique
 from kbqa.datasets.programs import of_program, path_from
 from kbqa.trajectory import Question
 
@@ -24,7 +24,7 @@ _OPERATIONS = {
 _LEVELS = ("i.i.d.", "compositional", "zero-shot")
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     id_, topics = identity(record, "qid"), _topics(record)
     form, sparql = optional_text(record, "s_expression"), optional_text(record, "sparql_query")
     gold = of_program(form, sparql)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kbqa.datasets.formats import Source, identity, json_list, optional_text, require
+from kbqa.datasets.formats import QuestionSource, identity, json_list, optional_text, require
 from kbqa.datasets.programs import of_query, path_from
 from kbqa.trajectory import Question
 
@@ -21,7 +21,7 @@ _MARKS = re.compile(r"[{}<>]")
 _NOTHING = ("", "n/a", "na", "[]")
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     sparql = require(record, "sparql_wikidata", str).strip()
     texts = (_MARKS.sub("", _text(record, name)) for name in _TEXTS)
     text = next((" ".join(text.split()) for text in texts if text.strip().lower() not in _NOTHING), "")

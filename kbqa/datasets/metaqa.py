@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kbqa.datasets.formats import Format, Source, lines, unique
+from kbqa.datasets.formats import Format, QuestionSource, lines, unique
 from kbqa.errors import DatasetError
 from kbqa.kg.naming import entity_iri, relation_iri
 from kbqa.trajectory import Hop, Question
@@ -93,7 +93,7 @@ def _records(file: Path) -> Iterator[tuple[int, tuple[str, str]]]:
         yield number, (line, kind.strip())
 
 
-def _question(record: tuple[str, str], source: Source) -> Question:
+def _question(record: tuple[str, str], source: QuestionSource) -> Question:
     """Brackets around the topic are removed."""
     line, kind = record
     text, _, answers = line.partition("\t")

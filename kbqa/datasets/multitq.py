@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Source, identity, json_list, optional_text, require, unique
+from kbqa.datasets.formats import QuestionSource, identity, json_list, optional_text, require, unique
 from kbqa.trajectory import Question
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     answers, topics = require(record, "answers", list), _topics(record)
     if not answers or not all(isinstance(text, str) for text in [*answers, *topics]):
         raise ValueError('"answers" or "entities" is not a list of texts')

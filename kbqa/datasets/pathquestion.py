@@ -8,11 +8,11 @@ Ours goes by (topic entity, relation path).
 
 from __future__ import annotations
 
-from kbqa.datasets.formats import Format, Source, lines
+from kbqa.datasets.formats import Format, QuestionSource, lines
 from kbqa.trajectory import Hop, Question
 
 
-def _question(line: str, source: Source) -> Question:
+def _question(line: str, source: QuestionSource) -> Question:
     fields = line.split("\t")
     if len(fields) != 3 or "(" not in fields[1]:
         raise ValueError("expected question, answer(a1/a2/) and path between tabs")

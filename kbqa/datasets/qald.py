@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kbqa.datasets.formats import Source, identity, json_list, optional_text, require, unique
+from kbqa.datasets.formats import QuestionSource, identity, json_list, optional_text, require, unique
 from kbqa.datasets.programs import of_query, path_from, short_id
 from kbqa.trajectory import Question
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     sparql = optional_text(require(record, "query", dict), "sparql")
     gold = of_query(sparql)
     return Question(

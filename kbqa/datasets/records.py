@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kbqa.datasets.formats import Source, json_lines, optional_text, read
+from kbqa.datasets.formats import QuestionSource, json_lines, optional_text, read
 from kbqa.trajectory import Hop, Question
 
 _OPTIONAL = ("form", "sparql", "operation", "level")
@@ -46,7 +46,7 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     aside.replace(path)
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object")
     id_, graph = record.get("id"), record.get("graph")

@@ -9,13 +9,13 @@ by its id: the set has no labels.
 
 from __future__ import annotations
 
-from kbqa.datasets.formats import Format, Source, lines
+from kbqa.datasets.formats import Format, QuestionSource, lines
 from kbqa.trajectory import Hop, Question
 
 _SITE = "www.freebase.com/"
 
 
-def _question(line: str, source: Source) -> Question:
+def _question(line: str, source: QuestionSource) -> Question:
     fields = line.split("\t")
     if len(fields) != 4:
         raise ValueError("expected subject, relation, object and question between tabs")

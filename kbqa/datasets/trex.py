@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Source, identity, json_lines, optional_text, require, unique
+from kbqa.datasets.formats import QuestionSource, identity, json_lines, optional_text, require, unique
 from kbqa.trajectory import Hop, Question
 
 _SEPARATOR = "[SEP]"
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     text = require(record, "input", str)
     subject, separator, relation = (part.strip() for part in text.partition(_SEPARATOR))
     if not subject or not relation or _SEPARATOR in relation:

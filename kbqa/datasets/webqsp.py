@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Answers, Source, json_list, optional_text, require, unique
+from kbqa.datasets.formats import Answers, QuestionSource, json_list, optional_text, require, unique
 from kbqa.datasets.programs import of_query, path_from
 from kbqa.trajectory import Question
 
 
-def _question(record: Any, source: Source) -> Question:
+def _question(record: Any, source: QuestionSource) -> Question:
     parses = require(record, "Parses", list)
     if not parses:
         raise ValueError('"Parses" is empty')

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbqa.kg.actions import Action, ActionResult, Failure, named
-from kbqa.protocols import AgentProtocol, Answer
+from kbqa.protocols import AgentProtocol, PredictedAnswer
 from kbqa.trajectory import (
     ExecutedAction,
     GatedRelation,
@@ -55,7 +55,7 @@ class Play(ABC):
         self._turns: list[Turn] = []
         self._executed: list[ExecutedAction] = []  # of the turn at hand
         self._results: list[tuple[ActionResult, ...]] = []  # of each turn
-        self._answers: tuple[Answer, ...] = ()
+        self._answers: tuple[PredictedAnswer, ...] = ()
         self._turn_began = time.perf_counter()
 
     @property
@@ -72,7 +72,7 @@ class Play(ABC):
         return self._results[-1] if self._results else ()
 
     @property
-    def answers(self) -> tuple[Answer, ...]:
+    def answers(self) -> tuple[PredictedAnswer, ...]:
         return self._answers
 
     def observe(self, results: Sequence[ActionResult]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from kbqa.environment import Budget, ChatEpisode
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, GraphTools, named
 from kbqa.policies.base import ChatPolicy
-from kbqa.protocols import AgentProtocol, Answer, Dialogue, Opening, Reply
+from kbqa.protocols import AgentProtocol, Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.sparql_refinement import SparqlRefinement
 from kbqa.protocols.sparql_terms import rows_text, topics_text
 from kbqa.rollouts import ChatAgent, Player
@@ -152,7 +152,7 @@ class OneShotAgent(ChatAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class ChatBaseline:
     """Attributes:
     protocol: what it plays.
     budget: within what.
@@ -175,13 +175,13 @@ _REPLY_AND_RESULT = Budget(max_turns=2, max_tokens=16_384, max_turn_tokens=1024,
 # Ten cycles of thought and query, and the answer (Learning-to-Refine, section 4.3).
 _CYCLES = Budget(max_turns=11, max_tokens=16_384, max_turn_tokens=512, max_observation_tokens=512)
 
-BASELINES: Mapping[str, Baseline] = {
-    "vanilla": Baseline(Direct(_VANILLA), _REPLY),
-    "cot": Baseline(Direct(_COT), _REPLY),
-    "one-shot": Baseline(
+BASELINES: Mapping[str, ChatBaseline] = {
+    "vanilla": ChatBaseline(Direct(_VANILLA), _REPLY),
+    "cot": ChatBaseline(Direct(_COT), _REPLY),
+    "one-shot": ChatBaseline(
         OneShotSparql(), _REPLY_AND_RESULT, OneShotAgent, temperature=0.2, extra={"top_p": 0.95}
     ),
-    "iterative": Baseline(SparqlRefinement(), _CYCLES),
+    "iterative": ChatBaseline(SparqlRefinement(), _CYCLES),
 }
 
 
@@ -205,7 +205,9 @@ def read_answers(text: str) -> Reply:
     is_list = written.startswith("[")
     names = _names(written) if is_list else [name.strip(" .") for name in written.split(",")]
     unique = dict.fromkeys(filter(None, map(str.strip, names)))
-    return Reply(thought.removeprefix("Reasoning:").strip(), True, answers=tuple(map(Answer, unique)))
+    return Reply(
+        thought.removeprefix("Reasoning:").strip(), True, answers=tuple(map(PredictedAnswer, unique))
+    )
 
 
 def read_query(text: str) -> Reply:
@@ -228,13 +230,13 @@ def _names(written: str) -> list[str]:
     return [str(value) for value in values]
 
 
-def _answers(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> tuple[Answer, ...]:
+def _answers(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> tuple[PredictedAnswer, ...]:
     """The values of the first variable, or the truth value of an ASK."""
     if "boolean" in details:
-        return (Answer(str(details["boolean"]).lower()),)
+        return (PredictedAnswer(str(details["boolean"]).lower()),)
     variable = next(iter(details.get("variables", ())), "")
     ids: dict[str, dict[str, None]] = {}
     for row in rows:
         for item in named([{variable: row[variable]}] if variable in row else []):
             ids.setdefault(item.label, {})[item.id] = None
-    return tuple(Answer(label, tuple(of)) for label, of in ids.items())
+    return tuple(PredictedAnswer(label, tuple(of)) for label, of in ids.items())

@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedComparison:
     """Attributes:
     name: of the other one.
     questions: that both answered.
@@ -77,7 +77,7 @@ def read_earlier(path: Path) -> tuple[str, Measured]:
     return str(values.get("policy") or path.stem), records
 
 
-def compare(records: Sequence[Record], name: str, earlier: Measured) -> Comparison:
+def compare(records: Sequence[Record], name: str, earlier: Measured) -> PairedComparison:
     """Compare with an evaluation of before.
 
     Raises:
@@ -99,7 +99,7 @@ def compare(records: Sequence[Record], name: str, earlier: Measured) -> Comparis
         ]
         if pairs:
             differences[metric] = _difference(pairs, is_binary=METRICS[metric].is_binary)
-    return Comparison(name, len(common), len({record.group for record in common}), differences)
+    return PairedComparison(name, len(common), len({record.group for record in common}), differences)
 
 
 def _difference(pairs: Sequence[_Pair], *, is_binary: bool) -> Difference:

@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
 from kbqa.errors import DatasetError, JudgeUnavailableError
-from kbqa.evaluation.failures import Error, Failure, Outcome, error, failure, outcome
+from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
 from kbqa.evaluation.significance import Interval, bootstrap
 from kbqa.evidence import Claims, confirmed, supported_share
@@ -53,8 +53,8 @@ class Record:
     each: tuple[Measures, ...]
     verdict: Verdict | None
     status: Status
-    outcome: Outcome
-    failure: Failure | None
+    outcome: AnswerOutcome
+    failure: FailureClass | None
     error: Error | None
 
     @property
@@ -87,7 +87,7 @@ class Record:
         }
 
 
-class Example(NamedTuple):
+class PlayedExample(NamedTuple):
     """A question with what was played."""
 
     record: Record
@@ -129,7 +129,7 @@ class Evaluation:
     """
 
     records: tuple[Record, ...]
-    examples: tuple[Example, ...]
+    examples: tuple[PlayedExample, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -153,8 +153,8 @@ class Evaluation:
             "runs": [summary.to_json() for summary in single] if runs > 1 else [],
             "breakdowns": {name: self._breakdown(of) for name, of in BREAKDOWNS.items()},
             "classes": {
-                "outcome": _shares(Outcome, (record.outcome for record in self.records)),
-                "failure": _shares(Failure, (record.failure for record in self.records)),
+                "outcome": _shares(AnswerOutcome, (record.outcome for record in self.records)),
+                "failure": _shares(FailureClass, (record.failure for record in self.records)),
                 "error": _shares(Error, (record.error for record in self.records)),
             },
             **self.about,
@@ -235,7 +235,7 @@ class Gallery:
     def __init__(self, most: int, seed: int = 0) -> None:
         self._most, self._rng = most, random.Random(f"examples/{seed}")
         self._room = max(1, most // 3)  # of a kind: the others need some, too
-        self._kinds: dict[tuple[object, ...], list[Example]] = {}
+        self._kinds: dict[tuple[object, ...], list[PlayedExample]] = {}
         self._offered: Counter[tuple[object, ...]] = Counter()
 
     def offer(self, record: Record, runs: Sequence[Trajectory]) -> None:
@@ -244,9 +244,9 @@ class Gallery:
         kept = self._kinds.setdefault(kind, [])
         self._offered[kind] += 1
         place = len(kept) if len(kept) < self._room else self._rng.randrange(self._offered[kind])
-        kept[place : place + 1] = [Example(record, tuple(runs))] if place < self._room else []
+        kept[place : place + 1] = [PlayedExample(record, tuple(runs))] if place < self._room else []
 
-    def chosen(self) -> list[Example]:
+    def chosen(self) -> list[PlayedExample]:
         """One of each kind in turn, as long as there is room."""
         kinds = [iter(kept) for _, kept in sorted(self._kinds.items(), key=str)]
         turns = zip_longest(*kinds)
@@ -320,7 +320,7 @@ def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Seque
 
 
 def _shares(
-    classes: type[Outcome] | type[Failure] | type[Error], found: Iterable[str | None]
+    classes: type[AnswerOutcome] | type[FailureClass] | type[Error], found: Iterable[str | None]
 ) -> dict[str, Any]:
     """Number of questions in each class."""
     counts = Counter(found)

@@ -19,7 +19,7 @@ _BROKEN_OFF = frozenset({Status.UNPARSABLE, Status.OUT_OF_TOKENS, Status.TIMED_O
 _NOT_THERE = frozenset({ErrorKind.ENTITY_NOT_IN_KG, ErrorKind.INVALID_RELATION, ErrorKind.RELATION_REJECTED})
 
 
-class Outcome(StrEnum):
+class AnswerOutcome(StrEnum):
     """Composition of rollouts (KnowCoder-A1, figure 4a)."""
 
     DIRECT_HIT = "direct_hit"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     """It hits none."""
 
 
-class Failure(StrEnum):
+class FailureClass(StrEnum):
     """Failure modes of what is not correct (Learning-to-Refine, section 5.4.1 and figure 4)."""
 
     EXECUTION_FAILURE = "execution_failure"
@@ -52,16 +52,16 @@ class Error(StrEnum):
     """Constraint application: it saw a gold answer, and its answers are too many, too few or others."""
 
 
-def outcome(trajectory: Trajectory, *, hit: bool) -> Outcome:
+def outcome(trajectory: Trajectory, *, hit: bool) -> AnswerOutcome:
     """Args:
     hit: whether an answer is gold.
     """
     if not hit:
-        return Outcome.INCORRECT
-    return Outcome.RECOVERED if setbacks(trajectory) else Outcome.DIRECT_HIT
+        return AnswerOutcome.INCORRECT
+    return AnswerOutcome.RECOVERED if setbacks(trajectory) else AnswerOutcome.DIRECT_HIT
 
 
-def failure(trajectory: Trajectory, *, correct: bool) -> Failure | None:
+def failure(trajectory: Trajectory, *, correct: bool) -> FailureClass | None:
     """Args:
     correct: whether the answer is right, as a judge says.
     """
@@ -69,10 +69,10 @@ def failure(trajectory: Trajectory, *, correct: bool) -> Failure | None:
         return None
     queries = list(trajectory.actions)
     if not queries:
-        return Failure.REFUSED
+        return FailureClass.REFUSED
     if trajectory.status in _BROKEN_OFF or not was_executed(queries[-1]):
-        return Failure.EXECUTION_FAILURE
-    return Failure.INCORRECT_LOGIC
+        return FailureClass.EXECUTION_FAILURE
+    return FailureClass.INCORRECT_LOGIC
 
 
 def error(question: Question, trajectory: Trajectory, *, f1: float) -> Error | None:

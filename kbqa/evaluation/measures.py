@@ -31,7 +31,7 @@ Measures = Mapping[str, Measure]
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class EvaluationMetric:
     """What is measured.
 
     Attributes:
@@ -47,37 +47,45 @@ class Metric:
     is_binary: bool = False
 
 
-METRICS: Mapping[str, Metric] = {
-    "hits@1": Metric("Hits@1", "share of questions whose first answer is gold", is_binary=True),
-    "f1": Metric("F1", "harmonic mean of precision and recall over answer sets, mean over questions"),
-    "em_set": Metric(
+METRICS: Mapping[str, EvaluationMetric] = {
+    "hits@1": EvaluationMetric("Hits@1", "share of questions whose first answer is gold", is_binary=True),
+    "f1": EvaluationMetric(
+        "F1", "harmonic mean of precision and recall over answer sets, mean over questions"
+    ),
+    "em_set": EvaluationMetric(
         "Exact match", "share of questions whose answers equal the gold answers (KBQA-R1)", is_binary=True
     ),
-    "hit_any": Metric(
+    "hit_any": EvaluationMetric(
         "Hit", "share of questions with a gold answer (KnowCoder-A1's EM, ISP-KGR's Hit)", is_binary=True
     ),
-    "rhits1": Metric("RHits@1", "probability that a randomly chosen answer is gold (KnowCoder-A1)"),
-    "accuracy": Metric(
+    "rhits1": EvaluationMetric("RHits@1", "probability that a randomly chosen answer is gold (KnowCoder-A1)"),
+    "accuracy": EvaluationMetric(
         "Accuracy",
         "share of answers that the judge accepts (Learning-to-Refine, section 4.5)",
         is_binary=True,
     ),
-    "judged_f1": Metric("Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"),
-    "executability": Metric(
+    "judged_f1": EvaluationMetric(
+        "Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"
+    ),
+    "executability": EvaluationMetric(
         "Executability", "share of all queries that ran (Learning-to-Refine, section 4.5)"
     ),
-    "retrieval": Metric(
+    "retrieval": EvaluationMetric(
         "Retrieval rate", "share of questions for which a gold answer was retrieved (KG-R1, table 3)"
     ),
-    "supported": Metric(
+    "supported": EvaluationMetric(
         "Supported",
         "share of a question's answers whose evidence the graph confirms; mean over answered questions",
     ),
-    "answered": Metric("Answered", "share of questions whose episode ended with an answer"),
-    "turns": Metric("Turns", "per run", is_share=False),
-    "llm_calls": Metric("LLM calls", "per question, all runs (KBQA-R1, table VIII)", is_share=False),
-    "generated_tokens": Metric("Generated tokens", "per question, all runs (KG-R1, table 1)", is_share=False),
-    "total_tokens": Metric(
+    "answered": EvaluationMetric("Answered", "share of questions whose episode ended with an answer"),
+    "turns": EvaluationMetric("Turns", "per run", is_share=False),
+    "llm_calls": EvaluationMetric(
+        "LLM calls", "per question, all runs (KBQA-R1, table VIII)", is_share=False
+    ),
+    "generated_tokens": EvaluationMetric(
+        "Generated tokens", "per question, all runs (KG-R1, table 1)", is_share=False
+    ),
+    "total_tokens": EvaluationMetric(
         "Total tokens", "read and written, each counted once (KG-R1, table 1)", is_share=False
     ),
 }

@@ -22,7 +22,7 @@ from kbqa.environment.play import Play
 from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, GraphTools, Item, Success
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.follow_path import INVERSE
-from kbqa.protocols import Answer, Dialogue, Opening, Reply
+from kbqa.protocols import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.chooser import answers_of, in_words, place
 from kbqa.rollouts.agent import Sampling
 from kbqa.trajectory import Question, Segment, Status, Turn
@@ -91,7 +91,7 @@ class PathSearch(Dialogue):
         self._open = [_Path(topic) for topic in question.topic_entities]  # whose relations are asked for
         self._starts: dict[str, set[str]] = {}  # topic → the entities that its name stands for
         self._found: list[_Path] = []
-        self._answers: tuple[Answer, ...] | None = None
+        self._answers: tuple[PredictedAnswer, ...] | None = None
 
     def first_look(self) -> tuple[Action, ...]:
         return tuple(map(self._look, self._open))

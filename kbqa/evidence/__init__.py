@@ -7,7 +7,7 @@
 """
 
 from kbqa.evidence.claims import CitedQuery, Claims
-from kbqa.evidence.retrieved import Hop, Query, Retrieved, Walk, hops
+from kbqa.evidence.retrieved import FollowedPath, Query, Retrieved, WalkedTriple, hops
 from kbqa.evidence.support import CitedAnswer, Evidence, boolean_of, cited, confirmed, supported_share
 from kbqa.evidence.union import UnitedAnswer, unite
 
@@ -16,11 +16,11 @@ __all__ = [
     "CitedQuery",
     "Claims",
     "Evidence",
-    "Hop",
+    "WalkedTriple",
     "Query",
     "Retrieved",
     "UnitedAnswer",
-    "Walk",
+    "FollowedPath",
     "boolean_of",
     "cited",
     "confirmed",

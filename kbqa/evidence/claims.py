@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbqa.evidence.retrieved import Query, Walk
+from kbqa.evidence.retrieved import FollowedPath, Query
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
@@ -54,7 +54,7 @@ class CitedQuery:
 class _Ways:
     """The ways along a path to some of its ends, those from a place on."""
 
-    walk: Walk
+    walk: FollowedPath
     offset: int
 
 
@@ -102,7 +102,7 @@ class Claims:
                 return None
         return told
 
-    def way(self, walk: Walk, place: int, answer: str) -> list[Triple] | None:
+    def way(self, walk: FollowedPath, place: int, answer: str) -> list[Triple] | None:
         """The triples of a way along a path to an end, by its place among them; None if there is none."""
         asked = _Ways(walk, place - place % MAX_VIAS)
         if asked not in self._ways:

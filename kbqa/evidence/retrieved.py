@@ -33,7 +33,7 @@ _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class WalkedTriple:
     """One triple as it was walked: asked about `source`, found `target`."""
 
     source: str
@@ -57,7 +57,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class FollowedPath:
     """A path as `follow_path` takes it: relations, as the action takes it."""
 
     entity: str
@@ -65,12 +65,12 @@ class Walk:
     returning: bool = False
 
     @classmethod
-    def of(cls, action: ExecutedAction) -> Walk:
+    def of(cls, action: ExecutedAction) -> FollowedPath:
         returning = action.arguments.get("return") == "true"
         return cls(action.arguments["entity"], tuple(json.loads(action.arguments["path"])), returning)
 
 
-def hops(action: ExecutedAction) -> Iterator[Hop]:
+def hops(action: ExecutedAction) -> Iterator[WalkedTriple]:
     """The triples that an action found, as it named their parts: those that its value cites."""
     spec = ACTIONS.find(action.name)
     if spec is None or spec.cites is None:
@@ -82,12 +82,12 @@ def hops(action: ExecutedAction) -> Iterator[Hop]:
     )
 
 
-def _walked(triples: Sequence[Triple], end: str) -> list[Hop]:
+def _walked(triples: Sequence[Triple], end: str) -> list[WalkedTriple]:
     """Triples that lead to an item, in the order in which they are walked, each from its source."""
-    way: list[Hop] = []
+    way: list[WalkedTriple] = []
     for triple in reversed(triples):
         source = triple[0] if triple[2] == end else triple[2]
-        way.append(Hop(source, end, triple))
+        way.append(WalkedTriple(source, end, triple))
         end = source
     return way[::-1]
 
@@ -106,10 +106,10 @@ class Retrieved:
         entities = _ids_by_label(executed, (*_ENTITIES, *_FORMS))
         relations = _ids_by_label(executed, _RELATIONS)
         self._labels: dict[str, str] = {}
-        self._hops_to: dict[str, list[Hop]] = {}
+        self._hops_to: dict[str, list[WalkedTriple]] = {}
         self._queries: dict[str, Query] = {}  # id → the latest that found it
         # id → the latest that led there, and its place among the ends
-        self._walks: dict[str, tuple[Walk, int]] = {}
+        self._walks: dict[str, tuple[FollowedPath, int]] = {}
         self._asked: Query | None = None
         for action in steps:
             if action.code is None and "boolean" in action.details:
@@ -121,7 +121,7 @@ class Retrieved:
                 hop = _identified(hop, entities, relations)
                 self._hops_to.setdefault(hop.target, []).append(hop)
             if action.name == FOLLOW_PATH:
-                walk, first = Walk.of(action), int(action.arguments.get("offset", 0))
+                walk, first = FollowedPath.of(action), int(action.arguments.get("offset", 0))
                 self._walks |= {id_: (walk, place) for place, id_ in enumerate(action.items, first)}
             query = _query(action)
             if query is not None:
@@ -135,7 +135,7 @@ class Retrieved:
         """The latest query that found the answer."""
         return self._queries.get(answer)
 
-    def walk(self, answer: str) -> tuple[Walk, int] | None:
+    def walk(self, answer: str) -> tuple[FollowedPath, int] | None:
         """The latest path that led to the answer, and its place among the ends."""
         return self._walks.get(answer)
 
@@ -150,8 +150,8 @@ class Retrieved:
         Where no topic entity led to it (the policy asked about an entity out of thin
         air) the chain begins there. Empty if the answer was never retrieved.
         """
-        onwards: dict[str, Hop] = {}  # entity → the hop that leads from it towards the answer
-        beginning: Hop | None = None
+        onwards: dict[str, WalkedTriple] = {}  # entity → the hop that leads from it towards the answer
+        beginning: WalkedTriple | None = None
         queue = [answer]
         for entity in queue:
             for hop in self._hops_to.get(entity, ()):
@@ -175,7 +175,7 @@ def _query(action: ExecutedAction) -> Query | None:
     return None
 
 
-def _follow(hop: Hop, answer: str, onwards: dict[str, Hop]) -> tuple[Triple, ...]:
+def _follow(hop: WalkedTriple, answer: str, onwards: dict[str, WalkedTriple]) -> tuple[Triple, ...]:
     triples = [hop.triple]
     while hop.target != answer:
         hop = onwards[hop.target]
@@ -193,13 +193,15 @@ def _ids_by_label(actions: Iterable[ExecutedAction], names: Collection[str]) -> 
     return found
 
 
-def _identified(hop: Hop, entities: dict[str, set[str]], relations: dict[str, set[str]]) -> Hop:
+def _identified(
+    hop: WalkedTriple, entities: dict[str, set[str]], relations: dict[str, set[str]]
+) -> WalkedTriple:
     source = _identify(hop.source, entities)
     subject, relation, object_ = hop.triple
     relation = _identify(relation, relations)
     forwards = object_ == hop.target and subject == hop.source
     triple = (source, relation, hop.target) if forwards else (hop.target, relation, source)
-    return Hop(source, hop.target, triple)
+    return WalkedTriple(source, hop.target, triple)
 
 
 def _identify(name: str, ids: dict[str, set[str]]) -> str:

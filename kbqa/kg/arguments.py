@@ -11,7 +11,7 @@ MAX_ARGUMENT_TEXTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArgumentKind:
     """What an argument may be.
 
     Attributes:
@@ -37,7 +37,7 @@ class Argument:
         meaning: what an agent is to put there.
     """
 
-    kind: Kind
+    kind: ArgumentKind
     meaning: str = ""
 
     @property
@@ -59,23 +59,23 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and 0 < len(value) <= MAX_ARGUMENT_TEXTS and all(map(_is_text, value))
 
 
-def whole_number(least: int, most: int | None = None) -> Kind:
+def whole_number(least: int, most: int | None = None) -> ArgumentKind:
     """A whole number in a range."""
     bounds = f"at least {least}" if most is None else f"{least} to {most}"
-    return Kind(
+    return ArgumentKind(
         lambda value: type(value) is int and least <= value and (most is None or value <= most),
         f"a whole number, {bounds}",
         {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})},
     )
 
 
-TEXT = Kind(_is_text, schema={"type": "string"})
-TEXTS = Kind(
+TEXT = ArgumentKind(_is_text, schema={"type": "string"})
+TEXTS = ArgumentKind(
     _are_texts,
     f"a list of 1 to {MAX_ARGUMENT_TEXTS} texts",
     {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_ARGUMENT_TEXTS},
 )
-FLAG = Kind(lambda value: type(value) is bool, "true or false", {"type": "boolean"})
+FLAG = ArgumentKind(lambda value: type(value) is bool, "true or false", {"type": "boolean"})
 
 ENTITY = Argument(TEXT, "an entity's id or exact label")
 RELATION = Argument(TEXT, "a relation's id or exact label")

@@ -36,7 +36,7 @@ from kbqa.kg.loading.lines import Progress
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.versions import (
     LAYOUT,
-    Manifest,
+    GraphManifest,
     attach_version,
     extend_version,
     read_manifest,
@@ -227,7 +227,7 @@ class GraphCatalog:
         opened.checked_at = time.monotonic()
         return opened.store
 
-    def _current(self, name: str) -> Manifest | None:
+    def _current(self, name: str) -> GraphManifest | None:
         if not _NAME.fullmatch(name):
             return None
         graph = self._root / name
@@ -263,7 +263,7 @@ class GraphCatalog:
             return store
         raise GraphNotFoundError(name, [info.name for info in self.list()])
 
-    def _store(self, directory: Path, manifest: Manifest) -> GraphStore:
+    def _store(self, directory: Path, manifest: GraphManifest) -> GraphStore:
         if manifest.endpoint is not None:
             return EndpointStore(
                 manifest.endpoint,
@@ -298,7 +298,7 @@ class FixedGraphs:
         ]
 
 
-def _read_current(graph: Path) -> Manifest:
+def _read_current(graph: Path) -> GraphManifest:
     for _ in range(_READS):
         version = (graph / "current").read_text().strip()
         # Between the two another version may have become current, and this one have been removed.

@@ -23,7 +23,7 @@ class Page(NamedTuple):
     total: int
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One hop of a path: along one of `relations`, by id; `inverse` from tail to head."""
 
     relations: tuple[str, ...]
@@ -119,7 +119,7 @@ class GraphStore(Protocol):
     def follow(
         self,
         entities: Sequence[str],
-        steps: Sequence[Step],
+        steps: Sequence[PathStep],
         *,
         limit: int,
         offset: int = 0,

@@ -16,7 +16,7 @@ from kbqa.logical_forms.compiler import to_sparql
 from kbqa.logical_forms.s_expression import parse_s_expression, print_s_expression
 
 
-class Stage(StrEnum):
+class CheckStage(StrEnum):
     PARSED = "parsed"
     ROUND_TRIPPED = "round_tripped"
     COMPILED = "compiled"
@@ -34,7 +34,7 @@ class FormFailure:
 
     record: int
     id: str
-    stage: Stage
+    stage: CheckStage
     reason: str
 
 
@@ -89,15 +89,15 @@ def check_forms(records: Iterable[Any]) -> FormsReport:
     return report
 
 
-def _failures(text: Any, report: FormsReport) -> Iterable[tuple[Stage, str]]:
+def _failures(text: Any, report: FormsReport) -> Iterable[tuple[CheckStage, str]]:
     """What went wrong with a form; counts in `report` what went right."""
     if not isinstance(text, str):
-        yield Stage.PARSED, "the record has no s_expression"
+        yield CheckStage.PARSED, "the record has no s_expression"
         return
     try:
         expression = parse_s_expression(text)
     except LogicalFormError as error:
-        yield Stage.PARSED, str(error)
+        yield CheckStage.PARSED, str(error)
         return
     report.parsed += 1
     for stage, check in _CHECKS.items():
@@ -119,8 +119,8 @@ def _act(expression: Expression) -> None:
         raise LogicalFormError("its actions build another expression")
 
 
-_CHECKS: dict[Stage, Callable[[Expression], object]] = {
-    Stage.ROUND_TRIPPED: _round_trip,
-    Stage.COMPILED: to_sparql,
-    Stage.ACTIONS: _act,
+_CHECKS: dict[CheckStage, Callable[[Expression], object]] = {
+    CheckStage.ROUND_TRIPPED: _round_trip,
+    CheckStage.COMPILED: to_sparql,
+    CheckStage.ACTIONS: _act,
 }

@@ -3,7 +3,7 @@
 The meaning is that of GrailQA's executor and gold queries: a superlative's extreme value
 is taken over all candidates in a subquery, and everyone who has it is an answer; values
 are compared by their types; COUNT counts distinct members. Names become terms through a
-`Vocabulary`, in full, so that a query needs no prefixes.
+`FormVocabulary`, in full, so that a query needs no prefixes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def literal_term(literal: Literal) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class FormVocabulary:
     """How the names of a graph are written in SPARQL; each function gives a whole term.
 
     Attributes:
@@ -94,7 +94,7 @@ def _freebase_literal(literal: Literal) -> str:
 
 
 # NOW is the day of Freebase's last dump, as in the gold queries of WebQSP.
-FREEBASE = Vocabulary(
+FREEBASE = FormVocabulary(
     entity=_freebase_term,
     relation=_freebase_term,
     ontology_class=_freebase_term,
@@ -106,7 +106,7 @@ FREEBASE = Vocabulary(
 
 def to_sparql(
     expression: Expression,
-    vocabulary: Vocabulary = FREEBASE,
+    vocabulary: FormVocabulary = FREEBASE,
     *,
     distinct: Distinct = Distinct.ANSWER,
     answer: str = "x",
@@ -137,7 +137,7 @@ class _Group:
 
 
 class _Writer:
-    def __init__(self, vocabulary: Vocabulary, distinct: Distinct, answer: str) -> None:
+    def __init__(self, vocabulary: FormVocabulary, distinct: Distinct, answer: str) -> None:
         self._vocabulary, self._distinct, self._answer = vocabulary, distinct, answer
         self._variables = 0
 

@@ -47,7 +47,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FormStep:
     """One turn of a demonstration: look at `node`, then ask `query`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Step:
     query: str
 
 
-def decompose(sparql: str) -> tuple[Step, ...]:
+def decompose(sparql: str) -> tuple[FormStep, ...]:
     """The steps that lead to `sparql`, the last of which it is.
 
     Raises:
@@ -76,11 +76,11 @@ def decompose(sparql: str) -> tuple[Step, ...]:
     pattern = _Pattern(core)
     parts = pattern.parts()
     if not parts:
-        return (Step(Mode.PROGRESSIVE, None, sparql),)
-    *steps, last = (Step(part.mode, part.node, pattern.query(part)) for part in parts)
+        return (FormStep(Mode.PROGRESSIVE, None, sparql),)
+    *steps, last = (FormStep(part.mode, part.node, pattern.query(part)) for part in parts)
     if aggregate or (ordered and not parts[-1].adds_value):
         node = core.answer if core.answer in {part.selects for part in parts} else None
-        return (*steps, last, Step(Mode.PROGRESSIVE, node, sparql))
+        return (*steps, last, FormStep(Mode.PROGRESSIVE, node, sparql))
     return (*steps, replace(last, query=sparql))
 
 

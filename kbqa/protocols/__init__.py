@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kbqa.protocols.base import AgentProtocol, Answer, Dialogue, Opening, Reply
-from kbqa.protocols.chooser import Chooser
+from kbqa.protocols.base import AgentProtocol, Dialogue, Opening, PredictedAnswer, Reply
+from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.protocols.interactive_parsing import InteractiveParsing
 from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
@@ -14,8 +14,8 @@ from kbqa.protocols.sparql_refinement import SparqlRefinement
 __all__ = [
     "PROTOCOLS",
     "AgentProtocol",
-    "Answer",
-    "Chooser",
+    "PredictedAnswer",
+    "ChoosingProtocol",
     "Dialogue",
     "InteractiveParsing",
     "KbqaR1",

@@ -22,7 +22,7 @@ from kbqa.trajectory import Question, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PredictedAnswer:
     """One predicted answer.
 
     Attributes:
@@ -52,7 +52,7 @@ class Reply:
     thought: str = ""
     well_formed: bool = False
     actions: tuple[Action, ...] = ()
-    answers: tuple[Answer, ...] | None = None
+    answers: tuple[PredictedAnswer, ...] | None = None
     problem: str | None = None
     fatal: bool = False
 

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, Item
 from kbqa.kg.ranking.encoders import words
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.trajectory import Question, Segment
 
@@ -61,7 +61,7 @@ Reply: <1>
 
 @PROTOCOLS.register("chooser")
 @dataclass(frozen=True, slots=True)
-class Chooser:
+class ChoosingProtocol:
     """The dialect.
 
     Attributes:
@@ -119,7 +119,7 @@ def write_choice(number: int) -> str:
 class ChooserDialogue(Dialogue):
     """A walk: where it began, its path, the entities at hand and the options there."""
 
-    def __init__(self, question: Question, max_turns: int, protocol: Chooser) -> None:
+    def __init__(self, question: Question, max_turns: int, protocol: ChoosingProtocol) -> None:
         self._question, self._protocol, self._hops = question, protocol, max_turns - 1
         self._topics: dict[str, str] = {}  # topic entity → its label
         self._topic, self._path = "", list[str]()
@@ -259,12 +259,12 @@ def _relations(result: ActionResult) -> list[Mapping[str, Any]]:
     return relations
 
 
-def answers_of(items: Iterable[Item]) -> Iterable[Answer]:
+def answers_of(items: Iterable[Item]) -> Iterable[PredictedAnswer]:
     """The entities as answers; those of one name are one answer."""
     named: dict[str, list[str]] = {}
     for item in items:
         named.setdefault(item.label, []).append(item.id)
-    return (Answer(label, tuple(ids)) for label, ids in named.items())
+    return (PredictedAnswer(label, tuple(ids)) for label, ids in named.items())
 
 
 def in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -21,7 +21,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -204,13 +204,13 @@ class InteractiveParsingDialogue(Dialogue):
         resolved = {} if query is None else {"query": query.text}
         return Action(NODE_RELATIONS, {"node": f"?{node[1:]}", **resolved, **arguments})
 
-    def _answers(self, boxed: str) -> tuple[Answer, ...]:
+    def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
         """What a box lists, or what its variable stands for."""
         boxed = boxed.strip()
         if VARIABLE.fullmatch(boxed):
             return answers_by_reference([query.result for query in self._queries], boxed)
         names = [boxed] if boxed in self._seen else _listed(boxed)
-        return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
+        return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
 
 
 def write_node(thought: str, node: str) -> str:

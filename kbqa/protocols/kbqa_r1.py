@@ -35,7 +35,7 @@ from kbqa.logical_forms.actions import (
 from kbqa.logical_forms.algebra import Entity, Expression, Join
 from kbqa.logical_forms.algebra import Literal as FormLiteral
 from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
@@ -278,19 +278,19 @@ class KbqaR1Dialogue(Dialogue):
             lines.append(_hint(result.details["cvt"]))
         self._told.append("\n".join(line for line in lines if line))
 
-    def _answers(self, body: str) -> Iterable[Answer]:
+    def _answers(self, body: str) -> Iterable[PredictedAnswer]:
         """The members of the expression that is named, or the names that are listed."""
         reference = _REFERENCE.fullmatch(body)
         if reference is not None and 1 <= int(reference[1]) <= len(self._made):
             return dict.fromkeys(map(_answer, self._made[int(reference[1]) - 1].items))
         pieces, start = body.split(), 0
-        answers: list[Answer] = []
+        answers: list[PredictedAnswer] = []
         while start < len(pieces):
             # Names of plain graphs hold spaces: the longest run of words that was seen is one.
             ends = range(len(pieces), start, -1)
             end = next((e for e in ends if " ".join(pieces[start:e]) in self._seen), start + 1)
             name = " ".join(pieces[start:end])
-            answers += list(map(_answer, self._seen.get(name, ()))) or [Answer(name)]
+            answers += list(map(_answer, self._seen.get(name, ()))) or [PredictedAnswer(name)]
             start = end
         return dict.fromkeys(answers)
 
@@ -360,9 +360,9 @@ def _shown(item: Item) -> str:
     return f"{item.id} ({item.label})"
 
 
-def _answer(item: Item) -> Answer:
+def _answer(item: Item) -> PredictedAnswer:
     """An entity as its id, a literal as its value."""
-    return Answer(item.label if _is_value(item.id) else item.id, (item.id,))
+    return PredictedAnswer(item.label if _is_value(item.id) else item.id, (item.id,))
 
 
 def _is_value(id_: str) -> bool:

@@ -25,7 +25,7 @@ from kbqa.kg.actions import (
     Item,
     Success,
 )
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.references import REFERENCES, References, referring
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
@@ -221,10 +221,10 @@ class KgR1Dialogue(Dialogue):
         )
         return _information(advice, failed=True)
 
-    def _answers(self, text: str) -> tuple[Answer, ...]:
+    def _answers(self, text: str) -> tuple[PredictedAnswer, ...]:
         """Answers as labels. A label that was seen wins over a separator that happens to stand in it."""
         names = [name for line in text.strip().splitlines() for name in _split_line(line, self._seen)]
-        return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
+        return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
 
 
 class ReferringDialogue(KgR1Dialogue):
@@ -296,13 +296,15 @@ class ReferringDialogue(KgR1Dialogue):
         asked = replace(action, arguments={**action.arguments, "entity": self._written})
         return _information(_describe(asked, result, self._protocol.relations), failed=False)
 
-    def _answers(self, text: str) -> tuple[Answer, ...]:
+    def _answers(self, text: str) -> tuple[PredictedAnswer, ...]:
         """Entities by their references; what is none, such as a date or a number, stands for itself."""
         pieces = [piece.strip() for piece in re.split(r"[,\n]", text)]
-        found: dict[str, Answer] = {}
+        found: dict[str, PredictedAnswer] = {}
         for piece in filter(None, pieces):
             entity = self._references.entity(piece)
-            found[piece] = Answer(piece) if entity is None else Answer(entity.label, (entity.id,))
+            found[piece] = (
+                PredictedAnswer(piece) if entity is None else PredictedAnswer(entity.label, (entity.id,))
+            )
         return tuple(dict.fromkeys(found.values()))
 
     def _fault(self, action: Action, message: str) -> list[Segment]:

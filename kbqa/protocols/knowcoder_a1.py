@@ -24,7 +24,7 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
@@ -226,11 +226,11 @@ class KnowCoderA1Dialogue(Dialogue):
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
         return _response(problem if problem.startswith("Error") else f"Error! {problem}")
 
-    def _answers(self, boxed: str) -> tuple[Answer, ...]:
+    def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
         """What a box lists, or what its variable stands for."""
         if VARIABLE.fullmatch(boxed):
             return answers_by_reference(self._found, boxed)
-        return tuple(Answer(name, self._seen.ids(name)) for name in dict.fromkeys(_listed(boxed)))
+        return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(_listed(boxed)))
 
 
 def write_call(thought: str, tool: str, arguments: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, named
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import rows_text, topics_text
@@ -113,7 +113,7 @@ class SparqlRefinementDialogue(Dialogue):
         thought, body = turn["thought"].strip(), turn["body"].strip()
         if turn["kind"] == "query":
             return Reply(thought, well_formed=True, actions=(Action(EXECUTE_SPARQL, {"query": body}),))
-        answers = (Answer(body, self._seen.ids(body)),) if body else ()
+        answers = (PredictedAnswer(body, self._seen.ids(body)),) if body else ()
         return Reply(thought, well_formed=True, answers=answers)
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:

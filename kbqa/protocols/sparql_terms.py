@@ -8,7 +8,7 @@ from typing import Any
 
 from kbqa.kg.actions import Success, named
 from kbqa.kg.naming import ENTITY_NAMESPACE, entity_iri, name_of
-from kbqa.protocols.base import Answer
+from kbqa.protocols.base import PredictedAnswer
 
 VARIABLE = re.compile(r"[?$]\w+")
 _FREEBASE_ID = re.compile(r"[mg]\.[0-9a-z_]+")
@@ -59,10 +59,10 @@ def rows_text(result: Success[Any], *, max_rows: int) -> str:
     return "\n".join([*lines, f"... ({total} rows in all)"] if len(shown) < result.total else lines)
 
 
-def answers_by_reference(results: Sequence[Success[Any]], variable: str) -> tuple[Answer, ...]:
+def answers_by_reference(results: Sequence[Success[Any]], variable: str) -> tuple[PredictedAnswer, ...]:
     """What a variable stands for: its values in the latest of `results` that binds it."""
     values = next(filter(None, (_column(result, variable[1:]) for result in reversed(results))), {})
-    return tuple(Answer(label, tuple(ids)) for label, ids in values.items())
+    return tuple(PredictedAnswer(label, tuple(ids)) for label, ids in values.items())
 
 
 def _column(result: Success[Any], variable: str) -> Mapping[str, list[str]]:

@@ -25,7 +25,7 @@ from kbqa.kg.actions import (
     Success,
 )
 from kbqa.kg.sparql.guard import check_query
-from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.rewards.base import Instruments
 from kbqa.trajectory import ExecutedAction, Question, Status, Turn
 
@@ -227,7 +227,7 @@ def _is_number(question: Question) -> bool:
 
 def _variables(query: str) -> tuple[str, ...]:
     try:
-        parts = SelectQuery.parse(query)
+        parts = ParsedSelect.parse(query)
     except QueryError:
         return ()
     names = parts.matched if parts.projected is None else parts.projected

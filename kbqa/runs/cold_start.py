@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import islice
 
 from kbqa.cold_start.demonstrations import Demonstration, Passage, play_program
-from kbqa.cold_start.files import BY_GOLD_PROGRAMS, Entry, read_entries, write_entries
-from kbqa.cold_start.imitation import Names, epochs, example, under_other_names
+from kbqa.cold_start.files import BY_GOLD_PROGRAMS, DemonstrationEntry, read_entries, write_entries
+from kbqa.cold_start.imitation import MadeUpNames, epochs, example, under_other_names
 from kbqa.cold_start.mining import bounds_for, mine
 from kbqa.cold_start.recoveries import recovery
 from kbqa.datasets import Splits
@@ -19,7 +19,7 @@ from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import ColdStartSection
 from kbqa.runs.context import Context
-from kbqa.runs.evaluation import Evaluation
+from kbqa.runs.evaluation import VersionEvaluation
 from kbqa.runs.student import Student
 from kbqa.training.adapters import add_adapter, has_adapter, merged
 from kbqa.training.sft import Example, fine_tune
@@ -58,7 +58,9 @@ def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonst
     return [entry.demonstration for entry in read_entries(kept)]
 
 
-def _played(context: Context, section: ColdStartSection, questions: Splits, kg: str) -> list[Entry]:
+def _played(
+    context: Context, section: ColdStartSection, questions: Splits, kg: str
+) -> list[DemonstrationEntry]:
     """Paths that can be played, mined or gold; those that cannot are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     context.kg_version(kg)
@@ -72,7 +74,11 @@ def _played(context: Context, section: ColdStartSection, questions: Splits, kg: 
         context.check()
         played = play_program(question, protocol, context.tools, turns)
         if played is not None:
-            found.append(Entry(played.demonstration, protocol.name, section.paths, f"{section.paths} path"))
+            found.append(
+                DemonstrationEntry(
+                    played.demonstration, protocol.name, section.paths, f"{section.paths} path"
+                )
+            )
     if not found:
         raise RunError(
             f"no {section.paths} path of data set {context.record.dataset} can be played on its graph"
@@ -80,7 +86,9 @@ def _played(context: Context, section: ColdStartSection, questions: Splits, kg: 
     return found
 
 
-def _recoveries(context: Context, demonstrations: Sequence[Demonstration], share: float) -> list[Entry]:
+def _recoveries(
+    context: Context, demonstrations: Sequence[Demonstration], share: float
+) -> list[DemonstrationEntry]:
     """A share of the demonstrations as recoveries; those that cannot become one are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     rng = random.Random(f"recoveries/{context.record.seed}")
@@ -89,11 +97,11 @@ def _recoveries(context: Context, demonstrations: Sequence[Demonstration], share
         context.check()
         recovered = recovery(one, demonstrations, protocol, context.tools, turns, rng)
         if recovered is not None:
-            found.append(Entry(recovered, protocol.name, "recovery", "recovery"))
+            found.append(DemonstrationEntry(recovered, protocol.name, "recovery", "recovery"))
     return found
 
 
-def _read(context: Context, name: str, questions: Splits) -> list[Entry]:
+def _read(context: Context, name: str, questions: Splits) -> list[DemonstrationEntry]:
     """A file's demonstrations with this recipe's prompt, without validation and test questions."""
     path = context.home / "cold_start" / name
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
@@ -143,7 +151,7 @@ class ColdStart:
         if section.lora is not None:
             add_adapter(self._student.model, section.lora.build(), context.record.seed)
         self._train, self._validation = questions.train, questions.validation
-        self._best: Evaluation | None = None
+        self._best: VersionEvaluation | None = None
         self._looks_since_best = 0
         self._step = self._looked_at = 0
         self._began = time.monotonic()
@@ -193,10 +201,10 @@ class ColdStart:
         most = self._context.recipe.rollout.max_observation_tokens
         return example(demonstration, self._student.codec, most)
 
-    def _names(self, demonstrations: Sequence[Demonstration]) -> Names:
+    def _names(self, demonstrations: Sequence[Demonstration]) -> MadeUpNames:
         known = {name for demonstration in demonstrations for name in demonstration.names}
         known |= {topic for question in self._train for topic in question.topic_entities}
-        return Names(self._student.words(), sorted(known), self._section.known_names)
+        return MadeUpNames(self._student.words(), sorted(known), self._section.known_names)
 
     def _on_step(self, step: int, loss: float) -> bool:
         context, section = self._context, self._section

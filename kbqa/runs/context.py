@@ -17,7 +17,7 @@ from kbqa.kg.tools import ListedGraphTools
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
-from kbqa.runs.evaluation import Evaluation, Evaluator
+from kbqa.runs.evaluation import Evaluator, VersionEvaluation
 from kbqa.runs.journal import Journal
 from kbqa.runs.rollouts import RolloutSource
 from kbqa.runs.student import Student
@@ -111,7 +111,9 @@ class Context:
         """
         return partial(self._request, purpose, kg_version, stage_of)
 
-    def evaluate(self, version: PolicyVersion, questions: tuple[Question, ...], split: str) -> Evaluation:
+    def evaluate(
+        self, version: PolicyVersion, questions: tuple[Question, ...], split: str
+    ) -> VersionEvaluation:
         """Evaluate the newest version and write down the result."""
         schedule = self.recipe.schedule
         # A question is one trajectory here, where training has a group of them.

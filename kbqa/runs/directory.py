@@ -46,7 +46,7 @@ class State(StrEnum):
     DONE = "done"
 
 
-class Limits(BaseModel):
+class SplitLimits(BaseModel):
     """At most that many questions of each split; None takes all.
 
     Attributes:
@@ -76,7 +76,7 @@ class RunRecord(BaseModel):
     id: str
     recipe: dict[str, Any]
     dataset: str
-    limits: Limits
+    limits: SplitLimits
     seed: int
     created_at: str
     state: State = State.RUNNING
@@ -168,7 +168,7 @@ class Runs:
         self._root = root
 
     def create(
-        self, recipe: Recipe, dataset: str, limits: Limits, seed: int, name: str | None = None
+        self, recipe: Recipe, dataset: str, limits: SplitLimits, seed: int, name: str | None = None
     ) -> RunDirectory:
         """A new run, in state running.
 

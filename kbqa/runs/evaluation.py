@@ -27,7 +27,7 @@ MakeRequest = Callable[[str, Question, int], RolloutRequest]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class VersionEvaluation:
     """How well a version answers, one greedy episode a question.
 
     Attributes:
@@ -71,7 +71,9 @@ class Evaluator:
         # An unexpected reply belongs to an evaluation that is over or was interrupted.
         self._rollouts = source.open(EVALUATION_IDS, spent=lambda _: True, deadline_s=deadline_s)
 
-    def evaluate(self, version: PolicyVersion, questions: Sequence[Question], split: str) -> Evaluation:
+    def evaluate(
+        self, version: PolicyVersion, questions: Sequence[Question], split: str
+    ) -> VersionEvaluation:
         """Answer questions greedily with `version`, which must be the run's newest.
 
         Raises:
@@ -102,7 +104,7 @@ class Evaluator:
             self._rollouts.release()
         hops = {question.id: question.hops for question in questions}
         means = episode_means([member for group in groups for member in group.members])
-        return Evaluation(version.id, split, len(groups), means, f1_by_hops(groups, hops))
+        return VersionEvaluation(version.id, split, len(groups), means, f1_by_hops(groups, hops))
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:

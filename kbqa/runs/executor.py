@@ -32,7 +32,7 @@ from kbqa.trajectory import (
     Trajectory,
     Tree,
 )
-from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, Timings
+from kbqa.wire import FailureReason, Purpose, RolloutFailure, RolloutReply, RolloutRequest, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class RolloutExecutor:
                 )
                 return self._reply(request, timings, rollout, sampled_tokens=stopwatch.sampled_tokens)
         except Exception as error:  # the trainer must learn of every failure
-            failure = Failure(reason=_reason(error), detail=str(error) or type(error).__name__)
+            failure = RolloutFailure(reason=_reason(error), detail=str(error) or type(error).__name__)
             log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
             log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
             return self._reply(request, Timings(queued_s=queued_s), failure=failure)
@@ -189,7 +189,7 @@ class RolloutExecutor:
         request: RolloutRequest,
         timings: Timings,
         rollout: ScoredRollout | None = None,
-        failure: Failure | None = None,
+        failure: RolloutFailure | None = None,
         sampled_tokens: int = 0,
     ) -> RolloutReply:
         return RolloutReply(

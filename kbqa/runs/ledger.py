@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Outcome(StrEnum):
+class GroupOutcome(StrEnum):
     """The outcome of a group; all but the first are reasons why it was dropped."""
 
     TRAINED = "trained"
@@ -36,7 +36,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._in_flight: dict[str, None] = {}
-        self._settled: dict[str, tuple[Outcome, int]] = {}
+        self._settled: dict[str, tuple[GroupOutcome, int]] = {}
 
     @property
     def in_flight(self) -> list[str]:
@@ -53,7 +53,7 @@ class Ledger:
             raise ValueError(f"{request_id} was asked for before")
         self._in_flight[request_id] = None
 
-    def settle(self, request_id: str, outcome: Outcome, step: int) -> None:
+    def settle(self, request_id: str, outcome: GroupOutcome, step: int) -> None:
         """Record the outcome of a group in flight.
 
         Args:
@@ -67,7 +67,7 @@ class Ledger:
         del self._in_flight[request_id]
         self._settled[request_id] = (outcome, step)
 
-    def outcome(self, request_id: str) -> Outcome | None:
+    def outcome(self, request_id: str) -> GroupOutcome | None:
         """The outcome of a group; None while it is in flight, or if it was never requested."""
         entry = self._settled.get(request_id)
         return None if entry is None else entry[0]
@@ -90,7 +90,7 @@ class Ledger:
         ledger = cls()
         ledger._in_flight = dict.fromkeys(values["in_flight"])
         ledger._settled = {
-            key: (Outcome(outcome), step) for key, (outcome, step) in values["settled"].items()
+            key: (GroupOutcome(outcome), step) for key, (outcome, step) in values["settled"].items()
         }
         return ledger
 

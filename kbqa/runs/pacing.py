@@ -24,7 +24,7 @@ from kbqa.curricula.course import Questions
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.learning import ScheduleSection
-from kbqa.runs.ledger import History, Ledger, Outcome
+from kbqa.runs.ledger import GroupOutcome, History, Ledger
 from kbqa.runs.rollouts import RolloutSource
 from kbqa.trajectory import Question, ScoredRollout
 from kbqa.wire import FailureReason, RolloutReply, RolloutRequest, Timings
@@ -130,7 +130,7 @@ class Pacing:
                 self._take(reply)
             for request_id in self._rollouts.give_up():
                 logger.error("a request was never answered", extra={"request": request_id})
-                self.ledger.settle(request_id, Outcome.UNANSWERED, self.step)
+                self.ledger.settle(request_id, GroupOutcome.UNANSWERED, self.step)
             fresh = self._fresh()
             if len(fresh) >= self._schedule.questions_per_step:
                 chosen = fresh[: self._schedule.questions_per_step]
@@ -145,7 +145,7 @@ class Pacing:
             self._position += 1
             self._ask(request_id)
 
-    def close_step(self, outcomes: Mapping[str, Outcome]) -> None:
+    def close_step(self, outcomes: Mapping[str, GroupOutcome]) -> None:
         """Settle the groups of the current step, and end it.
 
         Args:
@@ -164,7 +164,7 @@ class Pacing:
     def end(self) -> None:
         """Drop whatever is still in flight; the run is over."""
         for request_id in self.ledger.in_flight:
-            self._settle(request_id, Outcome.RUN_ENDED)
+            self._settle(request_id, GroupOutcome.RUN_ENDED)
 
     def saved(self) -> None:
         """A checkpoint with `to_json()` has been written: the replies that it settles can be deleted."""
@@ -215,7 +215,7 @@ class Pacing:
             return
         assert reply.failure is not None
         logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
-        self._settle(reply.request_id, Outcome.FAILED)
+        self._settle(reply.request_id, GroupOutcome.FAILED)
         self._failures += reply.failure.reason in _PERMANENT
         if self._failures >= _HOPELESS_STEPS * self._schedule.questions_per_step:
             raise RunError(
@@ -231,7 +231,7 @@ class Pacing:
                 del self._waiting[request_id]
                 self._rollouts.ask_anew(self._request(request_id))
             elif staleness > self._schedule.max_staleness:
-                self._settle(request_id, Outcome.STALE)
+                self._settle(request_id, GroupOutcome.STALE)
             else:
                 age_s = time.monotonic() - arrival.at
                 fresh.append(
@@ -246,7 +246,7 @@ class Pacing:
                 )
         return fresh
 
-    def _settle(self, request_id: str, outcome: Outcome) -> None:
+    def _settle(self, request_id: str, outcome: GroupOutcome) -> None:
         self.ledger.settle(request_id, outcome, self.step)
         self._waiting.pop(request_id, None)
 

@@ -27,7 +27,7 @@ from kbqa.policy_store.durable import write_file
 from kbqa.recipes.curriculum import plain_course
 from kbqa.runs.context import Context, Stopped
 from kbqa.runs.guards import Guards
-from kbqa.runs.ledger import Outcome
+from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing, Received, position_of
 from kbqa.runs.phases import Material
 from kbqa.runs.records import StepRecord
@@ -185,7 +185,7 @@ class Reinforcement:
         self,
         received: Sequence[Received],
         result: UpdateResult,
-        outcomes: Mapping[str, Outcome],
+        outcomes: Mapping[str, GroupOutcome],
         curves: Mapping[str, Any],
     ) -> StepRecord:
         """Record the step: its groups, its metrics, and the time since the last record."""
@@ -196,8 +196,8 @@ class Reinforcement:
             # The stage of the request: after a change, groups of the previous stage are still in flight.
             stage = fmean(self._course.stage_at(position_of(r.request_id)) for r in received)
         record = StepRecord(
-            no_spread=fmean(outcome is Outcome.NO_SPREAD for outcome in outcomes.values()),
-            not_finite=fmean(outcome is Outcome.NON_FINITE for outcome in outcomes.values()),
+            no_spread=fmean(outcome is GroupOutcome.NO_SPREAD for outcome in outcomes.values()),
+            not_finite=fmean(outcome is GroupOutcome.NON_FINITE for outcome in outcomes.values()),
             skipped=not any(result.trained),
             staleness=fmean(r.staleness for r in received),
             sampled_tokens=self._sampled_tokens,
@@ -216,7 +216,7 @@ class Reinforcement:
         self._context.journal.record("step", record.to_json(), pacing.step)
         return record
 
-    def _trace(self, received: Sequence[Received], outcomes: Mapping[str, Outcome]) -> None:
+    def _trace(self, received: Sequence[Received], outcomes: Mapping[str, GroupOutcome]) -> None:
         """Keep the step's groups as text, for people."""
         step = self._pacing.step
         groups = [
@@ -383,7 +383,7 @@ def _digest(questions: Sequence[Question]) -> str:
     return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
 
 
-def _outcome(has_samples: bool, learned: bool) -> Outcome:
+def _outcome(has_samples: bool, learned: bool) -> GroupOutcome:
     if not has_samples:
-        return Outcome.NO_SPREAD
-    return Outcome.TRAINED if learned else Outcome.NON_FINITE
+        return GroupOutcome.NO_SPREAD
+    return GroupOutcome.TRAINED if learned else GroupOutcome.NON_FINITE

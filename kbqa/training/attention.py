@@ -19,7 +19,7 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from kbqa.training.packing import Segment
+from kbqa.training.packing import RowSegment
 
 _NAME = "kbqa_segments"
 
@@ -37,7 +37,7 @@ def _attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    segments: Sequence[Segment] | None = None,
+    segments: Sequence[RowSegment] | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     **options: Any,

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 
-class Segment(NamedTuple):
+class RowSegment(NamedTuple):
     """What a sequence adds to its row.
 
     Attributes:
@@ -52,7 +52,7 @@ class Row:
     members: tuple[int, ...]
     token_ids: Tensor
     positions: Tensor
-    segments: tuple[Segment, ...]
+    segments: tuple[RowSegment, ...]
     sources: Tensor
     targets: Tensor
 
@@ -104,7 +104,7 @@ class _RowBuilder:
     members: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[RowSegment] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
     targets: list[int] = field(default_factory=list)
     latest: Sequence[int] = ()
@@ -127,7 +127,7 @@ class _RowBuilder:
         if own:  # else it is the latest one's beginning, or the same
             self.token_ids.extend(sequence[shared:])
             self.positions.extend(range(shared, len(sequence)))
-            self.segments.append(Segment(shared, own))
+            self.segments.append(RowSegment(shared, own))
             self.latest = sequence
             self.places[shared:] = range(start, start + own)
         self.sources.extend(self.places[position - 1] for position in policy)

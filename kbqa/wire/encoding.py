@@ -10,17 +10,17 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kbqa.errors import MessageError
-from kbqa.wire.messages import Message
+from kbqa.wire.messages import WireMessage
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 """Most bytes of a message's JSON, before compression."""
 
 _PLAIN_BYTES = 4096  # below that, compression saves nothing worth its opacity
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=WireMessage)
 
 
-def encode(message: Message) -> str:
+def encode(message: WireMessage) -> str:
     """JSON, or from 4 KiB on base64 of its zlib compression; floats survive exactly.
 
     Raises:

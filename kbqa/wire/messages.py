@@ -51,7 +51,7 @@ class FailureReason(StrEnum):
     """A fault of the worker; its log has the details."""
 
 
-class Message(BaseModel):
+class WireMessage(BaseModel):
     """Base of all messages; a field that it does not know is an error, and so is NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -59,7 +59,7 @@ class Message(BaseModel):
     schema_version: Literal[1] = SCHEMA_VERSION
 
 
-class RolloutRequest(Message):
+class RolloutRequest(WireMessage):
     """Roll out one question.
 
     Attributes:
@@ -101,7 +101,7 @@ class RolloutRequest(Message):
         return self.sent_at + self.deadline_s
 
 
-class Failure(BaseModel):
+class RolloutFailure(BaseModel):
     """Why there is no group; `detail` is for people."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -129,7 +129,7 @@ class Timings(BaseModel):
     graph_s: Seconds = 0.0
 
 
-class RolloutReply(Message):
+class RolloutReply(WireMessage):
     """What came of a request: exactly one of `group`, `tree` and `failure`.
 
     Attributes:
@@ -143,7 +143,7 @@ class RolloutReply(Message):
     purpose: Purpose
     group: Group | None = None
     tree: RewardedTree | None = None
-    failure: Failure | None = None
+    failure: RolloutFailure | None = None
     worker: str
     timings: Timings = Timings()
     sampled_tokens: Count = 0
@@ -171,7 +171,7 @@ class RolloutReply(Message):
         return self.group if self.tree is None else self.tree
 
 
-class DeadLetter(Message):
+class DeadLetter(WireMessage):
     """A message that nobody could do anything with, and why.
 
     Attributes:

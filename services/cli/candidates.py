@@ -44,7 +44,7 @@ _CHAT_URL, _CHAT_KEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class EvaluatedPolicy:
     """Attributes:
     name: as it was asked for, with its version.
     about: what else a report says of it, as JSON.
@@ -73,7 +73,7 @@ def open_candidate(
     baseline: str | None,
     max_hops: int | None = None,
     known_hops: bool = False,
-) -> Candidate:
+) -> EvaluatedPolicy:
     """Open what is to be evaluated.
 
     Args:
@@ -147,7 +147,7 @@ def _manifest(path: Path) -> PolicyVersion | None:
         raise PolicyIntegrityError(f"{path}: no readable manifest ({error})") from error
 
 
-def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> Candidate:
+def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> EvaluatedPolicy:
     """A policy in this process."""
     recipe = _recipe(name, version, recipe_name)
     codec = TokenizerCodec.load(path)
@@ -165,7 +165,9 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
     )
     play = _by(Players.of(recipe, hosted.policy, codec))
     about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
-    return Candidate(name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close)
+    return EvaluatedPolicy(
+        name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close
+    )
 
 
 def _by(players: Players) -> Callable[[GraphTools, int], tuple[Player[Any], float]]:
@@ -193,7 +195,7 @@ def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
             )
 
 
-def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Candidate:
+def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> EvaluatedPolicy:
     """Paths that a sentence encoder ranks."""
     if max_hops is not None and known_hops:
         raise ConfigurationError("--max-hops and --known-hops exclude each other: give only one of them")
@@ -220,10 +222,10 @@ def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Candida
     def suits(question: Question) -> bool:
         return question.hops > 0 or not known_hops
 
-    return Candidate(encoder, about, _RANKED, MatchingJudge(), suits, play, lambda: None)
+    return EvaluatedPolicy(encoder, about, _RANKED, MatchingJudge(), suits, play, lambda: None)
 
 
-def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candidate:
+def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> EvaluatedPolicy:
     """A model at an OpenAI-compatible endpoint."""
     model = policy.removeprefix(CHAT)
     if not model:
@@ -238,7 +240,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candida
     about = {"policy": policy, "version": model, "recipe": None, "baseline": baseline}
     if baseline is not None:
         spoken = OpenAiPolicy(replace(chat, extra=BASELINES[baseline].extra))
-        return Candidate(
+        return EvaluatedPolicy(
             policy,
             about,
             _CHATS,
@@ -249,7 +251,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Candida
         )
     recipe = load_recipe(recipe_name or _CHAT_RECIPE)
     spoken = OpenAiPolicy(chat)
-    return Candidate(
+    return EvaluatedPolicy(
         policy,
         {**about, "recipe": recipe.name},
         _CHATS,

@@ -65,7 +65,7 @@ class Split(StrEnum):
     TRAIN = "train"
 
 
-class Kind(StrEnum):
+class QuestionKind(StrEnum):
     """What questions are told apart by: a `kbqa.curricula.Stratum`."""
 
     HOPS = "hops"
@@ -129,8 +129,8 @@ def cold_start(
         int, typer.Option(min=1, help="Maximum number of demonstrations per question.")
     ] = 3,
     kind: Annotated[
-        Kind, typer.Option(help="Property by which questions are grouped into kinds.")
-    ] = Kind.OPERATION,
+        QuestionKind, typer.Option(help="Property by which questions are grouped into kinds.")
+    ] = QuestionKind.OPERATION,
     balance: Annotated[
         bool, typer.Option("--balance", help="Keep the same number of demonstrations of every kind.")
     ] = False,
@@ -172,14 +172,16 @@ def cold_start(
         graph = opened.enter_context(open_graph(asked, home, kg=asked.kg, kg_server=kg_server))
         tried = _tried(order, questions, file, parallel, graph.tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
-    from kbqa.cold_start.files import Entry, write_entries
+    from kbqa.cold_start.files import DemonstrationEntry, write_entries
 
     rng = random.Random(f"cold-start/{seed}")
     kept = choose(tried, rng, per_question=per_question, balance=balance, count=count)
     report = {**acceptance(tried), "demonstrations": len(kept)}
     if kept:
         told = teacher or f"{method} path"
-        write_entries(file, (Entry(one, chosen.protocol.name, method.value, told) for one in kept))
+        write_entries(
+            file, (DemonstrationEntry(one, chosen.protocol.name, method.value, told) for one in kept)
+        )
         write_file(file.with_suffix(".acceptance.json"), json.dumps(report, indent=1).encode())
     if as_json:
         typer.echo(json.dumps(report))

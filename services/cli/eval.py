@@ -26,14 +26,14 @@ from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directo
 if TYPE_CHECKING:
     from kbqa.kg.actions import GraphTools
     from kbqa.trajectory import Question, Trajectory
-    from services.cli.candidates import Candidate
+    from services.cli.candidates import EvaluatedPolicy
 
 _CHUNK = 1024  # questions whose runs are all played before the next: bounds memory
 _MOST_HOPS = 8  # what `follow_path` follows
 _RUN_STRIDE = 104_729  # keeps the random streams of runs apart
 
 
-class Baseline(StrEnum):
+class BaselineName(StrEnum):
     """See `kbqa.evaluation.baselines`; of the last, `kbqa.evaluation.ranking`."""
 
     VANILLA = "vanilla"
@@ -67,7 +67,7 @@ def evaluate(
         ),
     ] = None,
     baseline: Annotated[
-        Baseline | None,
+        BaselineName | None,
         typer.Option(
             help="Answer in a simpler way instead of by a recipe: with a chat model; or "
             "ranking, which needs no training and ranks relation paths by similarity to the question."
@@ -183,7 +183,12 @@ def _load(name: str, data: Path | None, seed: int) -> Dataset:
 
 
 def _played(
-    candidate: Candidate, tools: GraphTools, questions: Sequence[Question], kg: str, runs: int, seed: int
+    candidate: EvaluatedPolicy,
+    tools: GraphTools,
+    questions: Sequence[Question],
+    kg: str,
+    runs: int,
+    seed: int,
 ) -> Iterator[tuple[Question, list[Trajectory]]]:
     """Every question with its runs."""
     from kbqa.rollouts.many import many_rollouts

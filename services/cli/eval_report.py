@@ -12,7 +12,7 @@ from rich.table import Table
 
 from kbqa.errors import ConfigurationError
 from kbqa.evaluation import METRICS
-from kbqa.evaluation.evaluation import Example
+from kbqa.evaluation.evaluation import PlayedExample
 from kbqa.policy_store.durable import write_file
 from services.page.evaluation import page
 
@@ -85,7 +85,7 @@ def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:
 
 
 def write(
-    as_json: Path | None, html: Path | None, result: Mapping[str, Any], examples: Sequence[Example]
+    as_json: Path | None, html: Path | None, result: Mapping[str, Any], examples: Sequence[PlayedExample]
 ) -> None:
     """Write the files that were asked for, each whole or not at all.
 

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from kbqa.logical_forms.checking import Stage, check_forms, read_records
+from kbqa.logical_forms.checking import CheckStage, check_forms, read_records
 from services.cli.options import AsJson
 
 commands = typer.Typer(help="Check logical forms.", no_args_is_help=True)
 
 _SAYS = {
-    Stage.PARSED: "parse",
-    Stage.ROUND_TRIPPED: "read back unchanged",
-    Stage.COMPILED: "compile to SPARQL",
-    Stage.ACTIONS: "become actions",
+    CheckStage.PARSED: "parse",
+    CheckStage.ROUND_TRIPPED: "read back unchanged",
+    CheckStage.COMPILED: "compile to SPARQL",
+    CheckStage.ACTIONS: "become actions",
 }
 
 

@@ -23,7 +23,7 @@ from services.gateway.feedback import FeedbackFile, feedback_path
 from services.gateway.idempotency import IdempotentAnswers
 from services.gateway.question_service import QuestionService
 from services.gateway.saved import SavedAnswers
-from services.gateway.shelves import MemoryShelf, RedisShelf, Shelf
+from services.gateway.shelves import AnswerShelf, MemoryShelf, RedisShelf
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def _keys(settings: AccessSettings) -> Keys | None:
     return Keys(KeyFile(path))
 
 
-def _shelf(settings: AccessSettings, metrics: Metrics) -> Shelf:
+def _shelf(settings: AccessSettings, metrics: Metrics) -> AnswerShelf:
     if settings.redis_url is None:
         return MemoryShelf(settings.answers_kept)
     return RedisShelf(

@@ -114,14 +114,14 @@ class ChatUsage(BaseModel):
     total_tokens: int
 
 
-class Reply(BaseModel):
+class ChatReply(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str
 
 
 class Choice(BaseModel):
     index: int = 0
-    message: Reply
+    message: ChatReply
     finish_reason: Literal["stop"] = "stop"
 
 
@@ -157,7 +157,7 @@ def completion(model: str, document: AnswerResponse) -> ChatCompletion:
         id=_id(document.id),
         created=int(time.time()),
         model=model,
-        choices=[Choice(message=Reply(content=text_of(document)))],
+        choices=[Choice(message=ChatReply(content=text_of(document)))],
         usage=_usage(document.usage),
         kbqa=document,
     )

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway.errors import IdempotencyMismatchError, ShelfUnavailableError
-from services.gateway.shelves import Shelf
+from services.gateway.shelves import AnswerShelf
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _CLAIM_S = 15.0
 _POLL_S = 0.1
 
 
-class Turn:
+class RequestTurn:
     """A request's turn to be answered.
 
     Attributes:
@@ -43,11 +43,11 @@ class IdempotentAnswers:
         ttl_s: for how long.
     """
 
-    def __init__(self, shelf: Shelf, ttl_s: float) -> None:
+    def __init__(self, shelf: AnswerShelf, ttl_s: float) -> None:
         self._shelf, self._ttl_s = shelf, ttl_s
 
     @asynccontextmanager
-    async def turn(self, owner: str, key: str, request: AnswerRequest) -> AsyncIterator[Turn]:
+    async def turn(self, owner: str, key: str, request: AnswerRequest) -> AsyncIterator[RequestTurn]:
         """A turn to answer a request; waits while another request with its key is being answered.
 
         Raises:
@@ -60,10 +60,10 @@ class IdempotentAnswers:
         while not await self._shelf.claim(name, claim, _CLAIM_S):
             known = await self._find(name, fingerprint)
             if known is not None:
-                yield Turn(known)
+                yield RequestTurn(known)
                 return
             await asyncio.sleep(_POLL_S)
-        turn = Turn(None)
+        turn = RequestTurn(None)
         renewal = asyncio.create_task(self._renew(name, claim))
         try:
             yield turn

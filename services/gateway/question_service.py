@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
-from services.gateway.access.audit import Entry
+from services.gateway.access.audit import AuditEntry
 from services.gateway.access.control import Caller, Quotas
 from services.gateway.answering import Answering
-from services.gateway.idempotency import IdempotentAnswers, Turn
+from services.gateway.idempotency import IdempotentAnswers, RequestTurn
 from services.gateway.saved import SavedAnswers
 
 
@@ -30,7 +30,7 @@ class Submission:
 
     request: AnswerRequest
     caller: Caller
-    entry: Entry
+    entry: AuditEntry
     fresh: bool = False
     idempotency_key: str | None = None
 
@@ -79,13 +79,13 @@ class QuestionService:
                     yield event
 
     @asynccontextmanager
-    async def _turn(self, submission: Submission) -> AsyncIterator[Turn]:
+    async def _turn(self, submission: Submission) -> AsyncIterator[RequestTurn]:
         """The submission's turn, if its caller may ask; counts the question if it has to be answered."""
         submission.entry.graph, submission.entry.question = submission.request.kg, submission.request.question
         self._quotas.require_graph(submission.caller, submission.request.kg)
         if submission.idempotency_key is None:
             await self._quotas.spend(submission.caller)
-            yield Turn(None)
+            yield RequestTurn(None)
             return
         async with self._idempotent.turn(
             submission.caller.owner, submission.idempotency_key, submission.request

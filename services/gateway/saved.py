@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway.errors import AnswerNotFoundError, ShelfUnavailableError
-from services.gateway.shelves import Shelf
+from services.gateway.shelves import AnswerShelf
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class SavedAnswers:
         ttl_s: for how long.
     """
 
-    def __init__(self, shelf: Shelf, ttl_s: int) -> None:
+    def __init__(self, shelf: AnswerShelf, ttl_s: int) -> None:
         self._shelf, self._ttl_s = shelf, ttl_s
 
     async def save(self, owner: str, request: AnswerRequest, document: AnswerResponse) -> None:

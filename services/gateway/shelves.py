@@ -21,7 +21,7 @@ from services.gateway.errors import ShelfUnavailableError
 _LARGEST = 4 * 2**20  # bytes of a value
 
 
-class Shelf(Protocol):
+class AnswerShelf(Protocol):
     """A store of values by key, each with a time to live; limited to the newest ones.
 
     Raises:

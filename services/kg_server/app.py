@@ -31,7 +31,7 @@ from services.kg_server.batches import CostlyBatches
 from services.kg_server.cache import Cache
 from services.kg_server.callers import Caller
 from services.kg_server.errors import STATUS
-from services.kg_server.gate import Gate
+from services.kg_server.gate import AdmissionGate
 from services.kg_server.keys import ApiKeys
 from services.kg_server.limits import Admission
 from services.kg_server.meter import ActionMeter
@@ -68,8 +68,8 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     limits = (settings.query_max_rows, settings.query_max_bytes)
     queries = Queries(
         cache,
-        Gate(settings.query_processes, settings.query_queue),
-        Gate(settings.endpoint_queries, settings.query_queue),
+        AdmissionGate(settings.query_processes, settings.query_queue),
+        AdmissionGate(settings.endpoint_queries, settings.query_queue),
         metrics,
         limits=limits,
         wait_s=settings.query_wait_s,
@@ -77,7 +77,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     costly = CostlyBatches(
         queries,
         cache,
-        Gate(settings.batch_threads, settings.batch_queue),
+        AdmissionGate(settings.batch_threads, settings.batch_queue),
         deadline_s=settings.batch_deadline_s,
         profile=repr((limits, settings.max_items, encoder.name, encoder.thresholds)),
     )

@@ -20,8 +20,8 @@ from kbqa.kg.tools import execute
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
 from services.kg_server.flights import Flights
-from services.kg_server.gate import Gate
-from services.kg_server.queries import GuardedStore, Queries, Source, Threads, Trace
+from services.kg_server.gate import AdmissionGate
+from services.kg_server.queries import GuardedStore, Queries, QuerySource, Threads, Trace
 from services.kg_server.schemas import dump_result
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class CostlyBatches:
     """
 
     def __init__(
-        self, queries: Queries, cache: Cache, gate: Gate, *, deadline_s: float, profile: str
+        self, queries: Queries, cache: Cache, gate: AdmissionGate, *, deadline_s: float, profile: str
     ) -> None:
         self._queries, self._cache, self._gate = queries, cache, gate
         self._deadline_s, self._profile = deadline_s, profile
@@ -116,7 +116,7 @@ class CostlyBatches:
 
     def _execute(self, asked: _Asked, action: Action) -> tuple[ActionResult, Trace]:
         trace = Trace()
-        source = Source(asked.kg, asked.surroundings.store)
+        source = QuerySource(asked.kg, asked.surroundings.store)
         store = GuardedStore(source, self._queries, asked.caller, asked.until, action.name, trace)
         guarded = replace(asked.surroundings, store=cast(GraphStore, store))
         try:

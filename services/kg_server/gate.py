@@ -12,7 +12,7 @@ from kbqa.errors import QueryOverloadError
 _OVERLOAD = "too many queries are waiting: try again later"
 
 
-class Gate:
+class AdmissionGate:
     """Places for threads that do costly work, fair between clients.
 
     A place that becomes free goes to the client that holds the fewest, then to whoever waits

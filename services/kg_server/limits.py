@@ -38,7 +38,7 @@ class Admission:
         self, app: ASGIApp, *, settings: KgServerSettings, keys: ApiKeys | None, metrics: Metrics
     ) -> None:
         self._app, self._keys = app, keys
-        self._limits = Limits(
+        self._limits = ClientLimits(
             per_s=settings.client_requests_per_s,
             concurrent=settings.client_concurrency,
             in_all=settings.concurrency,
@@ -83,7 +83,7 @@ _TOO_MUCH = {
 }
 
 
-class Limits:
+class ClientLimits:
     """How much each client has under way, and what it has left of its rate (a token bucket).
 
     Not for threads: an event loop enters and leaves.

@@ -27,7 +27,7 @@ _ENTRY_BYTES = 270
 _NEW, _KEPT = b'"cached":false,"elapsed_ms":', b'"cached":true,"elapsed_ms":'
 
 
-class Answer(NamedTuple):
+class CachedAnswer(NamedTuple):
     """A kept answer: what it counts as, and its JSON, if `timed` without the time at its end."""
 
     action: str
@@ -92,7 +92,7 @@ class LookUps:
 
     def _make(
         self, surroundings: Surroundings, batch: Sequence[dict[str, Any]], graph: str | None
-    ) -> list[tuple[Answer | None, bytes]]:
+    ) -> list[tuple[CachedAnswer | None, bytes]]:
         """For each action what is to be kept, if anything, and what is to be sent."""
         actions = [to_action(action) for action in batch]
         results = execute(surroundings, actions, graph=graph)
@@ -111,13 +111,13 @@ def to_action(action: dict[str, Any]) -> Action:
     return Action(arguments.pop("action", ""), arguments)
 
 
-def _rendered(name: str, result: ActionResult) -> tuple[Answer | None, bytes]:
+def _rendered(name: str, result: ActionResult) -> tuple[CachedAnswer | None, bytes]:
     json = orjson.dumps(dump_result(result))
     if isinstance(result, Success):
         if result.details:
             return None, json
-        return Answer(name, "ok", json[: json.rindex(_NEW)] + _KEPT, True), json
-    return Answer(name, result.code, json, False), json
+        return CachedAnswer(name, "ok", json[: json.rindex(_NEW)] + _KEPT, True), json
+    return CachedAnswer(name, result.code, json, False), json
 
 
 class _Kept:
@@ -127,10 +127,10 @@ class _Kept:
         self._max_bytes, self._bytes = max_bytes, 0
         # One answer must not drive out hundreds.
         self._max_answer_bytes = max_bytes // 256
-        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, keys: Sequence[bytes]) -> list[Answer | None]:
+    def get(self, keys: Sequence[bytes]) -> list[CachedAnswer | None]:
         answers = self._answers
         with self._lock:
             found = list(map(answers.get, keys))
@@ -139,7 +139,7 @@ class _Kept:
                     answers.move_to_end(key)
         return found
 
-    def put(self, new: Iterable[tuple[bytes, Answer | None]]) -> None:
+    def put(self, new: Iterable[tuple[bytes, CachedAnswer | None]]) -> None:
         with self._lock:
             for key, answer in new:
                 if answer is None or key in self._answers:
@@ -153,5 +153,5 @@ class _Kept:
                     self._bytes -= _size(*self._answers.popitem(last=False))
 
 
-def _size(key: bytes, answer: Answer) -> int:
+def _size(key: bytes, answer: CachedAnswer) -> int:
     return _ENTRY_BYTES + len(key) + len(answer.json)

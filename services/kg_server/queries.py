@@ -22,7 +22,7 @@ from kbqa.telemetry import Metrics
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
 from services.kg_server.flights import Flights
-from services.kg_server.gate import Gate
+from services.kg_server.gate import AdmissionGate
 
 # Threads beyond those that run or wait: they bring a newcomer as far as being turned away.
 _SPARE_THREADS = 8
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Threads:
     """Thread pool large enough that calls waiting at a gate never starve others."""
 
-    def __init__(self, *gates: Gate) -> None:
+    def __init__(self, *gates: AdmissionGate) -> None:
         self._size = sum(gate.places + gate.queue + _SPARE_THREADS for gate in gates)
         self._limiter: anyio.CapacityLimiter | None = None
 
@@ -44,7 +44,7 @@ class Threads:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuerySource:
     """What a query is asked of.
 
     Attributes:
@@ -71,8 +71,8 @@ class Queries:
     def __init__(
         self,
         cache: Cache,
-        gate: Gate,
-        remote_gate: Gate,
+        gate: AdmissionGate,
+        remote_gate: AdmissionGate,
         metrics: Metrics,
         *,
         limits: tuple[int, int],
@@ -86,7 +86,13 @@ class Queries:
         self._running = metrics.gauge("kbqa_kg_queries_running")
 
     async def answer(
-        self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, *, deadline_s: float
+        self,
+        source: QuerySource,
+        query: CheckedQuery,
+        result: ResultFormat,
+        caller: Caller,
+        *,
+        deadline_s: float,
     ) -> tuple[QueryResult, bool]:
         """As `run`, for the event loop: takes a thread only for what is neither cached nor under way."""
         key = self._key(source, query, result)
@@ -101,7 +107,7 @@ class Queries:
 
     def run(
         self,
-        source: Source,
+        source: QuerySource,
         query: CheckedQuery,
         result: ResultFormat,
         caller: Caller,
@@ -141,7 +147,12 @@ class Queries:
         return self._flights.run((key, deadline_s), compute), False
 
     def _execute(
-        self, source: Source, query: CheckedQuery, result: ResultFormat, caller: Caller, deadline_s: float
+        self,
+        source: QuerySource,
+        query: CheckedQuery,
+        result: ResultFormat,
+        caller: Caller,
+        deadline_s: float,
     ) -> QueryResult:
         outcome = "failed"
         gate = self._remote_gate if source.store.is_remote else self._gate
@@ -164,7 +175,7 @@ class Queries:
         if not caller.private:
             self._cache.put(key, json.dumps(head).encode() + b"\n" + body)
 
-    def _key(self, source: Source, query: CheckedQuery, result: ResultFormat) -> str:
+    def _key(self, source: QuerySource, query: CheckedQuery, result: ResultFormat) -> str:
         parts = (source.graph, query.canonical, result.value, self._limits)
         return cache_key(source.kg, source.store.version, "sparql", *parts)
 
@@ -191,7 +202,7 @@ class GuardedStore:
     """
 
     def __init__(
-        self, source: Source, queries: Queries, caller: Caller, until: float, action: str, trace: Trace
+        self, source: QuerySource, queries: Queries, caller: Caller, until: float, action: str, trace: Trace
     ) -> None:
         self._source, self._queries, self._caller = source, queries, caller
         self._until, self._action, self._trace = until, action, trace

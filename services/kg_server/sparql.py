@@ -14,7 +14,7 @@ from kbqa.kg.sparql.guard import CheckedQuery, ResultFormat, check_query
 from services.http import read_body
 from services.kg_server.actions import opened
 from services.kg_server.callers import caller_of
-from services.kg_server.queries import Queries, Source
+from services.kg_server.queries import Queries, QuerySource
 from services.kg_server.settings import KgServerSettings
 
 # Media type in an Accept header → format; for each kind of result the first is the default.
@@ -74,7 +74,7 @@ def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Qu
         query = await _checked(text)
         result_format = negotiate(request.headers.get("accept", ""), query)
         result, cached = await queries.answer(
-            Source(kg, store),
+            QuerySource(kg, store),
             query,
             result_format,
             caller_of(request),

@@ -13,8 +13,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from kbqa.evaluation.evaluation import Example
-from kbqa.evaluation.failures import Outcome
+from kbqa.evaluation.evaluation import PlayedExample
+from kbqa.evaluation.failures import AnswerOutcome
 from kbqa.evaluation.measures import METRICS
 from kbqa.trajectory import ExecutedAction, Trajectory, Turn
 
@@ -27,7 +27,7 @@ _MOST_LABELS = 12  # of what an action found
 _MOST_COLUMNS = 24
 
 
-def page(result: Mapping[str, Any], examples: Sequence[Example]) -> str:
+def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
     """The report.
 
     Args:
@@ -91,7 +91,7 @@ def _columns(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any
     most = max(value for value, _ in values)
     width = max(1, -(-int(most + 1) // _MOST_COLUMNS))
     columns = int(most // width) + 1
-    counts = {outcome.value: [0] * columns for outcome in Outcome}
+    counts = {outcome.value: [0] * columns for outcome in AnswerOutcome}
     for value, outcome in values:
         counts[outcome][int(value // width)] += 1
     return {"edges": [column * width for column in range(columns)], "width": width, "counts": counts}
@@ -101,10 +101,12 @@ def _by_hops(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """Outcomes by the number of hops; empty where it is known of no question."""
     counts = Counter((record["hops"], record["outcome"]) for record in records)
     hops = sorted({hops for hops, _ in counts if hops})
-    return {number: {outcome.value: counts[number, outcome.value] for outcome in Outcome} for number in hops}
+    return {
+        number: {outcome.value: counts[number, outcome.value] for outcome in AnswerOutcome} for number in hops
+    }
 
 
-def _example(example: Example) -> dict[str, Any]:
+def _example(example: PlayedExample) -> dict[str, Any]:
     record, question = example.record, example.record.question
     return {
         **record.to_json(),

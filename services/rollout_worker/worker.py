@@ -27,8 +27,8 @@ from kbqa.wire import (
     ROLL_OUT_TASK,
     ROLLOUTS,
     TRAJECTORIES,
-    Failure,
     FailureReason,
+    RolloutFailure,
     RolloutReply,
     RolloutRequest,
     Timings,
@@ -186,7 +186,7 @@ class RequestHandler:
         try:
             text = encode(reply)
         except MessageError as error:
-            failure = Failure(reason=FailureReason.INTERNAL, detail=str(error))
+            failure = RolloutFailure(reason=FailureReason.INTERNAL, detail=str(error))
             text = encode(reply.model_copy(update={"group": None, "tree": None, "failure": failure}))
         deadline = time.monotonic() + self._deliver_wait_s
         pause_s, longest_s = _BACK_OFF_S

@@ -12,7 +12,7 @@ from typing import Any
 from kbqa.curves import curve_names
 from kbqa.runs.directory import Runs, State
 from kbqa.runs.guards import ALARMS
-from kbqa.runs.ledger import Outcome
+from kbqa.runs.ledger import GroupOutcome
 from kbqa.telemetry import Metrics
 
 _PHASES = ("warm_up", "cold_start", "rl")
@@ -62,7 +62,7 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         metrics.gauge("kbqa_trainer_step_seconds").labels(part).set_function(reader)
     for alarm in ALARMS:
         metrics.gauge("kbqa_trainer_alarm").labels(alarm).set_function(partial(_raised, runs, alarm))
-    for outcome in Outcome:
+    for outcome in GroupOutcome:
         reader = records.reader("groups", outcome.value, kind="step", phase="rl")
         metrics.gauge("kbqa_trainer_groups").labels(outcome.value).set_function(reader)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbqa.runs.directory import Limits, State
+from kbqa.runs.directory import SplitLimits, State
 from kbqa.wire import RUN_PATTERN
 
 RecipeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -29,7 +29,7 @@ class StartRun(BaseModel):
     dataset: Annotated[str, Field(min_length=1)]
     overrides: dict[str, Any] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0)] = 1
-    limits: Limits = Limits()
+    limits: SplitLimits = SplitLimits()
     name: Annotated[str, Field(pattern=RUN_PATTERN)] | None = None
 
 

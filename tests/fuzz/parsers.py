@@ -30,7 +30,7 @@ from kbqa.kg.actions import (
 )
 from kbqa.kg.sparql.dialect import lenient, standard
 from kbqa.kg.sparql.guard import check_query
-from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.logical_forms.actions import build, parse_action, print_action, to_actions
 from kbqa.logical_forms.algebra import equivalent
 from kbqa.logical_forms.compiler import to_sparql
@@ -178,7 +178,7 @@ def read_query(text: str) -> None:
         rewriting = rewrite(checked)
         rewriting.in_source("error at 1:8 and error at 9999:1")
     try:
-        SelectQuery.parse(text).values_of("x", 10)
+        ParsedSelect.parse(text).values_of("x", 10)
     except QueryError:
         return
 

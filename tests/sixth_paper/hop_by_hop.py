@@ -18,7 +18,7 @@ from kbqa.kg.actions import Action, ActionResult, ErrorKind, Failure, Item, Succ
 from kbqa.kg.arguments import RELATION, TEXTS, Argument
 from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.specs import ActionSpec
-from kbqa.protocols.base import Answer, Dialogue, Opening, Reply
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.rewards.base import Instruments, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Segment, Trajectory
 
@@ -91,7 +91,7 @@ class Hopping(Dialogue):
         if found is None:
             return Reply(problem="no <hop> or <done> was found")
         if found[1] == "done":
-            answers = tuple(Answer(item.label, (item.id,)) for item in self._here)
+            answers = tuple(PredictedAnswer(item.label, (item.id,)) for item in self._here)
             return Reply(well_formed=True, answers=answers)
         entities = [item.id for item in self._here][:100]
         return Reply(

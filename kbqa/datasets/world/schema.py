@@ -13,7 +13,7 @@ from kbqa.trajectory import Hop
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class WorldRelation:
     """A relation between two types.
 
     Attributes:
@@ -32,7 +32,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WorldStep:
     """Something that a question can ask of a thing: its hops, and the phrases for it."""
 
     head: str
@@ -42,22 +42,22 @@ class Step:
 
 
 RELATIONS = (
-    Relation(
+    WorldRelation(
         "people.person.place_of_birth",
         "person",
         "city",
         ("the birthplace of {}", "the city where {} was born"),
     ),
-    Relation(
+    WorldRelation(
         "people.person.nationality", "person", "country", ("the nationality of {}", "{} 's home country")
     ),
-    Relation(
+    WorldRelation(
         "people.person.profession",
         "person",
         "profession",
         ("the profession of {}", "what {} does for a living"),
     ),
-    Relation(
+    WorldRelation(
         "people.person.parents",
         "person",
         "person",
@@ -66,100 +66,102 @@ RELATIONS = (
         tails=(1, 2),
         share=0.6,
     ),
-    Relation(
+    WorldRelation(
         "people.person.spouse",
         "person",
         "person",
         ("the spouse of {}", "{} 's partner"),
         share=0.7,
     ),
-    Relation("people.person.alma_mater", "person", "university", ()),
-    Relation(
+    WorldRelation("people.person.alma_mater", "person", "university", ()),
+    WorldRelation(
         "people.person.date_of_birth",
         "person",
         "year",
         ("the birth year of {}", "the year {} came into the world"),
     ),
-    Relation("people.person.religion", "person", "religion", ()),
-    Relation("people.person.employment", "person", "employment", (), share=0.8),
-    Relation("people.employment.employer", "employment", "company", ()),
-    Relation("people.employment.role", "employment", "role", ()),
-    Relation("people.employment.since", "employment", "year", ()),
-    Relation(
+    WorldRelation("people.person.religion", "person", "religion", ()),
+    WorldRelation("people.person.employment", "person", "employment", (), share=0.8),
+    WorldRelation("people.employment.employer", "employment", "company", ()),
+    WorldRelation("people.employment.role", "employment", "role", ()),
+    WorldRelation("people.employment.since", "employment", "year", ()),
+    WorldRelation(
         "film.film.directed_by",
         "film",
         "person",
         ("the director of {}", "the person who directed {}"),
         ("the films directed by {}", "the movies {} made"),
     ),
-    Relation(
+    WorldRelation(
         "film.film.starring",
         "film",
         "person",
         ("the stars of {}", "the actors in {}"),
         tails=(1, 3),
     ),
-    Relation("film.film.genre", "film", "genre", ()),
-    Relation("film.film.release_date", "film", "year", ()),
-    Relation("film.film.country", "film", "country", ()),
-    Relation("film.film.music", "film", "person", ()),
-    Relation("film.film.producer", "film", "person", ()),
-    Relation("film.film.distributor", "film", "company", ()),
-    Relation("film.film.language", "film", "language", ()),
-    Relation(
+    WorldRelation("film.film.genre", "film", "genre", ()),
+    WorldRelation("film.film.release_date", "film", "year", ()),
+    WorldRelation("film.film.country", "film", "country", ()),
+    WorldRelation("film.film.music", "film", "person", ()),
+    WorldRelation("film.film.producer", "film", "person", ()),
+    WorldRelation("film.film.distributor", "film", "company", ()),
+    WorldRelation("film.film.language", "film", "language", ()),
+    WorldRelation(
         "book.book.author",
         "book",
         "person",
         ("the author of {}", "the writer of {}"),
         ("the books by {}", "the novels {} wrote"),
     ),
-    Relation("book.book.publisher", "book", "company", ()),
-    Relation("book.book.publication_date", "book", "year", ()),
-    Relation("book.book.genre", "book", "genre", ()),
-    Relation("book.book.language", "book", "language", ()),
-    Relation("book.book.editor", "book", "person", ()),
-    Relation("book.book.illustrator", "book", "person", ()),
-    Relation("book.book.translator", "book", "person", ()),
-    Relation(
+    WorldRelation("book.book.publisher", "book", "company", ()),
+    WorldRelation("book.book.publication_date", "book", "year", ()),
+    WorldRelation("book.book.genre", "book", "genre", ()),
+    WorldRelation("book.book.language", "book", "language", ()),
+    WorldRelation("book.book.editor", "book", "person", ()),
+    WorldRelation("book.book.illustrator", "book", "person", ()),
+    WorldRelation("book.book.translator", "book", "person", ()),
+    WorldRelation(
         "organization.organization.founder",
         "company",
         "person",
         ("the founder of {}", "the person who started {}"),
     ),
-    Relation("organization.organization.headquarters", "company", "city", ()),
-    Relation("education.university.city", "university", "city", ()),
-    Relation("location.city.country", "city", "country", ("the country of {}", "the nation {} belongs to")),
-    Relation("location.city.mayor", "city", "person", ()),
-    Relation(
+    WorldRelation("organization.organization.headquarters", "company", "city", ()),
+    WorldRelation("education.university.city", "university", "city", ()),
+    WorldRelation(
+        "location.city.country", "city", "country", ("the country of {}", "the nation {} belongs to")
+    ),
+    WorldRelation("location.city.mayor", "city", "person", ()),
+    WorldRelation(
         "location.country.capital",
         "country",
         "city",
         ("the capital of {}", "{} 's seat of government"),
     ),
-    Relation(
+    WorldRelation(
         "location.country.official_language",
         "country",
         "language",
         ("the language of {}", "the language spoken in {}"),
     ),
-    Relation("event.event.location", "event", "city", ()),
-    Relation("event.event.date", "event", "date", ("the date of {}", "the day of {}")),
-    Relation(
+    WorldRelation("event.event.location", "event", "city", ()),
+    WorldRelation("event.event.date", "event", "date", ("the date of {}", "the day of {}")),
+    WorldRelation(
         "event.event.winner",
         "event",
         "person",
         ("the winner of {}", "the champion of {}"),
         ("the events won by {}", "the contests {} won"),
     ),
-    Relation("event.event.runner_up", "event", "person", ()),
-    Relation("event.event.sponsor", "event", "company", ()),
-    Relation("event.event.host_country", "event", "country", ()),
-    Relation("event.event.organizer", "event", "person", ()),
-    Relation("event.event.judge", "event", "person", ()),
+    WorldRelation("event.event.runner_up", "event", "person", ()),
+    WorldRelation("event.event.sponsor", "event", "company", ()),
+    WorldRelation("event.event.host_country", "event", "country", ()),
+    WorldRelation("event.event.organizer", "event", "person", ()),
+    WorldRelation("event.event.judge", "event", "person", ()),
 )
 
 _COMPOUNDS = (
-    Step(
+    WorldStep(
         "person",
         "company",
         (Hop("people.person.employment"), Hop("people.employment.employer")),
@@ -168,8 +170,8 @@ _COMPOUNDS = (
 )
 
 STEPS = (
-    *(Step(r.head, r.tail, (Hop(r.name),), r.forward) for r in RELATIONS if r.forward),
-    *(Step(r.tail, r.head, (Hop(r.name, True),), r.inverse) for r in RELATIONS if r.inverse),
+    *(WorldStep(r.head, r.tail, (Hop(r.name),), r.forward) for r in RELATIONS if r.forward),
+    *(WorldStep(r.tail, r.head, (Hop(r.name, True),), r.inverse) for r in RELATIONS if r.inverse),
     *_COMPOUNDS,
 )
 

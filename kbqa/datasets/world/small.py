@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.names import draw_names
-from kbqa.datasets.world.schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, Step
+from kbqa.datasets.world.schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, WorldStep
 from kbqa.trajectory import Hop, Question
 
 Triple = tuple[str, str, str]
@@ -107,7 +107,7 @@ def _draw(
     hops: int,
     seen: set[tuple[str, tuple[Hop, ...]]],
     rng: random.Random,
-) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
+) -> tuple[str, tuple[WorldStep, ...], tuple[str, ...]]:
     """A topic, a chain of steps from it with `hops` hops, and the answers."""
     chains = _CHAINS[hops]
     while True:
@@ -120,7 +120,7 @@ def _draw(
             return topic, steps, tuple(sorted(answers))
 
 
-def _chains(hops: int, head: str | None = None, last: Hop | None = None) -> Iterator[tuple[Step, ...]]:
+def _chains(hops: int, head: str | None = None, last: Hop | None = None) -> Iterator[tuple[WorldStep, ...]]:
     """Every sequence of steps with that many hops which never goes straight back."""
     if hops == 0:
         yield ()
@@ -137,7 +137,7 @@ def _chains(hops: int, head: str | None = None, last: Hop | None = None) -> Iter
 _CHAINS = {hops: tuple(_chains(hops)) for hops in (1, 2, 3)}
 
 
-def _phrase(topic: str, steps: Sequence[Step], rng: random.Random) -> str:
+def _phrase(topic: str, steps: Sequence[WorldStep], rng: random.Random) -> str:
     text = topic
     for step in steps:
         text = rng.choice(step.phrases).format(text)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbqa.logical_forms.compiler import Vocabulary
+from kbqa.logical_forms.compiler import FormVocabulary
 
 NAMESPACE = "world:"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
-WORLD_TERMS = Vocabulary(
+WORLD_TERMS = FormVocabulary(
     entity=lambda id_: f"<{id_}>",
     relation=lambda id_: f"<{id_}>",
     ontology_class=lambda id_: f"<{id_}>",
@@ -25,7 +25,7 @@ WORLD_TERMS = Vocabulary(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EntityKind:
     """A class of entities.
 
     Attributes:
@@ -98,21 +98,21 @@ class Decoy:
 
 
 KINDS = {
-    "person": Kind("people.person", "person", "people", 420, "person"),
-    "film": Kind("film.film", "film", "films", 260, "film"),
-    "book": Kind("book.book", "book", "books", 200, "book"),
-    "event": Kind("event.event", "event", "events", 120, "event"),
-    "city": Kind("location.city", "city", "cities", 80, "city"),
-    "company": Kind("organization.company", "company", "companies", 80, "company"),
-    "university": Kind("education.university", "university", "universities", 40, "university"),
-    "country": Kind("location.country", "country", "countries", 24, "country"),
-    "language": Kind("language.language", "language", "languages", 16, "language"),
-    "profession": Kind("people.profession", "profession", "professions", 30, "profession"),
-    "genre": Kind("media.genre", "genre", "genres", 24, "genre"),
-    "role": Kind("people.role", "role", "roles", 16, "role"),
-    "award": Kind("award.award", "award", "awards", 40, "award"),
-    "employment": Kind("people.employment", "job", "jobs", 0, ""),
-    "term": Kind("government.term", "term", "terms", 0, ""),
+    "person": EntityKind("people.person", "person", "people", 420, "person"),
+    "film": EntityKind("film.film", "film", "films", 260, "film"),
+    "book": EntityKind("book.book", "book", "books", 200, "book"),
+    "event": EntityKind("event.event", "event", "events", 120, "event"),
+    "city": EntityKind("location.city", "city", "cities", 80, "city"),
+    "company": EntityKind("organization.company", "company", "companies", 80, "company"),
+    "university": EntityKind("education.university", "university", "universities", 40, "university"),
+    "country": EntityKind("location.country", "country", "countries", 24, "country"),
+    "language": EntityKind("language.language", "language", "languages", 16, "language"),
+    "profession": EntityKind("people.profession", "profession", "professions", 30, "profession"),
+    "genre": EntityKind("media.genre", "genre", "genres", 24, "genre"),
+    "role": EntityKind("people.role", "role", "roles", 16, "role"),
+    "award": EntityKind("award.award", "award", "awards", 40, "award"),
+    "employment": EntityKind("people.employment", "job", "jobs", 0, ""),
+    "term": EntityKind("government.term", "term", "terms", 0, ""),
 }
 
 LINKS = (

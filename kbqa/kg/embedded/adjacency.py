@@ -28,7 +28,7 @@ from kbqa.kg.embedded.walks import (
     spread,
     vias,
 )
-from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, Step, Walk
+from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep, Walk
 
 Columns = tuple[Numbers, Numbers, Numbers]
 
@@ -135,7 +135,7 @@ class Adjacency:
     def follow(
         self,
         entities: Sequence[str],
-        steps: Sequence[Step],
+        steps: Sequence[PathStep],
         *,
         limit: int,
         offset: int = 0,

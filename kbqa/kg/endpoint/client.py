@@ -56,7 +56,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointAnswer:
     """What a server answered under a status that means success.
 
     Attributes:
@@ -103,7 +103,7 @@ class EndpointClient:
         self._closing()
         self._thread.join()
 
-    def ask(self, query: str, accept: str, *, deadline_s: float, max_bytes: int) -> Answer:
+    def ask(self, query: str, accept: str, *, deadline_s: float, max_bytes: int) -> EndpointAnswer:
         """Send a query and read its answer.
 
         What cannot be reached, is overloaded (429, 502 to 504) or hangs up is asked again,
@@ -127,7 +127,7 @@ class EndpointClient:
         finally:
             future.cancel()
 
-    async def _ask(self, query: str, accept: str, deadline_s: float, max_bytes: int) -> Answer:
+    async def _ask(self, query: str, accept: str, deadline_s: float, max_bytes: int) -> EndpointAnswer:
         sent = False
         try:
             async with asyncio.timeout(deadline_s) as deadline, self._places:
@@ -145,7 +145,9 @@ class EndpointClient:
                 f"the query was given up after {deadline_s:g} s: narrow it, for instance by a LIMIT"
             ) from None
 
-    async def _until_answered(self, query: str, accept: str, ends_at: float, max_bytes: int) -> Answer:
+    async def _until_answered(
+        self, query: str, accept: str, ends_at: float, max_bytes: int
+    ) -> EndpointAnswer:
         resent = 0
         for tries in itertools.count():
             remaining_s = ends_at - self._loop.time()
@@ -162,7 +164,7 @@ class EndpointClient:
             await asyncio.sleep(wait_s)
         raise AssertionError
 
-    async def _once(self, query: str, accept: str, remaining_s: float, max_bytes: int) -> Answer:
+    async def _once(self, query: str, accept: str, remaining_s: float, max_bytes: int) -> EndpointAnswer:
         # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
         form: dict[str, Any] = {"query": query.encode("utf-8", "replace").decode()}
         if self._endpoint.default_graphs:
@@ -200,7 +202,7 @@ class EndpointClient:
                 "compresses its answers although it was not asked to; this cannot be limited safely"
             )
         max_rows = response.headers.get("x-sparql-maxrows", "")
-        return Answer(
+        return EndpointAnswer(
             body,
             response.headers.get("content-type", "").partition(";")[0].strip().lower(),
             complete,

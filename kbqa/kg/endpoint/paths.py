@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from kbqa.kg.endpoint.lookups import places, union
 
 
-class Hop(NamedTuple):
+class PathHop(NamedTuple):
     """A hop along one of several relations, by terms; `inverse` from tail to head."""
 
     relations: Sequence[str]
@@ -24,7 +24,7 @@ class Hop(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class EndpointPath:
     """A path from a set of nodes.
 
     Attributes:
@@ -34,7 +34,7 @@ class Path:
     """
 
     starts: tuple[str, ...]
-    hops: tuple[Hop, ...]
+    hops: tuple[PathHop, ...]
     apart: frozenset[int]
 
     def pattern(self, end: str = "?x") -> str:

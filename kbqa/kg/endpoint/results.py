@@ -15,7 +15,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from kbqa.errors import QueryError
-from kbqa.kg.endpoint.client import Answer
+from kbqa.kg.endpoint.client import EndpointAnswer
 from kbqa.kg.sparql.guard import QueryForm, QueryResult, ResultFormat
 
 # Virtuoso gives a blank node an IRI by which it can be asked for again.
@@ -48,7 +48,7 @@ class UnreadableError(ValueError):
     """An answer is not what a SPARQL server answers."""
 
 
-def read_bindings(answer: Answer, max_rows: int) -> tuple[list[str], list[Binding], bool]:
+def read_bindings(answer: EndpointAnswer, max_rows: int) -> tuple[list[str], list[Binding], bool]:
     """(variables, rows, whether there are more).
 
     Raises:
@@ -67,7 +67,9 @@ def read_bindings(answer: Answer, max_rows: int) -> tuple[list[str], list[Bindin
     return variables, bindings, len(rows) > max_rows or not answer.complete or cut_there
 
 
-def read_result(answer: Answer, form: QueryForm, result: ResultFormat, *, max_rows: int) -> QueryResult:
+def read_result(
+    answer: EndpointAnswer, form: QueryForm, result: ResultFormat, *, max_rows: int
+) -> QueryResult:
     """An answer as the result of a query of that form.
 
     Raises:
@@ -146,7 +148,7 @@ def _term(term: dict[str, Any]) -> dict[str, str]:
     return read
 
 
-def _truth(answer: Answer) -> bool:
+def _truth(answer: EndpointAnswer) -> bool:
     try:
         document = json.loads(answer.body)
         if "boolean" in document:
@@ -173,7 +175,7 @@ def _serialised(body: bytes, result: ResultFormat) -> bytes:
         ) from error
 
 
-def _graph(answer: Answer, result: ResultFormat, max_rows: int) -> QueryResult:
+def _graph(answer: EndpointAnswer, result: ResultFormat, max_rows: int) -> QueryResult:
     is_turtle = answer.media_type == "text/turtle"
     body = answer.body
     if not answer.complete and not is_turtle:

@@ -23,7 +23,7 @@ from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
-from kbqa.kg.endpoint.paths import Hop, Path
+from kbqa.kg.endpoint.paths import EndpointPath, PathHop
 from kbqa.kg.endpoint.record import Endpoint, ServerKind, is_iri
 from kbqa.kg.endpoint.results import (
     BLANK_IRI,
@@ -40,7 +40,7 @@ from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, Step, Walk
+from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Walk
 
 # Up to so many items are fetched whole and sorted here; of more the server sorts a page.
 # Below the 10,000 rows to which public endpoints cut what they return.
@@ -194,7 +194,7 @@ class EndpointStore:
     def follow(
         self,
         entities: Sequence[str],
-        steps: Sequence[Step],
+        steps: Sequence[PathStep],
         *,
         limit: int,
         offset: int = 0,
@@ -235,7 +235,9 @@ class EndpointStore:
         out, into = (tuple(sorted(found[way], key=_by_label)) for way in (_OUT, _IN))
         return Walk(ends, vias, out, into)
 
-    def _vias(self, starts: Sequence[str], path: Path, items: Sequence[Item]) -> tuple[tuple[str, ...], ...]:
+    def _vias(
+        self, starts: Sequence[str], path: EndpointPath, items: Sequence[Item]
+    ) -> tuple[tuple[str, ...], ...]:
         """How each item is reached; empty for one that cannot be asked for."""
         only = [id_ for id_ in starts if path.starts[0] in lookups.node_terms(id_)]
         if len(path.starts) == len(path.hops) == 1:
@@ -452,14 +454,14 @@ def _subjects(ids: Sequence[str]) -> list[str]:
     return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
 
 
-def _path(entities: Sequence[str], steps: Sequence[Step], *, returning: bool) -> Path | None:
+def _path(entities: Sequence[str], steps: Sequence[PathStep], *, returning: bool) -> EndpointPath | None:
     """None if nothing can be at its end: the relations that it names are none, or lead on from literals."""
     starts = _nodes(entities) if steps[0].inverse else _subjects(entities)
-    hops = tuple(Hop(_subjects(step.relations), step.inverse) for step in steps)
+    hops = tuple(PathHop(_subjects(step.relations), step.inverse) for step in steps)
     if not starts or not all(hop.relations for hop in hops):
         return None
     apart = range(0) if returning else range(2, len(hops) + 1)
-    return Path(tuple(starts), hops, frozenset(apart))
+    return EndpointPath(tuple(starts), hops, frozenset(apart))
 
 
 def _item(row: Binding) -> Item:

@@ -25,7 +25,7 @@ from kbqa.errors import ConfigurationError, GraphLoadError
 from kbqa.kg.embedded.oxigraph import named_quad
 from kbqa.kg.loading.facts import Calendar, Fact, Label, time_of
 from kbqa.kg.loading.labels import read_labels, read_names
-from kbqa.kg.loading.lines import SAMPLE_BYTES, Progress, Source, open_source
+from kbqa.kg.loading.lines import SAMPLE_BYTES, LineSource, Progress, open_source
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
 
@@ -106,7 +106,7 @@ class GraphReader:
     def __init__(
         self,
         graph: GraphSource,
-        sources: Sequence[Source],
+        sources: Sequence[LineSource],
         rejected: RejectedLines,
         progress: Progress | None,
     ) -> None:
@@ -209,7 +209,7 @@ def _is_dated(sample: bytes, separator: str) -> bool:
 
 
 def _delimited(
-    source: Source,
+    source: LineSource,
     separator: str,
     entities: Mapping[str, str] | None,
     relations: Mapping[str, str] | None,
@@ -246,7 +246,7 @@ def _name(names: Mapping[str, str], id_: str, role: str) -> str:
         raise ValueError(f'the {role} "{id_[:80]}" is missing from the file of names') from None
 
 
-def _n_triples(source: Source, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:
+def _n_triples(source: LineSource, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:
     with io.BufferedReader(source, SAMPLE_BYTES) as reader:
         number = 1
         while block := reader.read(_BLOCK_BYTES) + reader.readline(_MAX_N_TRIPLE_BYTES):
@@ -270,7 +270,7 @@ def _line_by_line(block: bytes, first: int, reject: Callable[[int, str], None]) 
             reject(number, _reason(error))
 
 
-def _turtle(source: Source) -> Iterator[ox.Quad]:
+def _turtle(source: LineSource) -> Iterator[ox.Quad]:
     try:
         with io.BufferedReader(source, SAMPLE_BYTES) as reader:
             yield from ox.parse(cast(IO[bytes], reader), format=ox.RdfFormat.TURTLE)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from kbqa.kg.loading.facts import Label
-from kbqa.kg.loading.lines import Source
+from kbqa.kg.loading.lines import LineSource
 from kbqa.kg.loading.rejected import RejectedLines
 
 
-def read_labels(source: Source, rejected: RejectedLines) -> Iterator[Label]:
+def read_labels(source: LineSource, rejected: RejectedLines) -> Iterator[Label]:
     """Lines `id TAB label [TAB alias …]`; taken exactly as they stand.
 
     Of several lines for one id that follow each other, the first's label is the preferred
@@ -33,7 +33,7 @@ def read_labels(source: Source, rejected: RejectedLines) -> Iterator[Label]:
             last = id_
 
 
-def read_names(source: Source, rejected: RejectedLines) -> dict[str, str]:
+def read_names(source: LineSource, rejected: RejectedLines) -> dict[str, str]:
     """Id → name, of lines `name TAB id`; a first line that only counts them is passed over.
 
     Two ids of one name are refused, since the graph would mistake them for one.

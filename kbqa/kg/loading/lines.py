@@ -22,7 +22,7 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 Progress = Callable[[Path, int, int], None]
 
 
-class Source(io.RawIOBase):
+class LineSource(io.RawIOBase):
     """A file's bytes, unpacked and without byte order mark.
 
     Attributes:
@@ -85,7 +85,7 @@ class Source(io.RawIOBase):
 
 
 @contextmanager
-def open_source(path: Path, progress: Progress | None = None) -> Iterator[Source]:
+def open_source(path: Path, progress: Progress | None = None) -> Iterator[LineSource]:
     """Open a file.
 
     Raises:
@@ -96,4 +96,4 @@ def open_source(path: Path, progress: Progress | None = None) -> Iterator[Source
     except OSError as error:
         raise GraphLoadError(path, f"the file cannot be read: {error.strerror}") from error
     with file:
-        yield Source(path, file, progress)
+        yield LineSource(path, file, progress)

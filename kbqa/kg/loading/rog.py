@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kbqa.kg.loading.lines import Source
+from kbqa.kg.loading.lines import LineSource
 
 _MAX_LINE_BYTES = 1 << 26
 
@@ -30,7 +30,7 @@ class RogRecord:
     triples: tuple[Triple, ...]
 
 
-def read_records(source: Source, reject: Callable[[int, str], None]) -> Iterator[RogRecord]:
+def read_records(source: LineSource, reject: Callable[[int, str], None]) -> Iterator[RogRecord]:
     """The records of a file, one after the other; `reject` is told line and reason of a bad one."""
     seen: set[str] = set()
     for line, value in _values(source, reject):
@@ -59,7 +59,7 @@ def _record(value: Any) -> RogRecord:
     return RogRecord(id_, tuple((head, relation, tail) for head, relation, tail in graph))
 
 
-def _values(source: Source, reject: Callable[[int, str], None]) -> Iterator[tuple[int, Any]]:
+def _values(source: LineSource, reject: Callable[[int, str], None]) -> Iterator[tuple[int, Any]]:
     """(line, value) of every record."""
     if source.sample.lstrip().startswith(b"["):
         try:

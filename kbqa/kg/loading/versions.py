@@ -34,7 +34,7 @@ LAYOUT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class GraphManifest:
     """What is known of a version without opening it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Manifest:
 
 def write_version(
     directory: Path, name: str, source: GraphSource, rejected: RejectedLines, progress: Progress | None
-) -> Manifest:
+) -> GraphManifest:
     """Fill a directory with a version of a graph, all of it on disk at the end."""
     with source.open(rejected, progress) as reader:
         named = reader.format.is_named
@@ -75,7 +75,7 @@ def write_version(
     opened = OxigraphStore(directory, version=version, named=named)
     if reader.format is GraphFormat.ROG:
         write_set(directory / SUBGRAPHS, partial(_write_given, source.files[0], opened))
-    manifest = Manifest(
+    manifest = GraphManifest(
         name=name,
         version=version,
         content=version,
@@ -99,7 +99,7 @@ def _write_given(records: Path, store: OxigraphStore, directory: Path) -> Subgra
         return writer.finish()
 
 
-def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: float) -> Manifest:
+def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: float) -> GraphManifest:
     """Fill a directory with a version that stands for the graph at an endpoint.
 
     Args:
@@ -116,7 +116,7 @@ def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: f
     content = json.dumps([endpoint.to_json(), attached_at.isoformat()])
     version = hashlib.sha256(content.encode()).hexdigest()[:12]
     store = EndpointStore(endpoint, version=version)
-    manifest = Manifest(
+    manifest = GraphManifest(
         name=name,
         version=version,
         content=version,
@@ -141,7 +141,7 @@ def _counted(count: Callable[..., int], deadline_s: float) -> int | None:
 
 def extend_version(
     directory: Path, before: Path, store: OxigraphStore, write: Callable[[OxigraphStore, Path], SubgraphSet]
-) -> tuple[Manifest, SubgraphSet]:
+) -> tuple[GraphManifest, SubgraphSet]:
     """Fill a directory with a version that has one more set of subgraphs than another.
 
     Args:
@@ -175,7 +175,7 @@ def _link(version: Path, directory: Path) -> None:
     shutil.copytree(version, directory, ignore=own, copy_function=link, dirs_exist_ok=True)
 
 
-def _finish(directory: Path, manifest: Manifest) -> None:
+def _finish(directory: Path, manifest: GraphManifest) -> None:
     """Write the manifest, and see to it that all of the version is on disk."""
     (directory / "manifest.json").write_text(json.dumps(asdict(manifest), indent=2) + "\n")
     for entry in sorted(directory.rglob("*"), reverse=True):
@@ -183,11 +183,11 @@ def _finish(directory: Path, manifest: Manifest) -> None:
     sync(directory)
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> GraphManifest:
     fields = json.loads((directory / "manifest.json").read_text())
     format = GraphFormat(fields["format"]) if fields["format"] else None
     endpoint = Endpoint.from_json(fields["endpoint"]) if fields.get("endpoint") else None
-    return Manifest(**fields | {"format": format, "endpoint": endpoint})
+    return GraphManifest(**fields | {"format": format, "endpoint": endpoint})
 
 
 def sync(path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.actions import ErrorKind, Failure, Item, ScoredItem
-from kbqa.kg.arguments import Argument, Kind, whole_number
+from kbqa.kg.arguments import Argument, ArgumentKind, whole_number
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.ranking.encoders import Thresholds
 from kbqa.kg.ranking.ranker import Ranker, literalness
@@ -34,7 +34,7 @@ TOP_K = 5
 _ALL = 1_000_000
 _EXPLICIT = re.compile(r"\(\s*R\s+(?P<name>.*\S)\s*\)", re.DOTALL)
 
-_SCORE = Kind(
+_SCORE = ArgumentKind(
     lambda value: type(value) in (int, float) and 0 <= value <= 1,
     "a number, 0 to 1",
     {"type": "number", "minimum": 0, "maximum": 1},
@@ -76,7 +76,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What became of a relation text.
 
     Attributes:
@@ -115,7 +115,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class RelationGate:
     """What a relation text has to pass.
 
     Attributes:
@@ -128,7 +128,7 @@ class Gate:
     top_k: int = TOP_K
 
     @classmethod
-    def of(cls, surroundings: Surroundings, arguments: Mapping[str, Any]) -> Gate | Failure:
+    def of(cls, surroundings: Surroundings, arguments: Mapping[str, Any]) -> RelationGate | Failure:
         """The encoder's gate, or as a request's `GATE_ARGUMENTS` have it."""
         ranker = surroundings.schema.relations
         default = ranker.encoder.thresholds
@@ -140,7 +140,7 @@ class Gate:
             return failure(ErrorKind.MISSING_REQUIRED_FIELDS, f"{error}: send tau_high and tau_low together")
         return cls(ranker, thresholds, arguments.get("top_k", TOP_K))
 
-    def judge(self, written: str, neighbours: Neighbours, *, prefer: str = OUT) -> Verdict | None:
+    def judge(self, written: str, neighbours: Neighbours, *, prefer: str = OUT) -> GateVerdict | None:
         """The verdict on a text; None where there is no neighbour at all, or none in its direction.
 
         Args:
@@ -162,7 +162,7 @@ class Gate:
         best, others = ranked[0], (item for item in ranked if item.direction != ranked[0].direction)
         also = next(others, None)
         tied = also is not None and also.score == best.score
-        return Verdict(written, Tier.of(best.score, self.thresholds), ranked, also if tied else None)
+        return GateVerdict(written, Tier.of(best.score, self.thresholds), ranked, also if tied else None)
 
     def _ranked(
         self, name: str, neighbours: Neighbours, prefer: str, top_k: int | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.kg.actions import EXECUTE_SPARQL, ActionResult, ErrorKind, Row, Success
-from kbqa.kg.arguments import TEXT, Argument, Kind
+from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
 from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.specs import ACTIONS, ActionSpec, Cost
@@ -89,7 +89,7 @@ def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
     )
 
 
-_SECONDS = Kind(
+_SECONDS = ArgumentKind(
     lambda value: type(value) in (int, float) and 0 < value <= 3600,
     "seconds, 3600 at most",
     {"type": "number", "exclusiveMinimum": 0, "maximum": 3600},

@@ -35,7 +35,7 @@ from kbqa.logical_forms.algebra import (
     Timed,
     relations,
 )
-from kbqa.logical_forms.compiler import FREEBASE, FREEBASE_NAMESPACE, Vocabulary, literal_term, to_sparql
+from kbqa.logical_forms.compiler import FREEBASE, FREEBASE_NAMESPACE, FormVocabulary, literal_term, to_sparql
 from kbqa.logical_forms.s_expression import parse_literal, parse_s_expression
 
 _RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -78,7 +78,7 @@ def form_failure(error: LogicalFormError) -> Failure:
 
 
 @dataclass
-class Names:
+class NameTable:
     """What the names of expressions stand for in a graph."""
 
     store: GraphStore
@@ -117,7 +117,7 @@ class Names:
         return self.store.resolve_entity(literal.lexical)
 
 
-class Evaluation:
+class FormEvaluation:
     """Evaluates expressions over one graph, all within one deadline.
 
     Args:
@@ -125,7 +125,7 @@ class Evaluation:
     """
 
     def __init__(self, surroundings: Surroundings, *, now: str = FREEBASE.now) -> None:
-        self.store, self.names = surroundings.store, Names(surroundings.store)
+        self.store, self.names = surroundings.store, NameTable(surroundings.store)
         self._now, self._until = now, time.monotonic() + surroundings.deadline_s
         self._deadline_s = surroundings.deadline_s
 
@@ -207,7 +207,7 @@ class Evaluation:
         kinds = {name: term["type"] for row in solutions.bindings for name, term in row.items()}
         return [item for place, item in enumerate(candidates) if kinds.get(f"o{place}") in _LITERALS]
 
-    def _readings(self, expression: Expression) -> list[Vocabulary]:
+    def _readings(self, expression: Expression) -> list[FormVocabulary]:
         """A vocabulary for each choice of what shared labels mean."""
         leaves = list(dict.fromkeys(_leaves(expression)))
         choices = [self.names.nodes(leaf) for leaf in leaves]
@@ -223,7 +223,7 @@ class Evaluation:
             raise Unanswered(failure(ErrorKind.QUERY_REFUSED, message))
         return [self._vocabulary(ids) for ids in chosen]
 
-    def _vocabulary(self, ids: Mapping[Entity | Literal | Class, str]) -> Vocabulary:
+    def _vocabulary(self, ids: Mapping[Entity | Literal | Class, str]) -> FormVocabulary:
         def entity(leaf: Entity | Class) -> str:
             term = self.store.entity_term(ids[leaf])
             if term.startswith("_:"):
@@ -240,7 +240,7 @@ class Evaluation:
             terms = [self.store.relation_term(id_) for id_ in found]
             return terms[0] if len(terms) == 1 else f"({'|'.join(terms)})"
 
-        return Vocabulary(
+        return FormVocabulary(
             entity=lambda id_: entity(Entity(id_)),
             relation=relation,
             ontology_class=lambda name: entity(Class(name)),
@@ -274,7 +274,7 @@ class Evaluation:
         return left_s
 
 
-def _compiled(expression: Expression, vocabulary: Vocabulary) -> str:
+def _compiled(expression: Expression, vocabulary: FormVocabulary) -> str:
     try:
         return to_sparql(expression, vocabulary)
     except LogicalFormError as error:

@@ -28,11 +28,11 @@ from kbqa.kg.actions import (
     Success,
     Triple,
 )
-from kbqa.kg.arguments import ENTITY, EXPRESSION, FLAG, TEXT, Argument, Kind
+from kbqa.kg.arguments import ENTITY, EXPRESSION, FLAG, TEXT, Argument, ArgumentKind
 from kbqa.kg.handlers import Surroundings, failure, paging, quote
-from kbqa.kg.ranking.gating import GATE_ARGUMENTS, OUT, Gate
+from kbqa.kg.ranking.gating import GATE_ARGUMENTS, OUT, RelationGate
 from kbqa.kg.retrieval.compound_values import compound_values
-from kbqa.kg.retrieval.expressions import Evaluation, Unanswered, form_failure, read_expression
+from kbqa.kg.retrieval.expressions import FormEvaluation, Unanswered, form_failure, read_expression
 from kbqa.kg.retrieval.grounding import Grounding, Source
 from kbqa.kg.specs import ACTIONS, ActionSpec, Run, one_fact_each
 from kbqa.kg.store import GraphStore
@@ -40,7 +40,7 @@ from kbqa.logical_forms.algebra import Entity, Expression, Literal
 from kbqa.logical_forms.compiler import FREEBASE
 from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
 
-_DAY = Kind(
+_DAY = ArgumentKind(
     lambda value: isinstance(value, str) and _is_day(value),
     "a day such as 2015-08-10",
     {"type": "string", "format": "date"},
@@ -51,10 +51,10 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
     if ("entity" in arguments) == ("expression" in arguments):
         message = "Missing required fields for find_relation: either entity_name or expression"
         return failure(ErrorKind.MISSING_REQUIRED_FIELDS, message)
-    gate = Gate.of(surroundings, arguments)
+    gate = RelationGate.of(surroundings, arguments)
     if isinstance(gate, Failure):
         return gate
-    evaluation = Evaluation(surroundings)
+    evaluation = FormEvaluation(surroundings)
     source = _source(evaluation, arguments)
     grounding = Grounding(evaluation, gate)
     joined = grounding.join(arguments["relation"], source)
@@ -66,11 +66,11 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 
 
 def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    evaluation = Evaluation(surroundings, now=arguments.get("now", FREEBASE.now))
+    evaluation = FormEvaluation(surroundings, now=arguments.get("now", FREEBASE.now))
     expression = read_expression(arguments["expression"])
     told: dict[str, Any] = {}
     if arguments.get("gate", False):
-        gate = Gate.of(surroundings, arguments)
+        gate = RelationGate.of(surroundings, arguments)
         if isinstance(gate, Failure):
             return gate
         grounding = Grounding(evaluation, gate)
@@ -84,7 +84,7 @@ def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, An
     return _members(surroundings, arguments, evaluation, expression, told)
 
 
-def _source(evaluation: Evaluation, arguments: Mapping[str, Any]) -> Source:
+def _source(evaluation: FormEvaluation, arguments: Mapping[str, Any]) -> Source:
     """What the relation is asked of: an entity by id or label, a typed literal, or an expression."""
     if "expression" in arguments:
         return read_expression(arguments["expression"])
@@ -134,7 +134,7 @@ def _reached(
 def _members(
     surroundings: Surroundings,
     arguments: Mapping[str, Any],
-    evaluation: Evaluation,
+    evaluation: FormEvaluation,
     expression: Expression,
     told: Mapping[str, Any],
 ) -> Success[Item]:

@@ -15,17 +15,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import FOLLOW_PATH, ActionResult, ErrorKind, Failure, Success, Triple
-from kbqa.kg.arguments import ENTITY, FLAG, QUESTION, TEXT, Argument, Kind, whole_number
+from kbqa.kg.arguments import ENTITY, FLAG, QUESTION, TEXT, Argument, ArgumentKind, whole_number
 from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved_entities
 from kbqa.kg.ranking.gating import IN, OUT
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.specs import ACTIONS, ActionSpec
-from kbqa.kg.store import GraphStore, Step, Walk
+from kbqa.kg.store import GraphStore, PathStep, Walk
 
 MAX_STEPS = 8
 INVERSE = "^"
 
-PATH = Kind(
+PATH = ArgumentKind(
     lambda value: isinstance(value, list) and len(value) <= MAX_STEPS and all(map(TEXT.fits, value)),
     f"a list of at most {MAX_STEPS} texts",
     {"type": "array", "items": {"type": "string"}, "maxItems": MAX_STEPS},
@@ -58,7 +58,7 @@ def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> Ac
     )
 
 
-def _steps(store: GraphStore, path: Sequence[str]) -> list[Step] | Failure:
+def _steps(store: GraphStore, path: Sequence[str]) -> list[PathStep] | Failure:
     """The relations that a path names, as the other actions take them."""
     steps = []
     for text in path:
@@ -66,7 +66,7 @@ def _steps(store: GraphStore, path: Sequence[str]) -> list[Step] | Failure:
         relations = store.resolve_relation(name)
         if not relations:
             return failure(ErrorKind.INVALID_RELATION, f"Relation {quote(name)} not found in KG")
-        steps.append(Step(relations, inverse=name != text))
+        steps.append(PathStep(relations, inverse=name != text))
     return steps
 
 

@@ -27,7 +27,7 @@ from kbqa.kg.arguments import TEXT, Argument
 from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.execute_sparql import solve
-from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore
 
@@ -47,7 +47,7 @@ _PATTERN_VARIABLES = ("x", "e")
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class PatternPath:
     """Relations in a row.
 
     Attributes:
@@ -69,7 +69,7 @@ class Paths:
         in_time: whether time was not what ended the search.
     """
 
-    found: tuple[Path, ...]
+    found: tuple[PatternPath, ...]
     complete: bool
     in_time: bool
 
@@ -92,15 +92,15 @@ def paths_around(
         deadline_s: seconds after which no more are followed.
     """
     until = time.monotonic() + deadline_s * _SHARE_OF_DEADLINE
-    short: list[Path] = []
-    long: list[Path] = []
+    short: list[PatternPath] = []
+    long: list[PatternPath] = []
     complete = in_time = True
     most = _MAX_FOLLOWED_REMOTELY if store.is_remote else _MAX_FOLLOWED
     for outgoing in (True, False):
         relations_of = store.tail_relations if outgoing else store.head_relations
         neighbours_of = store.tail_entities if outgoing else store.head_entities
         page = relations_of(nodes, limit=_MAX_RELATIONS)
-        short += [Path((relation,), outgoing) for relation in page.items]
+        short += [PatternPath((relation,), outgoing) for relation in page.items]
         followed = page.items
         if len(followed) > most:
             best = ranker.rank(text, followed, top_k=most, instruction=instruction)
@@ -116,13 +116,13 @@ def paths_around(
                 in_time = False
                 break
             complete = complete and neighbours.total <= _MAX_NEIGHBOURS and seconds.total <= _MAX_RELATIONS
-            long += [Path((first, second), outgoing) for second in seconds.items]
+            long += [PatternPath((first, second), outgoing) for second in seconds.items]
     return Paths((*short, *long), complete and in_time, in_time)
 
 
 def ranked(
-    ranker: Ranker, text: str, paths: Sequence[Path], *, instruction: str = ""
-) -> list[tuple[Path, float | None]]:
+    ranker: Ranker, text: str, paths: Sequence[PatternPath], *, instruction: str = ""
+) -> list[tuple[PatternPath, float | None]]:
     """Paths with their scores, best first; as they stand and without scores for an empty text."""
     if not text or not paths:
         return [(path, None) for path in paths]
@@ -133,7 +133,7 @@ def ranked(
     return [(paths[i], scores[i]) for i in order]
 
 
-def values_of(surroundings: Surroundings, query: SelectQuery, variable: str) -> list[str]:
+def values_of(surroundings: Surroundings, query: ParsedSelect, variable: str) -> list[str]:
     """Ids of some values of a variable, at most `MAX_NODES`.
 
     Raises:
@@ -146,7 +146,7 @@ def values_of(surroundings: Surroundings, query: SelectQuery, variable: str) -> 
 
 
 def _search_graph_patterns(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    query = SelectQuery.parse(arguments["sparql"])
+    query = ParsedSelect.parse(arguments["sparql"])
     variable = next((v for v in _PATTERN_VARIABLES if v in (query.projected or ())), None)
     if variable is None:
         return failure(
@@ -181,7 +181,9 @@ def timing(paths: Paths) -> dict[str, Any]:
     return {} if paths.in_time else {"timed_out": True}
 
 
-def _pattern(store: GraphStore, nodes: Sequence[str], path: Path, score: float | None) -> dict[str, Any]:
+def _pattern(
+    store: GraphStore, nodes: Sequence[str], path: PatternPath, score: float | None
+) -> dict[str, Any]:
     neighbours_of = store.tail_entities if path.outgoing else store.head_entities
     ends, avoided = list(nodes), set(nodes)
     found: tuple[Item, ...] = ()

@@ -14,8 +14,8 @@ from typing import Any
 from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import ErrorKind, Item
 from kbqa.kg.handlers import failure, quote
-from kbqa.kg.ranking.gating import IN, OUT, Gate, Neighbours, Tier, Verdict, read_relation
-from kbqa.kg.retrieval.expressions import Evaluation, Unanswered
+from kbqa.kg.ranking.gating import IN, OUT, GateVerdict, Neighbours, RelationGate, Tier, read_relation
+from kbqa.kg.retrieval.expressions import FormEvaluation, Unanswered
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
@@ -50,9 +50,9 @@ class Grounding:
         verdicts: on each relation, in the order in which they were judged: operands first.
     """
 
-    def __init__(self, evaluation: Evaluation, gate: Gate) -> None:
+    def __init__(self, evaluation: FormEvaluation, gate: RelationGate) -> None:
         self._evaluation, self._gate = evaluation, gate
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[GateVerdict] = []
 
     def details(self) -> list[dict[str, Any]]:
         """The verdicts as JSON, each with the text that was `written`."""
@@ -63,7 +63,7 @@ class Grounding:
 
         Raises:
             Unanswered: one is rejected, or there is none to be had.
-            QueryError, GraphUnavailableError: as `Evaluation.members`.
+            QueryError, GraphUnavailableError: as `FormEvaluation.members`.
         """
         match expression:
             case Class():

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbqa.kg.actions import LINK_ENTITIES, ActionResult, Mention, Success
-from kbqa.kg.arguments import TEXT, Argument, Kind
+from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
 from kbqa.kg.handlers import Surroundings, paging
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
 # Linking takes time with the square of the length.
 _MAX_QUESTION_CHARS = 8000
-_SHORT = Kind(
+_SHORT = ArgumentKind(
     lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,
     f"a text of at most {_MAX_QUESTION_CHARS} characters",
     {"type": "string", "maxLength": _MAX_QUESTION_CHARS},

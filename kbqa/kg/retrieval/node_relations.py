@@ -8,8 +8,8 @@ from typing import Any
 from kbqa.kg.actions import NODE_RELATIONS, ActionResult, ErrorKind, Failure, Success
 from kbqa.kg.arguments import QUESTION, TEXT, Argument
 from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved_entities
-from kbqa.kg.retrieval.graph_patterns import TOP, Path, paths_around, ranked, timing, values_of
-from kbqa.kg.sparql.select import SelectQuery
+from kbqa.kg.retrieval.graph_patterns import TOP, PatternPath, paths_around, ranked, timing, values_of
+from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
 # Goes before the question, not before the relations (Figure 9, in our words).
@@ -18,7 +18,7 @@ INSTRUCTION = (
 )
 
 
-def line(path: Path) -> str:
+def line(path: PatternPath) -> str:
     """A path as an agent reads it: `<node>` stands where the queried node does, `?a` and `?b` elsewhere."""
     nodes = ("<node>", "?a", "?b")
     hops = [
@@ -67,7 +67,7 @@ def _nodes(surroundings: Surroundings, node: str, query: str | None) -> list[str
     if query is None:
         message = f"Missing required fields for {NODE_RELATIONS}: query (in which {quote(node)} occurs)"
         return failure(ErrorKind.MISSING_REQUIRED_FIELDS, message)
-    parts = SelectQuery.parse(query)
+    parts = ParsedSelect.parse(query)
     variable = node[1:]
     if variable not in parts.matched | (parts.projected or frozenset()):
         message = f"Variable {quote(node)} does not occur in the query"

@@ -25,7 +25,7 @@ from kbqa.kg.actions import (
 )
 from kbqa.kg.arguments import ENTITY, FLAG, RELATION, Argument
 from kbqa.kg.handlers import Surroundings, failure, paging, quote, resolved
-from kbqa.kg.ranking.gating import GATE_ARGUMENTS, Gate, Neighbours, Tier, read_relation
+from kbqa.kg.ranking.gating import GATE_ARGUMENTS, Neighbours, RelationGate, Tier, read_relation
 from kbqa.kg.specs import ACTIONS, ActionSpec, Cost, one_fact_each
 from kbqa.kg.store import Page
 
@@ -74,7 +74,7 @@ def _gated(
     side: str, surroundings: Surroundings, arguments: Mapping[str, Any], entities: Sequence[str]
 ) -> tuple[tuple[str, ...], Mapping[str, Any]] | Failure:
     """The relation that is meant, of those that the entities have on a side; and what to tell of it."""
-    gate = Gate.of(surroundings, arguments)
+    gate = RelationGate.of(surroundings, arguments)
     if isinstance(gate, Failure):
         return gate
     neighbours = Neighbours.of(surroundings.store, entities)

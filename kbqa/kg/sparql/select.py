@@ -11,7 +11,7 @@ from kbqa.logical_forms.sparql_tokens import Token, tokenize
 
 
 @dataclass(frozen=True, slots=True)
-class SelectQuery:
+class ParsedSelect:
     """The parts of a SELECT, as they are written.
 
     Attributes:
@@ -29,7 +29,7 @@ class SelectQuery:
     matched: frozenset[str]
 
     @classmethod
-    def parse(cls, text: str) -> SelectQuery:
+    def parse(cls, text: str) -> ParsedSelect:
         """Raises:
         QuerySyntaxError: it is no SELECT, or its WHERE group is missing or does not end.
         QueryRefusedError: as `check_query`.

@@ -27,7 +27,7 @@ from transformers.initialization import no_init_weights
 from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.reading import Decision, Vocabulary, Words
+from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Words
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
 _TINY = 1e-6
@@ -154,7 +154,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False)
         self.head = Head(config.hidden_size)
-        self.vocabulary = Vocabulary.of(config.chooser_tags)
+        self.vocabulary = ChooserVocabulary.of(config.chooser_tags)
         self.post_init()
 
     @classmethod

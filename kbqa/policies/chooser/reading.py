@@ -48,7 +48,7 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class ChooserVocabulary:
     """The ids of the dialect's tags.
 
     Attributes:
@@ -65,7 +65,7 @@ class Vocabulary:
     first: int
 
     @classmethod
-    def of(cls, tags: Mapping[str, int]) -> Vocabulary:
+    def of(cls, tags: Mapping[str, int]) -> ChooserVocabulary:
         """The ids of tags by their text.
 
         Raises:
@@ -85,7 +85,7 @@ class Vocabulary:
             raise PolicyIntegrityError(f"the policy's tokenizer lacks the token {error}") from None
 
 
-def decisions(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[tuple[int, Decision]]:
+def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterator[tuple[int, Decision]]:
     """The decisions of an episode, each with the position after which its choice stands."""
     question: tuple[int, ...] = ()
     path: list[Words] = []
@@ -115,7 +115,7 @@ def _tags(token_ids: Sequence[int], first: int) -> Iterator[int]:
     return (position for position, token in enumerate(token_ids) if token >= first)
 
 
-def _options(token_ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Option]:
+def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterator[Option]:
     starts = [at for at in _tags(token_ids, vocabulary.first) if token_ids[at] in vocabulary.numbers]
     for start, end in zip(starts, [*starts[1:], len(token_ids)], strict=True):
         token = token_ids[start]

@@ -17,7 +17,7 @@ _KEPT = 2  # full files beside the one that is written
 
 
 @dataclass(slots=True)
-class Entry:
+class AuditEntry:
     """What is written of a request.
 
     Attributes:
@@ -73,7 +73,7 @@ class AuditLog:
                     f"KBQA_GATEWAY_AUDIT_LOG: {path} cannot be written: {error}"
                 ) from error
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AuditEntry) -> None:
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
         if not self.questions:
             fields.pop("question", None)

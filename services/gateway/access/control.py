@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.telemetry import Metrics, logged
 from services.credentials import address_of, presented_key
-from services.gateway.access.audit import AuditLog, Entry
+from services.gateway.access.audit import AuditEntry, AuditLog
 from services.gateway.access.counts import Counts
 from services.gateway.access.errors import (
     ACCESS_STATUS,
@@ -94,7 +94,7 @@ class AccessControl:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        entry = Entry(str(logged("request_id") or ""), scope["method"], address_of(scope.get("client")))
+        entry = AuditEntry(str(logged("request_id") or ""), scope["method"], address_of(scope.get("client")))
         started = time.perf_counter()
 
         async def watch(message: MutableMapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ class AccessControl:
             entry.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
             self._audit.write(entry)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, entry: Entry) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry) -> None:
         if self._keys is not None and any(r.matches(scope)[0] is Match.FULL for r in self._open_routes):
             await self._app(scope, receive, send)
             return
@@ -126,7 +126,7 @@ class AccessControl:
         scope.setdefault("state", {}).update(caller=caller, entry=entry)
         await self._app(scope, receive, send)
 
-    def _caller(self, scope: Scope, entry: Entry) -> Caller:
+    def _caller(self, scope: Scope, entry: AuditEntry) -> Caller:
         if self._keys is None:
             return Caller("", entry.address, None, self._rate, self._quota)
         headers = Headers(scope=scope)
@@ -141,7 +141,7 @@ class AccessControl:
         graphs = None if EVERY_GRAPH in record.graphs else frozenset(record.graphs)
         return Caller(record.id, record.id, graphs, record.rate or self._rate, record.quota or self._quota)
 
-    def _refused(self, error: AccessError, scope: Scope, entry: Entry) -> Response:
+    def _refused(self, error: AccessError, scope: Scope, entry: AuditEntry) -> Response:
         entry.refusal = error_kind(type(error))
         self._refusals.labels(entry.refusal).inc()
         response = domain_response(error, ACCESS_STATUS)
@@ -160,10 +160,10 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def entry_of(request: Request) -> Entry:
+def entry_of(request: Request) -> AuditEntry:
     """What is written of a request, to be completed by its route; a dependency, too."""
     entry = request.scope["state"]["entry"]
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, AuditEntry)
     return entry
 
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbqa.client.models import FeedbackReceipt, FeedbackRequest
 from kbqa.telemetry import Metrics
-from services.gateway.access.audit import Entry
+from services.gateway.access.audit import AuditEntry
 from services.gateway.access.control import Caller, caller_of, entry_of
 from services.gateway.feedback import FeedbackFile
 from services.gateway.saved import SavedAnswers
@@ -42,7 +42,7 @@ def feedback_router(
     async def feedback(
         request: Request,
         caller: Annotated[Caller, Depends(caller_of)],
-        entry: Annotated[Entry, Depends(entry_of)],
+        entry: Annotated[AuditEntry, Depends(entry_of)],
     ) -> FeedbackReceipt:
         """About an answer that this key got, as long as it can be read."""
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)

@@ -16,7 +16,7 @@ from rich.progress import Progress, TextColumn
 
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.recipes import load_recipe
-from kbqa.runs.directory import Limits, Runs, State
+from kbqa.runs.directory import Runs, SplitLimits, State
 from services.cli import following
 from services.cli.following import Bars, describe, follow
 from services.cli.train import train
@@ -256,7 +256,7 @@ def test_what_a_trainer_of_our_own_would_refuse_is_refused_before_it_is_started(
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setattr("services.cli.train.DEFAULT_TRAINER", url)
     monkeypatch.setattr("services.cli.train.Stack", lambda *_, **__: pytest.fail("a stack was started"))
-    done = Runs(tmp_path / "runs").create(load_recipe("kg-r1-small"), "world", Limits(), seed=1)
+    done = Runs(tmp_path / "runs").create(load_recipe("kg-r1-small"), "world", SplitLimits(), seed=1)
     done.write(done.read().model_copy(update={"state": State.DONE}))
     done.path.rename(done.path.with_name("r-1"))
     code, _, err = in_process(*arguments, "--trainer", url, "--home", str(tmp_path))

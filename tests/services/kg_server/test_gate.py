@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from kbqa.errors import QueryOverloadError
-from services.kg_server.gate import Gate
+from services.kg_server.gate import AdmissionGate
 
 
 class Crowd:
@@ -73,7 +73,7 @@ def crowd():
     crowds = []
 
     def make(places, queue):
-        crowds.append(Crowd(Gate(places, queue)))
+        crowds.append(Crowd(AdmissionGate(places, queue)))
         return crowds[-1]
 
     yield make
@@ -138,7 +138,7 @@ def test_without_a_queue_one_gets_in_or_not(crowd):
 
 
 def test_places_are_never_exceeded_nor_lost():
-    gate, inside, most, lock, refused = Gate(3, 5), 0, 0, threading.Lock(), []
+    gate, inside, most, lock, refused = AdmissionGate(3, 5), 0, 0, threading.Lock(), []
 
     def work(client):
         nonlocal inside, most

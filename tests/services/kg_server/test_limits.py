@@ -14,7 +14,7 @@ from kbqa.kg.client import HttpGraphTools
 from services.http import background
 from services.kg_server.app import create_app
 from services.kg_server.keys import ApiKeys
-from services.kg_server.limits import Limits
+from services.kg_server.limits import ClientLimits
 from services.kg_server.settings import KgServerSettings
 
 KEY = "0123456789abcdef-one"
@@ -110,7 +110,7 @@ def test_a_client_over_its_rate_is_told_when_to_come_back(client):
 def test_a_client_that_was_quiet_may_send_the_requests_of_two_seconds_at_once(monkeypatch):
     now = 100.0
     monkeypatch.setattr("services.kg_server.limits.time.monotonic", lambda: now)
-    limits = Limits(per_s=2.0, concurrent=10, in_all=10)
+    limits = ClientLimits(per_s=2.0, concurrent=10, in_all=10)
     assert [limits.enter("a") for _ in range(5)] == [None] * 4 + [("rate", 0.5)]
     now += 0.5
     assert [limits.enter("a") for _ in range(2)] == [None, ("rate", 0.5)]
@@ -153,7 +153,7 @@ def test_requests_of_a_client_at_the_same_time_are_bounded(home):
 
 
 def test_what_is_remembered_of_clients_is_bounded_and_loses_none_that_is_under_way():
-    limits = Limits(per_s=1e-6, concurrent=1, in_all=100_000)  # one request, and for days no other
+    limits = ClientLimits(per_s=1e-6, concurrent=1, in_all=100_000)  # one request, and for days no other
     assert limits.enter("busy") is None
     for number in range(10_050):
         assert limits.enter(str(number)) is None
@@ -166,7 +166,7 @@ def test_what_is_remembered_of_clients_is_bounded_and_loses_none_that_is_under_w
 
 
 def test_the_whole_server_is_bounded_too():
-    limits = Limits(per_s=None, concurrent=10, in_all=1)
+    limits = ClientLimits(per_s=None, concurrent=10, in_all=1)
     assert limits.enter("a") is None
     assert limits.enter("b") == ("concurrency", 1.0)
     limits.leave("a")

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 from kbqa.recipes import Recipe, load_recipe
-from kbqa.runs.directory import Limits, RunDirectory, Runs, State
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
 from kbqa.runs.statistics import Curves
 from kbqa.runs.transcripts import trace
 from kbqa.trajectory import (
@@ -137,7 +137,7 @@ def make_run(
     """A run of `steps` steps of reinforcement learning, whose agent gets better."""
     recipe = recipe or load_recipe("kg-r1-small")
     rng = random.Random(seed)
-    directory = Runs(home / "runs").create(recipe, "world", Limits(), seed)
+    directory = Runs(home / "runs").create(recipe, "world", SplitLimits(), seed)
     curves, advantage = Curves(()), recipe.advantage.build()
     traces = directory.traces(150)
     records = []

@@ -21,7 +21,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train
 from tests.unit.encoders import save_encoder
@@ -141,7 +141,7 @@ def test_an_ablation_comes_to_the_same_numbers_in_one_process_and_over_queues(
     queued = runs.start(recipe.model_dump(mode="json"), limits=limits, seed=1)
     runs.wait(queued, lambda view: view["state"] == "done", timeout_s=PATIENCE_S)
 
-    directory = Runs(tmp_path / "runs").create(recipe, "world", Limits(**limits), 1)
+    directory = Runs(tmp_path / "runs").create(recipe, "world", SplitLimits(**limits), 1)
     with (
         closing(GraphCatalog(graph_home)) as catalog,
         open_run(directory, LocalGraphTools(catalog)) as context,

@@ -18,7 +18,7 @@ from kbqa.errors import CheckpointError, NoPolicyError, PolicyIntegrityError, Ru
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
-from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.student import Student
 from kbqa.telemetry import Metrics
@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
 def run(home: Path, tiny_recipe) -> RunDirectory:
     """A run that began reinforcement learning with its base, and has a checkpoint of step 3."""
     recipe = recipe_from(tiny_recipe)
-    directory = Runs(home / "runs").create(recipe, "world", Limits(), 1)
+    directory = Runs(home / "runs").create(recipe, "world", SplitLimits(), 1)
     student = Student.fresh(recipe.small_policy.build(), ["Who is Ann?"] * 20, ["<think>"], seed=1)
     base = PolicyStore(home / "policies").publish(
         directory.id,

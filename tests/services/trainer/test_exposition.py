@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.curves import curve_names
 from kbqa.recipes import recipe_from
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.records import step_fields
 from kbqa.telemetry import Metrics
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS
@@ -30,7 +30,7 @@ def shown(tmp_path, tiny_recipe):
 
     def make(records):
         runs = Runs(tmp_path / "runs")
-        run = runs.create(recipe_from(tiny_recipe), "world", Limits(), seed=1)
+        run = runs.create(recipe_from(tiny_recipe), "world", SplitLimits(), seed=1)
         lines = [json.dumps({"seq": number, **record}) for number, record in enumerate(records, 1)]
         run.metrics_path.write_text("".join(f"{line}\n" for line in lines))
         registry = CollectorRegistry()

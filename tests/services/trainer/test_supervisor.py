@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.errors import RunConflictError
 from kbqa.recipes import recipe_from
-from kbqa.runs.directory import Limits, Runs, State
+from kbqa.runs.directory import Runs, SplitLimits, State
 from kbqa.telemetry import Metrics
 from services.trainer.settings import TrainerSettings
 from services.trainer.supervisor import Supervisor
@@ -22,7 +22,7 @@ def runs(tmp_path) -> Runs:
 
 @pytest.fixture
 def create(runs, tiny_recipe):
-    return lambda: runs.create(recipe_from(tiny_recipe), "world", Limits(), seed=1)
+    return lambda: runs.create(recipe_from(tiny_recipe), "world", SplitLimits(), seed=1)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from kbqa.cold_start.collecting import (
     choose,
 )
 from kbqa.cold_start.demonstrations import Demonstration, play_program
-from kbqa.cold_start.files import Entry, read_entries, write_entries
+from kbqa.cold_start.files import DemonstrationEntry, read_entries, write_entries
 from kbqa.cold_start.leaks import HINT_MARK
 from kbqa.cold_start.ledger import AttemptLedger
 from kbqa.environment import Budget
@@ -270,7 +270,7 @@ def test_what_was_tried_is_not_tried_again_though_the_last_line_is_torn(tmp_path
 
 def test_a_file_of_demonstrations_is_read_as_it_was_written(tmp_path, setting):
     [demonstration] = attempt(BOTH, GoldTeacher(setting), setting).kept
-    entries = [Entry(demonstration, "kbqa_r1", "gold", "gold program")]
+    entries = [DemonstrationEntry(demonstration, "kbqa_r1", "gold", "gold program")]
     write_entries(tmp_path / "a.jsonl", entries)
     assert read_entries(tmp_path / "a.jsonl") == entries
     assert not list(tmp_path.glob(".*"))

@@ -4,12 +4,12 @@ import random
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
-from kbqa.cold_start.imitation import Names, draw_examples, example, fresh_name
+from kbqa.cold_start.imitation import MadeUpNames, draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import InteractiveParsing, KbqaR1, KgR1, KnowCoderA1, SparqlRefinement
-from kbqa.protocols.chooser import Chooser
+from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -141,22 +141,22 @@ def test_a_fresh_name_has_the_same_shape():
 
 def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
-    drawn = draw_examples([demonstration], 8, make_codec(), Names(["ka", "lo", "mi"]), random.Random(1))
+    drawn = draw_examples([demonstration], 8, make_codec(), MadeUpNames(["ka", "lo", "mi"]), random.Random(1))
     assert len({e.token_ids for e in drawn}) == 8
 
 
 def test_names_may_be_those_of_other_entities():
-    names = Names(["ka"], known=["Kapò", "Σωκράτης"], share=0.5)
+    names = MadeUpNames(["ka"], known=["Kapò", "Σωκράτης"], share=0.5)
     drawn = [names.draw("Ada", random.Random(seed)) for seed in range(40)]
     assert {"Kapò", "Σωκράτης"} < set(drawn)
     assert all(set(name) <= set("ka") for name in drawn if name not in names.known)
     assert drawn.count("Kapò") < drawn.count("Σωκράτης")  # what is long is harder to copy
-    assert Names(["ka"], known=["Kapò"]).draw("Ada", random.Random(1)) == "ka"
+    assert MadeUpNames(["ka"], known=["Kapò"]).draw("Ada", random.Random(1)) == "ka"
 
 
 def test_observations_of_examples_are_cut_as_those_of_episodes(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
-    codec, names = make_codec(), Names([])
+    codec, names = make_codec(), MadeUpNames([])
     (whole,) = draw_examples([demonstration], 1, codec, names, random.Random(1))
     (cut,) = draw_examples([demonstration], 1, codec, names, random.Random(1), max_observation_tokens=1)
     assert len(cut.token_ids) < len(whole.token_ids)
@@ -218,16 +218,18 @@ def test_a_path_is_one_call_and_its_variable_the_answer_where_the_dialect_calls_
 
 
 def test_a_path_is_chosen_hop_by_hop_where_the_dialect_lists_options(tools):
-    demonstration = demonstrate(BORN, Chooser(prompt="full"), tools, max_turns=3)
+    demonstration = demonstrate(BORN, ChoosingProtocol(prompt="full"), tools, max_turns=3)
     assert text_of(demonstration, by_policy=True) == ["<1>", "<1>", "<0>"]
     first, second, last = text_of(demonstration, by_policy=False)
     assert first.endswith("Question: about Heat ?\n<1> starring\nReply:")
     assert second.endswith("\n<0> answer\n<1> born\n<2><inverse> starring\nReply:")
     assert last == "\nFound: 1940, 1959\n<0> answer\nReply:"
-    assert demonstrate(BORN, Chooser(prompt="full"), tools, max_turns=2) is None
-    unlisted = Chooser(prompt="full", max_options=1)  # the one that fits the question best is another
+    assert demonstrate(BORN, ChoosingProtocol(prompt="full"), tools, max_turns=2) is None
+    unlisted = ChoosingProtocol(
+        prompt="full", max_options=1
+    )  # the one that fits the question best is another
     together = ask([Hop("starring"), Hop("starring", inverse=True)], ["Heat"], topic="Ronin")
-    assert demonstrate(together, Chooser(prompt="full"), tools, 4) is not None
+    assert demonstrate(together, ChoosingProtocol(prompt="full"), tools, 4) is not None
     assert demonstrate(together, unlisted, tools, 4) is None
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
-from kbqa.cold_start.imitation import Names, example, under_other_names
+from kbqa.cold_start.imitation import MadeUpNames, example, under_other_names
 from kbqa.cold_start.recoveries import recovery
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
@@ -67,7 +67,7 @@ def test_both_wrong_relations_and_wrong_names_come(gold, tools):
 def test_the_wrong_turn_is_read_and_not_imitated(gold, tools):
     codec = make_codec()
     recovered = recovery(gold[0], gold, PROTOCOL, tools, 3, random.Random(0))
-    other = under_other_names(recovered, Names(("ab",)), random.Random(0))
+    other = under_other_names(recovered, MadeUpNames(("ab",)), random.Random(0))
     for one in (recovered, other):
         made = example(one, codec, 40)
         at = 0

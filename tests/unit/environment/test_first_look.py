@@ -10,7 +10,7 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.protocols.chooser import Chooser, write_choice
+from kbqa.protocols.chooser import ChoosingProtocol, write_choice
 from kbqa.training.small_policy import train_tokenizer
 from kbqa.trajectory import Question, Status
 
@@ -21,7 +21,7 @@ TOOLS = LocalGraphTools(FixedGraphs({"people": OxigraphStore.from_triples([("Ada
 
 @pytest.fixture(params=["tokens", "messages"])
 def episode(request) -> Episode | ChatEpisode:
-    protocol = Chooser("full")
+    protocol = ChoosingProtocol("full")
     if request.param == "messages":
         return ChatEpisode(QUESTION, protocol, BUDGET)
     codec = TokenizerCodec(train_tokenizer([QUESTION.text], protocol.tags, 400))
@@ -31,7 +31,9 @@ def episode(request) -> Episode | ChatEpisode:
 def read_by(episode: Episode | ChatEpisode) -> str:
     if isinstance(episode, ChatEpisode):
         return "".join(message.text for message in episode.conversation.messages)
-    return TokenizerCodec(train_tokenizer([QUESTION.text], Chooser.tags, 400)).decode(episode.token_ids)
+    return TokenizerCodec(train_tokenizer([QUESTION.text], ChoosingProtocol.tags, 400)).decode(
+        episode.token_ids
+    )
 
 
 def test_what_was_looked_at_stands_in_the_prompt_and_is_no_turn(episode):
@@ -57,11 +59,11 @@ def test_a_reply_ends_with_its_first_stop_string():
 
 
 def test_a_cut_reply_of_nothing_is_no_room():
-    episode = ChatEpisode(QUESTION, Chooser("full"), BUDGET)
+    episode = ChatEpisode(QUESTION, ChoosingProtocol("full"), BUDGET)
     episode.observe(TOOLS.execute("people", episode.actions))
     episode.act(ChatReply("", cut=True))
     assert episode.status is Status.OUT_OF_TOKENS
 
 
-class Stopping(Chooser):
+class Stopping(ChoosingProtocol):
     stop = ("</stop>",)

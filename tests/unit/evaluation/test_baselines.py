@@ -6,7 +6,7 @@ import pytest
 
 from kbqa.chat import ChatModel
 from kbqa.evaluation.baselines import BASELINES, baseline_player, read_answers, read_query
-from kbqa.evaluation.failures import Failure, failure
+from kbqa.evaluation.failures import FailureClass, failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -87,9 +87,13 @@ def test_one_shot_executes_one_query(play, server):
 @pytest.mark.parametrize(
     ("said", "status", "expected"),
     [
-        ("I cannot know that; ask your family.", Status.UNPARSABLE, Failure.REFUSED),
-        ("```sparql\nSELECT ?x WHERE { broken\n```", Status.ACTION_ERROR, Failure.EXECUTION_FAILURE),
-        (f"```sparql\n{QUERY.replace('parent', 'child')}\n```", Status.ANSWERED, Failure.INCORRECT_LOGIC),
+        ("I cannot know that; ask your family.", Status.UNPARSABLE, FailureClass.REFUSED),
+        ("```sparql\nSELECT ?x WHERE { broken\n```", Status.ACTION_ERROR, FailureClass.EXECUTION_FAILURE),
+        (
+            f"```sparql\n{QUERY.replace('parent', 'child')}\n```",
+            Status.ANSWERED,
+            FailureClass.INCORRECT_LOGIC,
+        ),
     ],
 )
 def test_a_query_that_does_not_answer_fails_in_its_class(play, said, status, expected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.evaluation.failures import Error, Failure, Outcome, error, failure, outcome
+from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.trajectory import ExecutedAction, Status
 from tests.unit.episodes import question
 from tests.unit.evaluation.cases import EMPTY, FAILED, FOUND, episode
@@ -17,10 +17,10 @@ MISSING = ExecutedAction(
 @pytest.mark.parametrize(
     ("run", "hit", "expected"),
     [
-        (episode("Byron", queries=[FOUND]), True, Outcome.DIRECT_HIT),
-        (episode("Byron", queries=[EMPTY, FOUND]), True, Outcome.RECOVERED),
-        (episode("Byron", queries=[FAILED, FOUND]), True, Outcome.RECOVERED),
-        (episode("Eve", queries=[FOUND]), False, Outcome.INCORRECT),
+        (episode("Byron", queries=[FOUND]), True, AnswerOutcome.DIRECT_HIT),
+        (episode("Byron", queries=[EMPTY, FOUND]), True, AnswerOutcome.RECOVERED),
+        (episode("Byron", queries=[FAILED, FOUND]), True, AnswerOutcome.RECOVERED),
+        (episode("Eve", queries=[FOUND]), False, AnswerOutcome.INCORRECT),
     ],
 )
 def test_outcomes_are_knowcoders(run, hit, expected):
@@ -30,15 +30,15 @@ def test_outcomes_are_knowcoders(run, hit, expected):
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (episode("Eve"), Failure.REFUSED),
-        (episode(status=Status.UNPARSABLE), Failure.REFUSED),
-        (episode("Eve", queries=[FAILED]), Failure.EXECUTION_FAILURE),
-        (episode("Eve", queries=[FOUND, FAILED]), Failure.EXECUTION_FAILURE),
-        (episode(queries=[FOUND], status=Status.UNPARSABLE), Failure.EXECUTION_FAILURE),
-        (episode(queries=[FOUND], status=Status.TIMED_OUT), Failure.EXECUTION_FAILURE),
-        (episode("Eve", queries=[FAILED, FOUND]), Failure.INCORRECT_LOGIC),
-        (episode("Eve", queries=[EMPTY]), Failure.INCORRECT_LOGIC),
-        (episode(queries=[FOUND], status=Status.OUT_OF_TURNS), Failure.INCORRECT_LOGIC),
+        (episode("Eve"), FailureClass.REFUSED),
+        (episode(status=Status.UNPARSABLE), FailureClass.REFUSED),
+        (episode("Eve", queries=[FAILED]), FailureClass.EXECUTION_FAILURE),
+        (episode("Eve", queries=[FOUND, FAILED]), FailureClass.EXECUTION_FAILURE),
+        (episode(queries=[FOUND], status=Status.UNPARSABLE), FailureClass.EXECUTION_FAILURE),
+        (episode(queries=[FOUND], status=Status.TIMED_OUT), FailureClass.EXECUTION_FAILURE),
+        (episode("Eve", queries=[FAILED, FOUND]), FailureClass.INCORRECT_LOGIC),
+        (episode("Eve", queries=[EMPTY]), FailureClass.INCORRECT_LOGIC),
+        (episode(queries=[FOUND], status=Status.OUT_OF_TURNS), FailureClass.INCORRECT_LOGIC),
     ],
 )
 def test_failures_are_learning_to_refines(run, expected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.evidence import Claims, Query, Walk
+from kbqa.evidence import Claims, FollowedPath, Query
 from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
@@ -172,7 +172,7 @@ def test_the_way_to_a_late_end_of_a_path_is_asked_for_and_confirmed():
     triples += [(f"n{n:03}", "on", f"m{n:03}") for n in range(120)]
     tools = LocalGraphTools(FixedGraphs({"hub": OxigraphStore.from_triples(triples)}))
     claims = Claims(tools, "hub")
-    walk = Walk("hub", ("links", "on"))
+    walk = FollowedPath("hub", ("links", "on"))
     ends = {"m061": 61, "m099": 99, "m110": 110, "m200": 119}
     while True:
         ways = {end: claims.way(walk, place, end) for end, place in ends.items()}
@@ -183,4 +183,4 @@ def test_the_way_to_a_late_end_of_a_path_is_asked_for_and_confirmed():
     # Two parts of the ends; what the hub has and where it leads, once; and of each of three ways four more.
     assert claims.kg_calls == 2 + 2 + 3 * 4
     claims.close()
-    assert claims.way(Walk("hub", ("links",)), 3, "n003") is None
+    assert claims.way(FollowedPath("hub", ("links",)), 3, "n003") is None

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.evidence import Retrieved, Walk, hops
+from kbqa.evidence import FollowedPath, Retrieved, hops
 from kbqa.trajectory import ExecutedAction
 
 
@@ -66,7 +66,7 @@ def test_an_end_whose_way_was_not_told_has_no_chain_but_a_place():
     run = Retrieved([told])
     assert run.chain("x", {"a"}) == (("a", "r", "x"),)
     assert (run.chain("y", {"a"}), run.chain("z", {"a"})) == ((), ())
-    assert run.walk("z") == (Walk("a", ("r",), returning=True), 52)
+    assert run.walk("z") == (FollowedPath("a", ("r",), returning=True), 52)
     assert run.walk("b") is None
 
 

@@ -14,7 +14,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.sparql.guard import ResultFormat
-from kbqa.kg.store import GraphStore, Page, Step
+from kbqa.kg.store import GraphStore, Page, PathStep
 from tests.sparql_servers import SparqlServer
 
 EX = "http://ex.org/"
@@ -233,7 +233,7 @@ def test_a_hub_is_paged_in_the_order_of_labels(store):
     assert store.tail_entities([e("hub")], [e("links")], limit=3, offset=HUB_DEGREE).items == ()
 
 
-IN, BACK = Step((e("in"),)), Step((e("in"),), inverse=True)
+IN, BACK = PathStep((e("in"),)), PathStep((e("in"),), inverse=True)
 
 
 def test_a_path_is_followed_over_sets(store):
@@ -268,13 +268,13 @@ def test_a_path_that_only_comes_back_ends_at_its_start(store):
 
 
 def test_a_path_goes_through_literals_and_by_several_relations(store):
-    noted = Step((e("note"), LABEL))
-    walk = store.follow([e("x")], [noted, Step((e("note"), LABEL), inverse=True)], limit=9)
+    noted = PathStep((e("note"), LABEL))
+    walk = store.follow([e("x")], [noted, PathStep((e("note"), LABEL), inverse=True)], limit=9)
     assert (ids(walk.ends), walk.vias) == ([e("paris")], ((e("x"), '"Paris"@fr'),))
-    start = store.follow(['"Paris"@fr'], [Step((e("note"), LABEL), inverse=True)], limit=9)
+    start = store.follow(['"Paris"@fr'], [PathStep((e("note"), LABEL), inverse=True)], limit=9)
     assert ids(start.ends) == [e("paris"), e("x")]
     assert start.vias == (('"Paris"@fr',),) * 2
-    assert store.follow(['"Paris"'], [Step((e("note"),), inverse=True)], limit=9).vias == (('"Paris"',),)
+    assert store.follow(['"Paris"'], [PathStep((e("note"),), inverse=True)], limit=9).vias == (('"Paris"',),)
 
 
 def test_a_path_from_several_starts_tells_from_which(store):
@@ -291,7 +291,7 @@ def test_a_literal_among_the_starts_of_a_path_has_no_relation_to_follow(store):
 
 
 def test_a_path_goes_through_blank_nodes(store):
-    walk = store.follow([e("x")], [Step((e("knows"),)), Step((e("note"),))], limit=9)
+    walk = store.follow([e("x")], [PathStep((e("knows"),)), PathStep((e("note"),))], limit=9)
     [[start, between]] = walk.vias
     assert (ids(walk.ends), start, between.startswith(("_:", "nodeID:"))) == (['"nobody"'], e("x"), True)
 
@@ -300,13 +300,13 @@ def test_a_path_to_nowhere_finds_nothing(store):
     assert store.follow([e("paris")], [IN, IN], limit=9).ends == Page((), 0)
     assert store.follow([e("nowhere")], [IN], limit=9).ends == Page((), 0)
     assert store.follow(['"Paris"@fr'], [IN], limit=9).ends == Page((), 0)
-    assert store.follow([e("paris")], [Step((e("paris"),))], limit=9).ends == Page((), 0)
+    assert store.follow([e("paris")], [PathStep((e("paris"),))], limit=9).ends == Page((), 0)
     assert store.follow([e("paris")], [], limit=0).ends == Page((), 1)
 
 
 def test_a_path_to_a_hub_is_paged(store):
     walk = store.follow(
-        [e("n7")], [Step((e("links"),), inverse=True), Step((e("links"),))], limit=3, offset=6
+        [e("n7")], [PathStep((e("links"),), inverse=True), PathStep((e("links"),))], limit=3, offset=6
     )
     assert [item.label for item in walk.ends.items] == ["node 00006", "node 00008", "node 00009"]
     assert (walk.ends.total, walk.vias) == (HUB_DEGREE - 1, ((e("n7"), e("hub")),) * 3)

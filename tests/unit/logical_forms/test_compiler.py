@@ -24,12 +24,12 @@ from kbqa.logical_forms.algebra import (
     Superlative,
     Timed,
 )
-from kbqa.logical_forms.compiler import FREEBASE, MAX_NESTED_SUPERLATIVES, Distinct, Vocabulary, to_sparql
+from kbqa.logical_forms.compiler import FREEBASE, MAX_NESTED_SUPERLATIVES, Distinct, FormVocabulary, to_sparql
 from kbqa.logical_forms.s_expression import parse_s_expression
 from tests.unit.logical_forms.forms import patiently
 
 NS = "http://rdf.freebase.com/ns/"
-NAMED = Vocabulary(
+NAMED = FormVocabulary(
     entity=lambda name: f"<{entity_iri(name)}>",
     relation=lambda name: f"<{relation_iri(name)}>",
     ontology_class=lambda name: f"<{entity_iri(name)}>",

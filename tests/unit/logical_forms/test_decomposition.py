@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.errors import LogicalFormError
-from kbqa.logical_forms.decomposition import MAX_TRIPLES, Mode, Step, decompose
+from kbqa.logical_forms.decomposition import MAX_TRIPLES, FormStep, Mode, decompose
 from kbqa.logical_forms.graph_pattern import MAX_TOKENS, Triple, is_variable, parse_select
 from tests.unit.logical_forms.forms import patiently
 
@@ -238,5 +238,5 @@ def test_complex_web_questions_are_decomposed_step_by_step():
             )
             seen.add(query.answer)
             grown |= set(query.triples)
-        assert isinstance(step, Step)
+        assert isinstance(step, FormStep)
         assert step.query == record["sparql"]

@@ -18,10 +18,10 @@ from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.model import Chooser, nearer
 from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
-from kbqa.policies.chooser.reading import Decision, Option, Vocabulary, Words, decisions
+from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Option, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.protocols.chooser import Chooser as Dialect
+from kbqa.protocols.chooser import ChoosingProtocol as Dialect
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
 from tests.unit.encoders import save_encoder
@@ -101,7 +101,7 @@ def test_text_that_looks_like_a_tag_is_text(codec, model):
 
 def test_a_vocabulary_without_the_tags_is_refused():
     with pytest.raises(PolicyIntegrityError, match="<question>"):
-        Vocabulary.of({"<options>": 1})
+        ChooserVocabulary.of({"<options>": 1})
 
 
 def test_at_the_beginning_the_first_query_is_the_sentence_vector(beginning):

@@ -9,7 +9,7 @@ from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.protocols.chooser import MOST_OPTIONS, Chooser
+from kbqa.protocols.chooser import MOST_OPTIONS, ChoosingProtocol
 from kbqa.rollouts import Agent, linear_rollout
 from kbqa.trajectory import Question, Status
 from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
@@ -34,7 +34,7 @@ def question(text="who directed Heat ?", *topics):
 
 
 def begun(tools, asked, protocol=None, turns=4):
-    dialogue = (protocol or Chooser()).begin(asked, turns)
+    dialogue = (protocol or ChoosingProtocol()).begin(asked, turns)
     dialogue.take(tools.execute("toy", dialogue.first_look()))
     return dialogue
 
@@ -165,7 +165,9 @@ def test_relations_of_one_name_are_told_apart_by_their_whole_ids():
 def test_more_relations_than_are_listed_are_chosen_by_the_question():
     hub = [("Heat", f"r.relation{number}", f"e{number}") for number in range(2000)]
     store = OxigraphStore.from_triples([*hub, ("Heat", "film.directed_by", "Mann")])
-    dialogue = begun(LocalGraphTools(FixedGraphs({"toy": store})), question(), Chooser(max_options=20))
+    dialogue = begun(
+        LocalGraphTools(FixedGraphs({"toy": store})), question(), ChoosingProtocol(max_options=20)
+    )
     prompt = said(dialogue.prompt())
     assert "directed by" in prompt
     assert "<20>" in prompt
@@ -183,7 +185,7 @@ def test_a_step_that_fails_leaves_the_walk_where_it_was(tools):
 
 
 def test_a_language_model_is_told_the_rules_and_where_it_is(tools):
-    dialogue = begun(tools, question(), Chooser(prompt="full"))
+    dialogue = begun(tools, question(), ChoosingProtocol(prompt="full"))
     prompt = said(dialogue.prompt())
     assert "at most 3 steps" in prompt
     assert prompt.endswith("\n\nQuestion: who directed Heat ?\n<1> directed by\n<2> starring\nReply:")
@@ -197,7 +199,7 @@ def test_a_language_model_is_told_the_rules_and_where_it_is(tools):
 
 def test_an_episode_looks_around_before_its_first_turn(tools):
     codec = make_codec()
-    episode = Episode(question(), Chooser(), codec, BUDGET)
+    episode = Episode(question(), ChoosingProtocol(), codec, BUDGET)
     assert episode.token_ids == []
     episode.observe(tools.execute("toy", episode.actions))
     assert codec.decode(episode.token_ids).endswith("<1> directed by<2> starring</options>")
@@ -206,7 +208,7 @@ def test_an_episode_looks_around_before_its_first_turn(tools):
 
 
 def test_an_episode_of_messages_does_so_too(tools):
-    episode = ChatEpisode(question(), Chooser(prompt="full"), BUDGET)
+    episode = ChatEpisode(question(), ChoosingProtocol(prompt="full"), BUDGET)
     episode.observe(tools.execute("toy", episode.actions))
     assert episode.conversation.messages[-1].text.endswith("<2> starring\nReply:")
 
@@ -214,7 +216,7 @@ def test_an_episode_of_messages_does_so_too(tools):
 def test_any_policy_that_writes_numbers_can_play(tools):
     codec = make_codec()
     turns = iter(("<1>", "<2>", "<0>"))
-    agent = Agent(ScriptedPolicy(codec, lambda _: next(turns)), codec, Chooser(), tools, BUDGET)
+    agent = Agent(ScriptedPolicy(codec, lambda _: next(turns)), codec, ChoosingProtocol(), tools, BUDGET)
     [trajectory] = linear_rollout(agent, question("where was the director of Heat born ?"), 1, 1.0)
     assert trajectory.status is Status.ANSWERED
     assert trajectory.answers == ("Chicago",)
@@ -226,4 +228,4 @@ def test_any_policy_that_writes_numbers_can_play(tools):
 
 
 def test_every_number_is_a_tag():
-    assert len([tag for tag in Chooser.tags if tag[1:-1].isdigit()]) == MOST_OPTIONS
+    assert len([tag for tag in ChoosingProtocol.tags if tag[1:-1].isdigit()]) == MOST_OPTIONS

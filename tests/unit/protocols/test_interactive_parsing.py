@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure, Success
-from kbqa.protocols import Answer, InteractiveParsing
+from kbqa.protocols import InteractiveParsing, PredictedAnswer
 from kbqa.protocols.interactive_parsing import write_answer, write_node, write_sparql
 from tests.unit.episodes import question
 
@@ -155,10 +155,12 @@ def test_answers_stand_between_commas_in_the_box(boxed, answers):
 def test_an_answer_stands_for_the_entities_that_a_query_found():
     dialogue = begin()
     observed(dialogue, write_sparql("t", QUERY), FILMS)
-    assert dialogue.reply(write_answer("t", ["alpha"])).answers == (Answer("alpha", ("m.0a", "m.0c")),)
+    assert dialogue.reply(write_answer("t", ["alpha"])).answers == (
+        PredictedAnswer("alpha", ("m.0a", "m.0c")),
+    )
     # A comma in a label that was seen separates nothing.
     assert dialogue.reply("<answer>\\boxed{Beta, again}</answer>").answers == (
-        Answer("Beta, again", ("m.0b",)),
+        PredictedAnswer("Beta, again", ("m.0b",)),
     )
 
 
@@ -167,8 +169,8 @@ def test_an_answer_may_be_a_variable_of_the_last_query_that_found_it():
     observed(dialogue, write_sparql("t", QUERY), FILMS)
     observed(dialogue, write_sparql("t", "SELECT ?z WHERE { ?z ?y ?x }"), Success((row(z=("m.0z", "Z")),), 1))
     assert dialogue.reply(write_answer("t", ["?x"])).answers == (
-        Answer("Alpha", ("m.0a", "m.0c")),
-        Answer("Beta, again", ("m.0b",)),
+        PredictedAnswer("Alpha", ("m.0a", "m.0c")),
+        PredictedAnswer("Beta, again", ("m.0b",)),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.protocols import Answer, KbqaR1
+from kbqa.protocols import KbqaR1, PredictedAnswer
 from tests.unit.episodes import question
 
 TRIPLES = [
@@ -115,7 +115,11 @@ def test_an_action_that_fails_leaves_the_others(play):
 def test_answers_are_names_that_were_seen_or_words(play):
     play("Find_relation [ Heat | film.actor.film ]")
     reply = play.dialogue.reply("<think>t</think><answer> Val K Al P 1999 </answer>")
-    assert reply.answers == (Answer("Val K", ("Val K",)), Answer("Al P", ("Al P",)), Answer("1999"))
+    assert reply.answers == (
+        PredictedAnswer("Val K", ("Val K",)),
+        PredictedAnswer("Al P", ("Al P",)),
+        PredictedAnswer("1999"),
+    )
     assert reply.well_formed
 
 
@@ -123,7 +127,7 @@ def test_an_answer_may_be_an_expression(play):
     play("Find_relation [ Al P | film.actor.film ]")
     reply = play.dialogue.reply("<think>t</think><answer>expression1</answer>")
     assert [answer.text for answer in reply.answers] == ["Heat", "Serpico"]
-    assert play.dialogue.reply("<answer>expression7</answer>").answers == (Answer("expression7"),)
+    assert play.dialogue.reply("<answer>expression7</answer>").answers == (PredictedAnswer("expression7"),)
 
 
 def test_the_last_turn_is_announced(play):

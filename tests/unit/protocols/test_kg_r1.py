@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.kg.actions import Action, DatedItem, ErrorCode, ErrorKind, Failure, Item, Success
-from kbqa.protocols import Answer
+from kbqa.protocols import PredictedAnswer
 from kbqa.protocols.kg_r1 import KgR1, write_answer, write_query
 from tests.unit.episodes import question
 
@@ -221,7 +221,11 @@ def test_seen_labels_win_over_commas_and_stand_for_all_entities_that_bear_them()
     shown = (Item("1", "Washington, D.C."), Item("2", "Paris"), Item("3", "Paris"))
     dialogue.take([Success(shown, total=3)])
     reply = dialogue.reply("<think>t</think><answer>washington, D.C., Paris, Rome</answer>")
-    assert reply.answers == (Answer("Washington, D.C.", ("1",)), Answer("Paris", ("2", "3")), Answer("Rome"))
+    assert reply.answers == (
+        PredictedAnswer("Washington, D.C.", ("1",)),
+        PredictedAnswer("Paris", ("2", "3")),
+        PredictedAnswer("Rome"),
+    )
 
 
 def test_answers_may_stand_on_lines_and_count_once():

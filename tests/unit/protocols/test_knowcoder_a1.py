@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure, ScoredItem, Success
-from kbqa.protocols import Answer, KnowCoderA1
+from kbqa.protocols import KnowCoderA1, PredictedAnswer
 from kbqa.protocols.knowcoder_a1 import write_answer, write_call
 from tests.unit.episodes import question
 
@@ -145,7 +145,7 @@ def test_an_answer_stands_for_the_entities_that_a_query_found():
     dialogue.reply(write_call("t", "ExecuteSPARQL", {"sparql": QUERY}))
     dialogue.take([Success(ROWS, 2)])
     assert dialogue.reply(write_answer("t", ["brenda song"])).answers == (
-        Answer("brenda song", ("m.0brenda",)),
+        PredictedAnswer("brenda song", ("m.0brenda",)),
     )
 
 
@@ -165,17 +165,19 @@ def after(*results):
 def test_a_variable_in_the_box_stands_for_all_that_the_last_query_with_it_found():
     found = [[row("x", "m.01"), row("x", "m.02")], [row("y", "m.03")], []]
     by_reference = after(*found).reply(write_answer("t", ["?x"]))
-    assert by_reference.answers == (Answer("m.01", ("m.01",)), Answer("m.02", ("m.02",)))
+    assert by_reference.answers == (PredictedAnswer("m.01", ("m.01",)), PredictedAnswer("m.02", ("m.02",)))
     assert by_reference.well_formed
     assert after(*found).reply(write_answer("t", ["?z"])).answers == ()
     assert after(*found, [row("x", "m.04")]).reply(write_answer("t", ["$x"])).answers == (
-        Answer("m.04", ("m.04",)),
+        PredictedAnswer("m.04", ("m.04",)),
     )
 
 
 def test_two_entities_of_one_name_are_one_answer_by_reference():
     twins = [{"x": {**row("x", id_)["x"], "label": "Twin"}} for id_ in ("m.01", "m.02")]
-    assert after(twins).reply(write_answer("t", ["?x"])).answers == (Answer("Twin", ("m.01", "m.02")),)
+    assert after(twins).reply(write_answer("t", ["?x"])).answers == (
+        PredictedAnswer("Twin", ("m.01", "m.02")),
+    )
 
 
 def test_the_full_prompt_holds_signatures_and_placeholders():

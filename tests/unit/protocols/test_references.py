@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.kg.actions import Action, DatedItem, ErrorCode, ErrorKind, Failure, Item, Success
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.protocols import Answer, KgR1
+from kbqa.protocols import KgR1, PredictedAnswer
 from kbqa.protocols.references import REFERENCES, References, referring
 from kbqa.training.small_policy import train_tokenizer
 from kbqa.trajectory import Question, Segment
@@ -42,7 +42,7 @@ def text(segments) -> str:
     return "".join(segment.text for segment in segments)
 
 
-def answers(dialogue, written: str) -> tuple[Answer, ...]:
+def answers(dialogue, written: str) -> tuple[PredictedAnswer, ...]:
     return dialogue.reply(f"<think>t</think><answer>{written}</answer>").answers
 
 
@@ -93,8 +93,11 @@ def test_results_are_references_in_the_order_in_which_they_are_shown():
 def test_namesakes_have_a_reference_each():
     dialogue = begin()
     assert found(dialogue, Item("m.1", "Paris"), Item("m.2", "Paris")) == "<information>e2, e3</information>"
-    assert answers(dialogue, "e3") == (Answer("Paris", ("m.2",)),)
-    assert answers(dialogue, "e2, e3") == (Answer("Paris", ("m.1",)), Answer("Paris", ("m.2",)))
+    assert answers(dialogue, "e3") == (PredictedAnswer("Paris", ("m.2",)),)
+    assert answers(dialogue, "e2, e3") == (
+        PredictedAnswer("Paris", ("m.1",)),
+        PredictedAnswer("Paris", ("m.2",)),
+    )
 
 
 def test_dated_facts_show_their_times_behind_the_reference():
@@ -113,10 +116,10 @@ def test_an_answer_is_read_as_the_entity_and_what_is_no_reference_as_it_stands()
     dialogue = begin(asked("who ?", "m.0ada"))
     found(dialogue, Item("m.0byron", "Byron, Lord"))
     assert answers(dialogue, " e2 ,e1\n2008-06, e2, e9") == (
-        Answer("Byron, Lord", ("m.0byron",)),
-        Answer("m.0ada", ("m.0ada",)),
-        Answer("2008-06"),
-        Answer("e9"),
+        PredictedAnswer("Byron, Lord", ("m.0byron",)),
+        PredictedAnswer("m.0ada", ("m.0ada",)),
+        PredictedAnswer("2008-06"),
+        PredictedAnswer("e9"),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbqa.environment import Budget, Episode
 from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure, Success
 from kbqa.policies.base import Completion, FinishReason
-from kbqa.protocols import Answer, SparqlRefinement
+from kbqa.protocols import PredictedAnswer, SparqlRefinement
 from kbqa.protocols.sparql_refinement import write_answer, write_query
 from kbqa.protocols.sparql_terms import entity_term
 from kbqa.trajectory import Segment, Status
@@ -38,7 +38,7 @@ def test_a_query_and_an_answer_are_read():
     assert reply.thought == "first"
     assert reply.well_formed
     assert reply.actions == (Action("execute_sparql", {"query": "SELECT ?x {}"}),)
-    assert begin().reply("<think>t</think><answer> Italy </answer>").answers == (Answer("Italy"),)
+    assert begin().reply("<think>t</think><answer> Italy </answer>").answers == (PredictedAnswer("Italy"),)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_answer_stands_for_the_entities_that_a_result_showed():
     dialogue = begin()
     dialogue.reply(write_query("t", "ASK {}"))
     dialogue.take([Success(ROWS, 2)])
-    assert dialogue.reply(write_answer("t", "italy")).answers == (Answer("italy", ("Q38",)),)
+    assert dialogue.reply(write_answer("t", "italy")).answers == (PredictedAnswer("italy", ("Q38",)),)
 
 
 def test_the_full_prompt_names_the_queries_and_the_terms_of_entities():

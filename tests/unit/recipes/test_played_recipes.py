@@ -14,7 +14,7 @@ from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.logical_forms.actions import FindRelation, Merge, Reference
 from kbqa.logical_forms.algebra import Entity, Relation
-from kbqa.protocols import PROTOCOLS, Answer, Dialogue, Reply
+from kbqa.protocols import PROTOCOLS, Dialogue, PredictedAnswer, Reply
 from kbqa.protocols import interactive_parsing as parsing
 from kbqa.protocols import kbqa_r1 as kbqa
 from kbqa.protocols import kg_r1 as kg
@@ -260,7 +260,7 @@ def test_a_sixth_protocol_needs_a_module_and_a_recipe(protocols, tools, tmp_path
                 entity, relation = text.removeprefix("ask ").split(".")
                 action = Action(GET_TAIL_ENTITIES, {"entity": entity, "relation": relation})
                 return Reply(well_formed=True, actions=(action,))
-            return Reply(well_formed=True, answers=(Answer(text),))
+            return Reply(well_formed=True, answers=(PredictedAnswer(text),))
 
         def take(self, results):
             (self.result,) = results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbqa.errors import QueueUnavailableError
 from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Trajectory, Turn
-from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest
+from kbqa.wire import FailureReason, Purpose, RolloutFailure, RolloutReply, RolloutRequest
 
 QUESTIONS = tuple(Question(f"q{n}", f"Who is {n}?", ("Ann",), ("Bob",), "world") for n in range(5))
 
@@ -42,7 +42,7 @@ def make_reply(
         request_id=request_id,
         purpose=Purpose.TRAIN,
         group=None if failure else Group(request_id, QUESTIONS[0], members),
-        failure=Failure(reason=failure, detail="why") if failure else None,
+        failure=RolloutFailure(reason=failure, detail="why") if failure else None,
         worker="w",
     )
 

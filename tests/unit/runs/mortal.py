@@ -28,7 +28,7 @@ from kbqa.errors import KbqaError
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
 from kbqa.runs.context import Context
-from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.inbox import Inbox
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import Material
@@ -89,7 +89,7 @@ class Workers(QueuedSource):
 def prepare(root: Path, seed: int) -> RunDirectory:
     """A run, and the version that it begins with."""
     recipe = recipe_from(json.loads((root / "recipe.json").read_text()))
-    directory = Runs(root / "runs").create(recipe, "world", Limits(), seed)
+    directory = Runs(root / "runs").create(recipe, "world", SplitLimits(), seed)
     context, material = assemble(directory)
     assert recipe.small_policy is not None
     texts = [question.text for question in material.questions.train]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
-from kbqa.cold_start.files import Entry, write_entries
+from kbqa.cold_start.files import DemonstrationEntry, write_entries
 from kbqa.cold_start.mining import blind
 from kbqa.datasets import load_dataset
 from kbqa.errors import RunError
@@ -19,7 +19,7 @@ from kbqa.protocols import KgR1
 from kbqa.recipes import recipe_from
 from kbqa.runs.cold_start import ColdStart, demonstrations
 from kbqa.runs.context import Context
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import prepare
 from kbqa.runs.student import Student
@@ -46,7 +46,7 @@ def make_context(tmp_path, tiny_recipe, graphs):
         values = copy.deepcopy(tiny_recipe)
         values["cold_start"].update(changes)
         recipe = recipe_from(values)
-        directory = Runs(tmp_path / "runs").create(recipe, "world", Limits(), 1)
+        directory = Runs(tmp_path / "runs").create(recipe, "world", SplitLimits(), 1)
         store = PolicyStore(tmp_path / "policies")
         return Context(
             directory=directory,
@@ -69,7 +69,7 @@ def write(tmp_path, graphs, splits):
 
     def write(questions, protocol: str = "kg_r1"):
         played = [demonstrate(question, KgR1("full"), graphs, 6) for question in questions]
-        entries = [Entry(one, protocol, "gold", "t") for one in played if one is not None]
+        entries = [DemonstrationEntry(one, protocol, "gold", "t") for one in played if one is not None]
         write_entries(tmp_path / "cold_start" / "a.jsonl", entries)
         return [entry.demonstration for entry in entries]
 

@@ -10,7 +10,7 @@ import pytest
 from kbqa.errors import RunError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.runs.context import Context, Stopped
-from kbqa.runs.directory import Limits, RunRecord
+from kbqa.runs.directory import RunRecord, SplitLimits
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def make_context():
 
     def make(url: str, stop: threading.Event | None = None) -> Context:
         record = RunRecord(
-            id="r1", recipe={}, dataset="world", limits=Limits(), seed=1, created_at="2026-01-01"
+            id="r1", recipe={}, dataset="world", limits=SplitLimits(), seed=1, created_at="2026-01-01"
         )
         unused = dict.fromkeys(("directory", "recipe", "store", "journal", "rollouts"))
         opened.append(HttpGraphTools(url))

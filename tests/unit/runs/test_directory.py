@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.errors import RunConflictError, RunError, RunNotFoundError
 from kbqa.recipes import load_recipe
-from kbqa.runs.directory import Limits, Runs, State
+from kbqa.runs.directory import Runs, SplitLimits, State
 
 RECIPE = load_recipe("kg-r1-small")
 
@@ -19,7 +19,7 @@ def runs(tmp_path):
 
 
 def test_a_run_is_found_by_its_id_and_holds_what_was_asked_for(runs):
-    made = runs.create(RECIPE, "world", Limits(test=3), 7)
+    made = runs.create(RECIPE, "world", SplitLimits(test=3), 7)
     assert made.id.startswith("world-")
     record = runs.get(made.id).read()
     assert (record.dataset, record.seed, record.limits.test) == ("world", 7, 3)
@@ -28,14 +28,14 @@ def test_a_run_is_found_by_its_id_and_holds_what_was_asked_for(runs):
 
 
 def test_a_name_is_taken_once(runs):
-    runs.create(RECIPE, "world", Limits(), 1, name="mine")
+    runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
     with pytest.raises(RunConflictError, match="kbqa resume mine"):
-        runs.create(RECIPE, "world", Limits(), 1, name="mine")
+        runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
 
 
 @pytest.mark.parametrize("name", ["none", "../mine", "", ".", "mine/../mine"])
 def test_there_is_no_run_of_another_name(runs, name):
-    runs.create(RECIPE, "world", Limits(), 1, name="mine")
+    runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
     with pytest.raises(RunNotFoundError):
         runs.get(name)
 
@@ -43,7 +43,7 @@ def test_there_is_no_run_of_another_name(runs, name):
 def test_runs_are_listed_oldest_first_and_only_runs_are(runs, tmp_path):
     assert runs.all() == []
     for name in ("second", "first"):
-        runs.create(RECIPE, "world", Limits(), 1, name=name)
+        runs.create(RECIPE, "world", SplitLimits(), 1, name=name)
     first = runs.get("first")
     first.write(first.read().model_copy(update={"created_at": "2001-01-01T00:00:00+00:00"}))
     (tmp_path / "runs" / "no-run").mkdir()
@@ -51,14 +51,14 @@ def test_runs_are_listed_oldest_first_and_only_runs_are(runs, tmp_path):
 
 
 def test_a_damaged_run_is_named(runs):
-    run = runs.create(RECIPE, "world", Limits(), 1, name="mine")
+    run = runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
     (run.path / "run.json").write_text("{")
     with pytest.raises(RunError, match="run mine cannot be read"):
         run.read()
 
 
 def test_a_run_that_is_done_is_not_gone_on_with(runs):
-    run = runs.create(RECIPE, "world", Limits(), 1, name="mine")
+    run = runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
     assert run.require_unfinished() == run.read()
     run.write(run.read().model_copy(update={"state": State.DONE}))
     with pytest.raises(RunConflictError, match="kbqa promote mine"):
@@ -66,7 +66,7 @@ def test_a_run_that_is_done_is_not_gone_on_with(runs):
 
 
 def test_records_are_read_while_one_is_being_written(runs):
-    run = runs.create(RECIPE, "world", Limits(), 1)
+    run = runs.create(RECIPE, "world", SplitLimits(), 1)
     assert run.records() == run.newest_records(2) == []
     assert run.progress() == {}
     lines = [json.dumps({"seq": 1, "loss": 2.0}), json.dumps({"loss": 1.0, "seq": 2}), '{"seq": 3, "los']

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kbqa.runs.ledger import History, Ledger, Outcome
+from kbqa.runs.ledger import GroupOutcome, History, Ledger
 
 
 def test_a_group_is_asked_for_once_and_settled_once() -> None:
@@ -14,21 +14,29 @@ def test_a_group_is_asked_for_once_and_settled_once() -> None:
     ledger.ask("t1")
     ledger.ask("t2")
     assert ledger.in_flight == ["t1", "t2"]
-    ledger.settle("t1", Outcome.TRAINED, 3)
-    assert (ledger.in_flight, ledger.outcome("t1"), ledger.outcome("t2")) == (["t2"], Outcome.TRAINED, None)
+    ledger.settle("t1", GroupOutcome.TRAINED, 3)
+    assert (ledger.in_flight, ledger.outcome("t1"), ledger.outcome("t2")) == (
+        ["t2"],
+        GroupOutcome.TRAINED,
+        None,
+    )
     with pytest.raises(ValueError, match="t1 is not in flight"):
-        ledger.settle("t1", Outcome.STALE, 4)
+        ledger.settle("t1", GroupOutcome.STALE, 4)
     with pytest.raises(ValueError, match="t1 was asked for before"):
         ledger.ask("t1")
     with pytest.raises(ValueError, match="t2 was asked for before"):
         ledger.ask("t2")
     with pytest.raises(ValueError, match="t9 is not in flight"):
-        ledger.settle("t9", Outcome.FAILED, 1)
+        ledger.settle("t9", GroupOutcome.FAILED, 1)
 
 
 def test_a_ledger_survives_json() -> None:
     ledger = Ledger()
-    for name, outcome in (("t1", Outcome.TRAINED), ("t2", Outcome.STALE), ("t3", Outcome.TRAINED)):
+    for name, outcome in (
+        ("t1", GroupOutcome.TRAINED),
+        ("t2", GroupOutcome.STALE),
+        ("t3", GroupOutcome.TRAINED),
+    ):
         ledger.ask(name)
         ledger.settle(name, outcome, 1)
     ledger.ask("t4")

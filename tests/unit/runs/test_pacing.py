@@ -15,7 +15,7 @@ from kbqa.errors import RunError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes.learning import ScheduleSection
 from kbqa.runs.inbox import Inbox
-from kbqa.runs.ledger import Outcome
+from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing
 from kbqa.runs.queued import QueuedSource
 from kbqa.wire import FailureReason
@@ -84,7 +84,7 @@ def test_a_step_takes_its_groups_in_any_order_and_asks_for_as_many(
 
     pacing.refill()  # while the step is trained
     assert queue.take_ids() == ids(4, 5)
-    pacing.close_step({ids(1)[0]: Outcome.TRAINED, ids(3)[0]: Outcome.NO_SPREAD})
+    pacing.close_step({ids(1)[0]: GroupOutcome.TRAINED, ids(3)[0]: GroupOutcome.NO_SPREAD})
     assert (pacing.step, pacing.ledger.in_flight) == (1, ids(0, 2, 4, 5))
     assert pacing.ledger.counts() == {"trained": 1, "no_spread": 1}
 
@@ -114,7 +114,7 @@ def test_requests_ask_for_the_newest_version_once_it_is_published(
     for name in queue.take_ids()[:2]:
         inbox.accept(make_reply(name, publish(1).id))
     received = pacing.collect(patience(1))
-    pacing.close_step(dict.fromkeys((r.request_id for r in received), Outcome.TRAINED))
+    pacing.close_step(dict.fromkeys((r.request_id for r in received), GroupOutcome.TRAINED))
     pacing.publish(publish(2))
     pacing.refill()
     assert {request.min_policy_version for request in queue.sent} == {2}
@@ -138,8 +138,8 @@ def test_a_stale_group_is_dropped_when_it_comes_in_or_becomes_stale_while_it_wai
     inbox.accept(make_reply(ids(3)[0], v3.id))
     received = pacing.collect(patience(1))
     assert [(r.request_id, r.staleness) for r in received] == [(ids(2)[0], 1), (ids(3)[0], 0)]
-    assert pacing.ledger.outcome(ids(0)[0]) is Outcome.STALE
-    assert pacing.ledger.outcome(ids(1)[0]) is Outcome.STALE
+    assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.STALE
+    assert pacing.ledger.outcome(ids(1)[0]) is GroupOutcome.STALE
 
 
 def test_groups_of_weights_that_were_undone_are_asked_for_again(
@@ -189,7 +189,7 @@ def test_after_a_restore_every_group_still_occurs_once(
     for name in ids(0, 1):
         inbox.accept(make_reply(name, v1.id))
     received = pacing.collect(patience(1))
-    pacing.close_step(dict.fromkeys((r.request_id for r in received), Outcome.TRAINED))
+    pacing.close_step(dict.fromkeys((r.request_id for r in received), GroupOutcome.TRAINED))
     pacing.publish(v2)
     saved = pacing.to_json()  # in flight: 2, 3
     pacing.saved()
@@ -212,11 +212,11 @@ def test_after_a_restore_every_group_still_occurs_once(
     received = again.collect(patience(2))
     assert [(r.request_id, r.staleness) for r in received] == [(ids(2)[0], 0), (ids(3)[0], 0)]
     assert queue.take_ids() == ids(4)  # what the undone weights wrote is of no use
-    again.close_step(dict.fromkeys((r.request_id for r in received), Outcome.TRAINED))
+    again.close_step(dict.fromkeys((r.request_id for r in received), GroupOutcome.TRAINED))
     again.end()
     assert {i: again.ledger.outcome(i) for i in ids(0, 1, 2, 3, 4)} == {
-        **dict.fromkeys(ids(0, 1, 2, 3), Outcome.TRAINED),
-        ids(4)[0]: Outcome.RUN_ENDED,
+        **dict.fromkeys(ids(0, 1, 2, 3), GroupOutcome.TRAINED),
+        ids(4)[0]: GroupOutcome.RUN_ENDED,
     }
     assert again.ledger.in_flight == []
 
@@ -267,5 +267,5 @@ def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
 
     pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1)
     assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
-    assert pacing.ledger.outcome(ids(0)[0]) is Outcome.UNANSWERED
+    assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.UNANSWERED
     assert "a request is never answered" in caplog.messages

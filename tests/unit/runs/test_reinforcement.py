@@ -17,7 +17,7 @@ from kbqa.policy_store import PolicyStore
 from kbqa.policy_store.durable import remove_directory
 from kbqa.recipes import recipe_from
 from kbqa.runs.context import Context, Stopped
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import Material
 from kbqa.runs.queued import QueuedSource
@@ -98,7 +98,7 @@ def make_run(tmp_path, tiny_recipe, graphs, splits):
         values["schedule"].update(schedule)
         values["optimisation"]["kl_coefficient"] = kl_coefficient
         recipe = recipe_from(values)
-        directory = Runs(tmp_path / "runs").create(recipe, "world", Limits(), 1)
+        directory = Runs(tmp_path / "runs").create(recipe, "world", SplitLimits(), 1)
         store = PolicyStore(tmp_path / "policies")
         context = Context(
             directory=directory,

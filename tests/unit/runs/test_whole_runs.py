@@ -13,13 +13,13 @@ from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
 from kbqa.runs.context import Context, Stopped
-from kbqa.runs.directory import Limits, RunDirectory, Runs
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import prepare
 from kbqa.runs.training import train
 from tests.unit.runs.test_reinforcement import Workers
 
-FEW = Limits(train=8, validation=2, test=3)
+FEW = SplitLimits(train=8, validation=2, test=3)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_without_a_cold_start_reinforcement_begins_with_the_base(begin, small):
 
 
 def test_test_questions_may_stay_unseen(begin, small):
-    context = begin(small, limits=Limits(train=8, validation=2, test=0))
+    context = begin(small, limits=SplitLimits(train=8, validation=2, test=0))
     material = prepare(context)
     assert (material.judging, len(material.questions.test), len(material.questions.train)) == (
         "validation",

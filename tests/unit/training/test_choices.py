@@ -10,7 +10,7 @@ from kbqa.policies.base import SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import begin_chooser
 from kbqa.policies.chooser.policy import ChooserPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.protocols.chooser import Chooser as Dialect
+from kbqa.protocols.chooser import ChoosingProtocol as Dialect
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.likelihood import likelihood_of
 from kbqa.training.packing import pack

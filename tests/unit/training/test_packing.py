@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from kbqa.policies.base import Truncation
 from kbqa.training import likelihood as likelihood_module
 from kbqa.training.likelihood import TokenLikelihood, token_logprobs
-from kbqa.training.packing import Segment, pack
+from kbqa.training.packing import RowSegment, pack
 
 _SIZE = {
     "vocab_size": 300,
@@ -60,7 +60,7 @@ def test_each_sequence_adds_what_the_one_before_does_not_have():
     (row,) = pack(sequences, masks, 100)
     assert row.members == (2, 0, 1)
     # (1 2 3 8 7), then 9 after (1 2 3), then nothing: the 4 is predicted from the 2 and never read.
-    assert row.segments == (Segment(0, 5), Segment(3, 1))
+    assert row.segments == (RowSegment(0, 5), RowSegment(3, 1))
     assert row.token_ids.tolist() == [1, 2, 3, 8, 7, 9]
     assert row.positions.tolist() == [0, 1, 2, 3, 4, 3]
     assert row.targets.tolist() == [8, 6, 9, 9, 4]

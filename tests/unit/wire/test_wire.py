@@ -21,7 +21,7 @@ from kbqa.trajectory import (
     Trajectory,
     Turn,
 )
-from kbqa.wire import Failure, FailureReason, Purpose, RolloutReply, RolloutRequest, decode, encode
+from kbqa.wire import FailureReason, Purpose, RolloutFailure, RolloutReply, RolloutRequest, decode, encode
 from kbqa.wire import encoding as encoding_module
 
 QUESTION = Question("q1", "Who?", ("Ann",), ("Bob",), "world", path=(Hop("knows"), Hop("knows", True)))
@@ -161,7 +161,7 @@ def test_a_trajectory_that_contradicts_itself_is_refused(damage, complaint: str)
 
 
 def test_a_reply_has_either_group_or_failure() -> None:
-    failure = Failure(reason=FailureReason.GRAPH_UNAVAILABLE, detail="down")
+    failure = RolloutFailure(reason=FailureReason.GRAPH_UNAVAILABLE, detail="down")
     fields = {"run": "r", "request_id": "t1", "purpose": Purpose.TRAIN, "worker": "w"}
     message = RolloutReply(**fields, failure=failure)
     assert decode(RolloutReply, encode(message)) == message

@@ -9,7 +9,7 @@ import pytest
 
 from kbqa.kg.actions import ErrorCode, Item, ScoredItem
 from kbqa.kg.ranking.encoders import Thresholds
-from kbqa.kg.ranking.gating import IN, OUT, Gate, Neighbours, Tier, read_relation
+from kbqa.kg.ranking.gating import IN, OUT, Neighbours, RelationGate, Tier, read_relation
 from kbqa.kg.ranking.ranker import Ranker
 
 PAPER = Thresholds(high=0.95, low=0.3)
@@ -37,7 +37,7 @@ def judge():
     def judge(out=None, into=None, text="query", top_k=5, **options):
         """The verdict where relations have these similarities."""
         out, into = out or {}, into or {}
-        gate = Gate(Ranker(SetEncoder({**out, **into}), list), PAPER, top_k)
+        gate = RelationGate(Ranker(SetEncoder({**out, **into}), list), PAPER, top_k)
         neighbours = Neighbours(tuple(Item(r, r) for r in out), tuple(Item(r, r) for r in into))
         return gate.judge(text, neighbours, **options)
 

@@ -15,7 +15,7 @@ from kbqa.kg.embedded import walks
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import IndexBuilder
 from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.store import Step
+from kbqa.kg.store import PathStep
 from kbqa.kg.subgraphs import Seed, SubgraphWriter
 from kbqa.kg.tools import LocalGraphTools
 
@@ -344,7 +344,7 @@ def test_a_walk_finds_what_scanning_finds(triples, starts, steps, returning, few
             patch.setattr(walks, "_FEW", 0)
         store = indexed(triples)
         starts = [start for start in starts if store.resolve_entity(start)]
-        path = [Step(tuple(sorted(links)), inverse) for links, inverse in steps]
+        path = [PathStep(tuple(sorted(links)), inverse) for links, inverse in steps]
         walk = store.follow(starts, path, limit=99, returning=returning)
     ends = walked(triples, starts, steps, returning)
     assert [item.id for item in walk.ends.items] == sorted(ends)

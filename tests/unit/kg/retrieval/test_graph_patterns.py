@@ -13,7 +13,7 @@ from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Ranker
-from kbqa.kg.retrieval.graph_patterns import Path, paths_around
+from kbqa.kg.retrieval.graph_patterns import PatternPath, paths_around
 from kbqa.kg.retrieval.node_relations import line
 from kbqa.kg.tools import LocalGraphTools
 
@@ -254,10 +254,10 @@ def test_a_search_that_is_out_of_time_says_so(ranker):
 
 def test_a_line_shows_the_node_where_it_was_asked_for():
     one, two = Item("r", "r"), Item("s", "s")
-    assert line(Path((one,), outgoing=True)) == "<node> r ?a"
-    assert line(Path((one,), outgoing=False)) == "?a r <node>"
-    assert line(Path((one, two), outgoing=True)) == "<node> r ?a . ?a s ?b"
-    assert line(Path((one, two), outgoing=False)) == "?a r <node> . ?b s ?a"
+    assert line(PatternPath((one,), outgoing=True)) == "<node> r ?a"
+    assert line(PatternPath((one,), outgoing=False)) == "?a r <node>"
+    assert line(PatternPath((one, two), outgoing=True)) == "<node> r ?a . ?a s ?b"
+    assert line(PatternPath((one, two), outgoing=False)) == "?a r <node> . ?b s ?a"
 
 
 NODES = [f"{n}" for n in range(15)]
