@@ -114,14 +114,14 @@ class ChatUsage(BaseModel):
     total_tokens: int
 
 
-class ChatReply(BaseModel):
+class CompletionReply(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str
 
 
 class Choice(BaseModel):
     index: int = 0
-    message: ChatReply
+    message: CompletionReply
     finish_reason: Literal["stop"] = "stop"
 
 
@@ -157,7 +157,7 @@ def completion(model: str, document: AnswerResponse) -> ChatCompletion:
         id=_id(document.id),
         created=int(time.time()),
         model=model,
-        choices=[Choice(message=ChatReply(content=text_of(document)))],
+        choices=[Choice(message=CompletionReply(content=text_of(document)))],
         usage=_usage(document.usage),
         kbqa=document,
     )
