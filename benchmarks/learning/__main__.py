@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shelf", type=Path, default=_SHELF, help="where bases and cold starts are kept")
     parser.add_argument("--run", nargs=2, metavar=("VARIANT", "SEED"), help="one run, here")
     parser.add_argument("--only", metavar="TEXT", default="", help="variants whose name holds this")
+    parser.add_argument(
+        "--loop", choices=("production", "own"), default="production", help="show the runs of this loop"
+    )
     options = parser.parse_args(arguments)
     design = load_design()
     if options.run:
@@ -33,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         append(Entry(variant, seed, design.digest(variant), outcome))
         return 0
     failed = [] if options.table else _run_all(design, options)
-    runs = current(design, read())
+    runs = current(design, read(), options.loop)
     for line in (*findings_table(design, runs), "", *variants_table(design, runs)):
         sys.stdout.write(line + "\n")
     for what in failed:

@@ -9,9 +9,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.learning.trial import Outcome
 
+Loop = Literal["production", "own"]
 RECORD = Path(__file__).with_name("record.jsonl")
 
 
@@ -19,12 +21,15 @@ RECORD = Path(__file__).with_name("record.jsonl")
 class Entry:
     """Attributes:
     digest: of the variant as it was then, see `Design.digest`.
+    loop: that made the run: `production`, or `own`, which the ablations had before and which knew no guards,
+        selection or staleness.
     """
 
     variant: str
     seed: int
     digest: str
     outcome: Outcome
+    loop: Loop = "production"
 
 
 def read(path: Path = RECORD) -> Iterator[Entry]:
@@ -40,7 +45,8 @@ def read(path: Path = RECORD) -> Iterator[Entry]:
             values = json.loads(line)
             columns = {name: tuple(values["outcome"][name]) for name in ("f1", "hops", "reward")}
             outcome = Outcome(**{**values["outcome"], **columns})
-            yield Entry(values["variant"], values["seed"], values["digest"], outcome)
+            loop = values.get("loop", "own")  # the first lines do not say
+            yield Entry(values["variant"], values["seed"], values["digest"], outcome, loop)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}:{number}: no run of the record: {error}") from error
 

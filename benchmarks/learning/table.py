@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from benchmarks.learning.design import Design, Finding
-from benchmarks.learning.record import Entry
+from benchmarks.learning.record import Entry, Loop
 from benchmarks.learning.trial import Outcome
 
 # Student's t for a two-sided 95 %, by degrees of freedom: pairs less one.
@@ -38,13 +38,13 @@ class Effect:
         return 1 if self.mean > 0 else -1
 
 
-def current(design: Design, entries: Iterable[Entry]) -> Runs:
-    """The newest run of each variant and seed that was made as the design says now."""
+def current(design: Design, entries: Iterable[Entry], loop: Loop = "production") -> Runs:
+    """The newest run of each variant and seed that a loop made as the design says now."""
     known = {name: design.digest(name) for name in design.variants}
     return {
         (entry.variant, entry.seed): entry.outcome
         for entry in entries
-        if known.get(entry.variant) == entry.digest and entry.seed in design.seeds
+        if entry.loop == loop and known.get(entry.variant) == entry.digest and entry.seed in design.seeds
     }
 
 
