@@ -149,12 +149,19 @@ def test_commands_exist_with_their_options(chart, scenario):
             command.make_context(arguments[-1], rest, parent=context)
 
 
-@pytest.mark.parametrize("scenario", ["default", "multi-gpu", "cpu-small"])
-def test_the_first_run_is_a_recipe(chart, scenario):
+@pytest.mark.parametrize(
+    ("scenario", "base"),
+    [
+        ("default", "Qwen/Qwen2.5-3B-Instruct"),
+        ("multi-gpu", "Qwen/Qwen2.5-3B-Instruct"),
+        ("cpu-small", "sentence-transformers/all-MiniLM-L6-v2"),
+    ],
+)
+def test_the_first_run_is_a_recipe(chart, scenario, base):
     [order] = [c for c in commands(chart(scenario)) if c[:2] == ["runs", "begin"]]
     pairs = [order[i + 1] for i, word in enumerate(order) if word == "--set"]
     recipe = load_recipe(order[order.index("--recipe") + 1], read_pairs("--set", pairs))
-    assert recipe.base_model == (None if scenario == "cpu-small" else "Qwen/Qwen2.5-3B-Instruct")
+    assert recipe.base_model == base
     assert recipe.judge.name == ("chat" if scenario == "multi-gpu" else "matching")
 
 
