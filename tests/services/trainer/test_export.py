@@ -19,13 +19,15 @@ from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import recipe_from
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
+from kbqa.runs.export import export
 from kbqa.runs.journal import Journal
 from kbqa.runs.student import Student
 from kbqa.telemetry import Metrics
+from kbqa.training.adapters import add_adapter
 from kbqa.training.checkpoints import Checkpoints
 from services.http import install
 from services.trainer.errors import STATUS
-from services.trainer.export import export, main
+from services.trainer.export import main
 from services.trainer.exports import exports_router
 
 
@@ -80,6 +82,36 @@ def test_a_checkpoint_has_its_own_weights_and_the_runs_tokenizer(run, home, tmp_
     assert (tmp_path / "policy" / "tokenizer.json").read_bytes() == (
         base.path / "tokenizer.json"
     ).read_bytes()
+
+
+def test_an_adapter_of_a_language_model_is_merged_into_its_base(home, tmp_path, tiny_recipe) -> None:
+    """The first version of such a run is an adapter, too: the weights are in the base alone."""
+    fresh = Student.fresh(
+        recipe_from(tiny_recipe).small_policy.build(), ["Who is Ann?"] * 20, ["<think>"], seed=1
+    )
+    base = tmp_path / "base"
+    base.mkdir()
+    fresh.save(base)
+    lora = {"rank": 8, "alpha": 16, "targets": ["q_proj"]}
+    values = {**tiny_recipe, "base_model": str(base), "small_policy": None, "cold_start": None}
+    values["optimisation"] = {**tiny_recipe["optimisation"], "lora": lora}
+    recipe = recipe_from(values)
+    directory = Runs(home / "runs").create(recipe, "world", SplitLimits(), 1)
+    student, store = Student.load(base), PolicyStore(home / "policies")
+    add_adapter(student.model, recipe.optimisation.lora.build(), seed=1)
+    about = {"recipe": recipe.model_dump(mode="json"), "recipe_digest": recipe.digest(), "metrics": {}}
+    first = store.publish(directory.id, 1, student.save, step=0, kind="lora", base_model=str(base), **about)
+    Journal(directory).keep(versions={"base": first.id})
+    with torch.no_grad():
+        for name, parameter in student.model.named_parameters():
+            if "lora_B" in name:
+                parameter.add_(0.5)
+    store.publish(directory.id, 2, student.save, step=1, kind="lora", base_model=str(base), **about)
+
+    export(store, directory, tmp_path / "merged")
+    projections = [load_model(path).model.layers[0].self_attn for path in (base, tmp_path / "merged")]
+    assert not torch.equal(projections[0].q_proj.weight, projections[1].q_proj.weight)
+    assert torch.equal(projections[0].k_proj.weight, projections[1].k_proj.weight)
 
 
 def test_what_cannot_be_exported_leaves_nothing_behind(run, home, tmp_path) -> None:
