@@ -32,10 +32,10 @@ from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.policies.frame import Frame
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.serving.players import Players
+from kbqa.serving.policies import FixedPolicy, ServedPolicy
 from kbqa.trajectory import Segment
 from services.gateway.app import create_app
 from services.gateway.collector import look_seldom
-from services.gateway.policies import FixedPolicy, ServedPolicy
 from services.gateway.settings import GatewaySettings
 from services.http import serve
 

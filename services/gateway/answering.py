@@ -11,13 +11,13 @@ from contextlib import aclosing, suppress
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.serving.policies import Lease, PolicySource
 from kbqa.telemetry import Metrics
 from services.gateway import cache
 from services.gateway.answers import usage_of
 from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
 from services.gateway.meter import Meter
-from services.gateway.policies import Lease, PolicySource
 from services.gateway.settings import GatewaySettings
 from services.gateway.versions import GraphVersions
 from services.gateway.work import Workers

@@ -13,6 +13,7 @@ from kbqa import __version__
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.serving.policies import PolicySource
 from kbqa.telemetry import Metrics
 from services.disks import expose_disks
 from services.engine_metrics import relay_engine_metrics
@@ -21,7 +22,6 @@ from services.gateway.access_stack import AccessStack
 from services.gateway.answering import Answering
 from services.gateway.errors import STATUS
 from services.gateway.page import page_router, records_router
-from services.gateway.policies import PolicySource
 from services.gateway.routes.chat import chat_router
 from services.gateway.routes.feedback import feedback_router
 from services.gateway.routes.graphs import graphs_router

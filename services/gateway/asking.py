@@ -22,10 +22,10 @@ from kbqa.kg.actions import (
     Mention,
 )
 from kbqa.rollouts import linear_rollout
+from kbqa.serving.policies import ServedPolicy
 from kbqa.trajectory import Question
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
 from services.gateway.meter import Meter, TimedPlayer
-from services.gateway.policies import ServedPolicy
 from services.gateway.progress import Progress
 
 _ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin

@@ -14,15 +14,15 @@ from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import Host, InProcess, OnVllm
 from kbqa.serving.players import Players
-from kbqa.telemetry import Metrics
-from services.gateway.engine import load_policy
-from services.gateway.policies import (
+from kbqa.serving.policies import (
     FixedPolicy,
     FollowedPolicies,
     PoliciesInTurn,
     PolicySource,
     ServedPolicy,
+    load_policy,
 )
+from kbqa.telemetry import Metrics
 from services.gateway.settings import GatewaySettings
 
 _EXTERNAL = "external"

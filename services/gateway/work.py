@@ -14,11 +14,11 @@ from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, AnswerStat
 from kbqa.errors import PolicyUnavailableError
 from kbqa.evidence import Claims
 from kbqa.kg.actions import GraphTools
+from kbqa.serving.policies import Lease
 from services.gateway.answers import answers_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
 from services.gateway.errors import OverloadedError
 from services.gateway.meter import Meter
-from services.gateway.policies import Lease
 from services.gateway.progress import Progress
 from services.gateway.settings import GatewaySettings
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from kbqa.client.models import PoliciesModel, PolicyModel, ServingPolicy
 from kbqa.errors import NoPolicyError
 from kbqa.policy_store import PolicyStore, PolicyVersion
-from services.gateway.policies import PolicySource
+from kbqa.serving.policies import PolicySource
 
 
 def policies_router(source: PolicySource, store: PolicyStore) -> APIRouter:

@@ -12,9 +12,9 @@ from kbqa.errors import NoPolicyError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.serving.players import GREEDY, Draw, Players
+from kbqa.serving.policies import Lease, ServedPolicy
 from services.cli.supervisor import Stack
 from services.gateway.app import create_app
-from services.gateway.policies import Lease, ServedPolicy
 from services.gateway.settings import GatewaySettings
 from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
 

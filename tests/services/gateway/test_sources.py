@@ -8,8 +8,8 @@ import pytest
 from fastapi import Response
 
 from kbqa.errors import ConfigurationError, NoPolicyError
+from kbqa.serving.policies import PoliciesInTurn
 from services.gateway.app import create_app
-from services.gateway.policies import PoliciesInTurn
 from services.gateway.settings import GatewaySettings
 from tests.chat_server import serve
 from tests.services.gateway.conftest import FixedPolicy, NoPolicy, answer, query, recite

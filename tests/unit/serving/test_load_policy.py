@@ -14,11 +14,11 @@ from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import InProcess, OnVllm
+from kbqa.serving.policies import load_policy
 from kbqa.telemetry import Metrics
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
-from services.gateway.engine import load_policy
 from tests.unit.policies.fake_vllm import FakeVllm
 from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
 
