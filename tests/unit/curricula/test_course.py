@@ -84,7 +84,7 @@ def test_a_course_goes_on_where_it_was() -> None:
 
 
 def test_a_metric_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(RunError, match=r"stage a waits for f2, .* \(they have: em, f1\)"):
+    with pytest.raises(RunError, match=r"stage a waits for f2, .* \(they contain: em, f1\)"):
         course(Until(at_least=1.0, metric="f2"), None).after_evaluation({"f1": 0.5, "em": 0.1}, 1)
     with pytest.raises(ValueError, match="at least one stage"):
         Course([])

@@ -177,7 +177,7 @@ BROKEN = [
     ("grailqa", changed(files.GRAILQA, 0, to="text"), "expected a JSON object"),
     ("graphquestions", changed(files.GRAPHQUESTIONS, 0, "question", to=7), '"question" is not a text'),
     ("simplequestions", "www.freebase.com/m/0a\tb\tc\n", "between tabs"),
-    ("simplequestions", "m/0a\twww.freebase.com/r\twww.freebase.com/m/0b\twhat ?\n", '"m/0a" is not written'),
+    ("simplequestions", "m/0a\twww.freebase.com/r\twww.freebase.com/m/0b\twhat ?\n", '"m/0a" does not have'),
     ("qald-10", changed(files.QALD, "questions", 0, "query", to="SELECT"), '"query" is not an object'),
     ("qald-10", changed(files.QALD, "questions", 0, "question", to=[]), '"question" has no text'),
     ("qald-10", changed(files.QALD, "questions", 0, "question", 0, "string", to=...), '"string" is missing'),

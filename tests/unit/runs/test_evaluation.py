@@ -85,7 +85,7 @@ def test_a_question_that_nobody_answers_ends_it():
     def answer(request, _):
         return None if request.question.id == "q1" else make_reply(request.request_id, VERSION.id)
 
-    with pytest.raises(RunError, match="question q1 is never answered"):
+    with pytest.raises(RunError, match="question q1 was never answered"):
         evaluate(answer)
 
 

@@ -134,7 +134,7 @@ def test_a_version_that_is_yet_to_come_is_waited_for(make_rollouts, publish, mak
 @pytest.mark.parametrize(
     ("changes", "reason", "word"),
     [
-        ({"min_policy_version": 9}, FailureReason.NO_POLICY, "from 9 on"),
+        ({"min_policy_version": 9}, FailureReason.NO_POLICY, "no version 9 or newer"),
         ({"recipe_digest": "0" * 64}, FailureReason.RECIPE_MISMATCH, "another recipe"),
         ({"kg_version": "0123456789ab"}, FailureReason.GRAPH_CHANGED, "0123456789ab"),
         ({"kg": "mars", "kg_version": "x"}, FailureReason.GRAPH_NOT_FOUND, "mars"),

@@ -268,4 +268,4 @@ def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
     pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1)
     assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
     assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.UNANSWERED
-    assert "a request is never answered" in caplog.messages
+    assert "a request was never answered" in caplog.messages

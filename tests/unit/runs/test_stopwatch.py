@@ -1,4 +1,4 @@
-"""A request's time, by what it waits for."""
+"""What a request costs: time by what it waits for, and tokens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import time
 import pytest
 
 from kbqa.errors import PolicyUnavailableError
-from kbqa.policies.base import SamplingParams
+from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.runs.stopwatch import Stopwatch
 
 _PAUSE_S = 0.05
+COMPLETION = Completion((7, 8), (-0.5, -0.5), FinishReason.STOP, "v000001-0")
 
 
 class Slow:
@@ -22,7 +23,7 @@ class Slow:
         time.sleep(_PAUSE_S)
         if not prompts:
             raise PolicyUnavailableError("gone")
-        return list(prompts)
+        return [COMPLETION for _ in prompts]
 
     def execute(self, kg, actions, *, graph=None):
         time.sleep(_PAUSE_S)
@@ -34,8 +35,9 @@ def test_engine_and_graph_are_timed_apart_and_answer_as_before():
     policy, tools = stopwatch.policy(Slow()), stopwatch.tools(Slow())
     params = SamplingParams(max_tokens=1, max_total_tokens=9)
     assert policy.max_length == 77
-    assert policy.generate([[1]], params) == [[1]]
+    assert policy.generate([[1], [2]], params) == [COMPLETION, COMPLETION]
     assert (stopwatch.engine_s >= _PAUSE_S, stopwatch.graph_s) == (True, 0.0)
+    assert stopwatch.sampled_tokens == 4
     assert tools.execute("world", ["a"], graph="g") == [("world", "g", "a")]
     assert stopwatch.graph_s >= _PAUSE_S
 

@@ -138,5 +138,5 @@ def test_a_version_that_cannot_be_written_says_what_to_do(begin, small, monkeypa
         raise OSError("no space left on device")
 
     monkeypatch.setattr(context.store, "publish", full)
-    with pytest.raises(RunError, match="no space left on device.*see that there is room"):
+    with pytest.raises(RunError, match="no space left on device.*free some disk space"):
         train(context)
