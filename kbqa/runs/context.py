@@ -12,8 +12,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from kbqa.errors import GraphUnavailableError, RunError
+from kbqa.errors import GraphNotFoundError, GraphUnavailableError, RunError
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.kg.versions import GraphVersions
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
@@ -88,18 +89,16 @@ class Context:
         while True:
             self.check()
             try:
-                versions = {graph.name: graph.version for graph in self.tools.graphs()}
+                return GraphVersions(self.tools).of(kg)
             except GraphUnavailableError as error:
                 if time.monotonic() > deadline:
                     raise RunError(str(error)) from error
                 time.sleep(_POLL_S)
-                continue
-            if kg not in versions:
+            except GraphNotFoundError as error:
                 raise RunError(
                     f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
                     f"run kbqa kg load {kg} FILE, then resume the run"
-                )
-            return versions[kg]
+                ) from error
 
     def request(
         self, purpose: Purpose, kg_version: str, stage_of: Callable[[str], int | None] = lambda _: None

@@ -18,6 +18,7 @@ from kbqa.errors import (
 )
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.kg.versions import GraphVersions
 from kbqa.recipes import Recipe
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout
@@ -69,8 +70,7 @@ class RolloutExecutor:
     def __init__(self, engine: Engine, graphs: ListedGraphTools, patience: Patience, worker: str) -> None:
         self._engine, self._graphs = engine, graphs
         self._patience, self.worker = patience, worker
-        self._versions: dict[str, str] = {}
-        self._versions_until = 0.0
+        self._versions = GraphVersions(graphs, _VERSIONS_S)
 
     def execute(self, request: RolloutRequest) -> RolloutReply:
         """Roll out and score a request's group or tree; never raises."""
@@ -158,12 +158,7 @@ class RolloutExecutor:
     def _require_graph_version(self, request: RolloutRequest) -> None:
         if request.kg_version is None:
             return
-        if time.monotonic() > self._versions_until or request.kg not in self._versions:
-            self._versions = {graph.name: graph.version for graph in self._graphs.graphs()}
-            self._versions_until = time.monotonic() + _VERSIONS_S
-        found = self._versions.get(request.kg)
-        if found is None:
-            raise GraphNotFoundError(request.kg, list(self._versions))
+        found = self._versions.of(request.kg)
         if found != request.kg_version:
             raise _Refused(
                 FailureReason.GRAPH_CHANGED,

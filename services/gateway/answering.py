@@ -19,7 +19,7 @@ from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
 from services.gateway.meter import Meter
 from services.gateway.settings import GatewaySettings
-from services.gateway.versions import GraphVersions
+from services.gateway.versions import CurrentVersions
 from services.gateway.work import Workers
 
 
@@ -37,7 +37,7 @@ class Answering:
         self, settings: GatewaySettings, policies: PolicySource, tools: ListedGraphTools, metrics: Metrics
     ) -> None:
         self._settings, self._policies = settings, policies
-        self._versions = GraphVersions(tools)
+        self._versions = CurrentVersions(tools)
         self._meter = Meter(metrics)
         self._workers = Workers(settings, tools, self._meter)
         self._cache = AnswerCache(settings.cache_bytes)
