@@ -20,12 +20,12 @@ from kbqa.curves import figures_of, paper_of
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.recipes import load_recipe
-from kbqa.runs.directory import Limits, Runs
+from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train
 
 recipe = load_recipe(sys.argv[1])
-directory = Runs(Path(sys.argv[3]) / "runs").create(recipe, "world", Limits(validation=10, test=10), seed=1)
+directory = Runs(Path(sys.argv[3]) / "runs").create(recipe, "world", SplitLimits(validation=10, test=10), seed=1)
 with closing(GraphCatalog(Path(sys.argv[2]))) as catalog:
     with open_run(directory, LocalGraphTools(catalog)) as context:
         train(context)
