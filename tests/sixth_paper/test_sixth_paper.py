@@ -25,7 +25,8 @@ from kbqa.runs.local import open_run
 from kbqa.runs.training import train
 
 recipe = load_recipe(sys.argv[1])
-directory = Runs(Path(sys.argv[3]) / "runs").create(recipe, "world", SplitLimits(validation=10, test=10), seed=1)
+limits = SplitLimits(validation=10, test=10)
+directory = Runs(Path(sys.argv[3]) / "runs").create(recipe, "world", limits, seed=1)
 with closing(GraphCatalog(Path(sys.argv[2]))) as catalog:
     with open_run(directory, LocalGraphTools(catalog)) as context:
         train(context)
