@@ -72,7 +72,7 @@ def _explain(fault: Any) -> str:
         section = inner
         field = getattr(section, "model_fields", {}).get(part)
         inner = field and (_tagged(field.annotation) or _wanted(field.annotation))
-    says = fault["msg"]
+    says = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
         says = f"unknown key (known: {', '.join(section.model_fields)})"
     return f"{'.'.join(keys) or 'recipe'}: {says}"
