@@ -111,9 +111,9 @@ def convert(
 ) -> None:
     """Convert a data set to JSON lines that every kbqa command reads.
 
-    With `--curate`, gold queries are run again. A question is kept if its query returns exactly
-    one row with a valid RDF term, which becomes the answer (Learning-to-Refine curates
-    LC-QuAD 2.0 in this way).
+    With `--curate`, the command runs each gold query again. It keeps a question if the query returns
+    exactly one row with a valid RDF term. This term becomes the answer. Learning-to-Refine curates
+    LC-QuAD 2.0 in this way.
     """
     name, place = _source(dataset, data, form)
     _is_free(output, force)
@@ -154,7 +154,8 @@ def split(
     i.i.d., as GrailQA defines them; this needs gold programs (form, path or query).
     `path`: questions with the same topic entities and path stay together, so no paraphrase leaks.
     `random`: as in many published tables; this leaks paraphrases.
-    The directory is a data set of its own: name it in `--data`, or move it into KBQA_DATA.
+    The command writes a new data set into a directory. To use it, pass the directory as `--data`, or
+    move it into KBQA_DATA.
     """
     if validation + test >= 1.0:
         raise DatasetError("--validation and --test leave no training questions: their sum must be below 1")
