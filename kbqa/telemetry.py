@@ -131,7 +131,11 @@ METRICS: tuple[Metric, ...] = (
         "Time that a request waited for the graph, including for its reward.",
         ("purpose",),
     ),
-    Metric("kbqa_rollout_generated_tokens_total", "counter", "Tokens written by the policy."),
+    Metric(
+        "kbqa_rollout_generated_tokens_total",
+        "counter",
+        "Tokens written by the policy, including those of pruned branches.",
+    ),
     Metric("kbqa_rollout_policy_version", "gauge", "Number of the policy version that the engine holds."),
     Metric("kbqa_rollout_policy_loads_total", "counter", "Versions loaded: swap or build.", ("kind",)),
     Metric("kbqa_rollout_unjudged_total", "counter", "Episodes left out because a judge gave no verdict."),

@@ -40,8 +40,11 @@ AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
 
 
 class Credit(ABC):
-    """Gives credit to the turns of a group. One of another distribution is a dataclass with `rows`, an entry
-    point of the group `kbqa.advantages`, and named by a recipe's `advantage.kind`."""
+    """Gives credit to the turns of a group.
+
+    Another distribution adds one: a dataclass with `rows`, an entry point of the group `kbqa.advantages`.
+    A recipe names it in `advantage.kind`.
+    """
 
     __slots__ = ()
 

@@ -167,13 +167,12 @@ class RequestHandler:
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
             if reply.rollout is not None:
                 self._time(request, reply.timings)
+            self._tokens.inc(reply.sampled_tokens)
             if reply.tree is not None:
                 tree = reply.tree.tree
                 self._capped.inc(sum(tree.steps[leaf].status is None for leaf in tree.leaves))
-                self._tokens.inc(sum(len(step.turn.logprobs) for step in tree.steps))
             if reply.group is not None:
                 self._unjudged.inc(request.n - len(reply.group.members))
-                self._tokens.inc(sum(m.trajectory.generated_tokens for m in reply.group.members))
             self._deliver(reply)
 
     def _time(self, request: RolloutRequest, timings: Timings) -> None:

@@ -20,6 +20,7 @@ from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.specs import ActionSpec
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.rewards.base import Instruments, measures
+from kbqa.rollouts import Agent, Rollout, linear_rollout
 from kbqa.trajectory import Question, RewardedTrajectory, Segment, Trajectory
 
 _COMMAND = re.compile(r"<(hop|done)>(.*?)</\1>", re.DOTALL)
@@ -144,6 +145,29 @@ class RankCredit(Credit):
         return [
             [ordered.index(member.outcome) * step - self.scale] * len(member.trajectory.turns)
             for member in members
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class OneGreedy(Rollout):
+    """Of each group the first episode is greedy, so that a group shows what the policy would answer."""
+
+    greedy: int = 1
+
+    def play(
+        self,
+        agent: Agent,
+        question: Question,
+        n: int,
+        temperature: float,
+        *,
+        seed: int | None = None,
+        deadline: float | None = None,
+    ) -> list[Trajectory]:
+        sampled = n - self.greedy
+        return [
+            *linear_rollout(agent, question, self.greedy, 0.0, deadline=deadline),
+            *linear_rollout(agent, question, sampled, temperature, seed=seed, deadline=deadline),
         ]
 
 

@@ -35,6 +35,8 @@ from kbqa.trajectory import (
 )
 from kbqa.wire import Purpose, RolloutReply
 
+TOKENS = 10  # of each group
+
 
 class Workers(QueuedSource):
     """Answers every request at once, as the newest version would.
@@ -74,6 +76,7 @@ class Workers(QueuedSource):
                 purpose=request.purpose,
                 group=Group(request.request_id, request.question, members),
                 worker="w",
+                sampled_tokens=TOKENS,
             )
         )
 
@@ -232,6 +235,18 @@ def test_groups_without_spread_count_and_teach_nothing(begin) -> None:
     newest = context.store.newest(context.run)
     assert newest is not None
     assert newest.id == start.id  # nothing changed, so nothing was published
+
+
+def test_a_run_ends_after_so_many_sampled_tokens_whatever_interrupts_it(begin) -> None:
+    context, material, start = begin(steps=50, max_sampled_tokens=10 * TOKENS, checkpoint_every=1)
+    questions = context.recipe.schedule.questions_per_step
+    stopped = Reinforcement(context, material, start)
+    stopped._step()
+    stopped._checkpoint()
+    Reinforcement(context, material, start).run()
+    counted = [r["sampled_tokens"] for r in context.directory.records() if r["kind"] == "step"]
+    assert counted == [step * questions * TOKENS for step in range(1, len(counted) + 1)]
+    assert counted[-2] < 10 * TOKENS <= counted[-1]
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_reported(begin) -> None:
