@@ -99,7 +99,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_kg_refusals_total",
         "counter",
-        "Requests rejected before any work: no key, rate, client concurrency, or concurrency.",
+        "Requests rejected before any work: an invalid key, the rate limit, or concurrency.",
         ("reason",),
     ),
     Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),

@@ -157,10 +157,16 @@ def domain_problem(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> d
 
 
 def domain_response(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> JSONResponse:
-    """The answer that a domain error is; one that has a `retry_after_s` says so in a header."""
+    """The response to a request that failed with a domain error.
+
+    An error with a `retry_after_s` gets a `Retry-After` header, and status 401 the header that it requires.
+    """
     document = domain_problem(error, errors)
-    wait_s = getattr(error, "retry_after_s", None)
-    headers = {"Retry-After": str(math.ceil(wait_s))} if wait_s is not None else None
+    headers = {}
+    if (wait_s := getattr(error, "retry_after_s", None)) is not None:
+        headers["Retry-After"] = str(math.ceil(wait_s))
+    if document["status"] == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(document, document["status"], headers, media_type=_PROBLEM)
 
 

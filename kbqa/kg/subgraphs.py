@@ -21,7 +21,6 @@ import json
 import shutil
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -31,6 +30,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from cachetools import LRUCache
 
 from kbqa.errors import GraphUnavailableError, QueryRefusedError
 from kbqa.kg.actions import Item, Mention
@@ -223,8 +223,11 @@ class Subgraphs:
         entries = sorted(directory.iterdir(), reverse=True) if directory.is_dir() else []
         self._sets = [_StoredSet(entry) for entry in entries]
         # Not the subgraphs themselves: they hold the graph, which holds this.
-        self._kept: OrderedDict[str, tuple[MemorySide, MemorySide, SubgraphSet]] = OrderedDict()
-        self._kept_triples = 0
+        self._kept: LRUCache[str, tuple[MemorySide, MemorySide, SubgraphSet]] = LRUCache(
+            _MAX_KEPT_TRIPLES,
+            # The largest one must fit, too, then alone.
+            getsizeof=lambda kept: min(len(kept[0]), _MAX_KEPT_TRIPLES),
+        )
         self._lock = threading.Lock()
 
     def get(self, sample: str, index: Adjacency, store: GraphStore) -> Subgraph | None:
@@ -237,8 +240,6 @@ class Subgraphs:
             return None
         with self._lock:
             kept = self._kept.get(sample)
-            if kept is not None:
-                self._kept.move_to_end(sample)
         if kept is None:
             kept = self._unpack(sample, index)
             if kept is None:
@@ -262,12 +263,7 @@ class Subgraphs:
             stored.info,
         )
         with self._lock:
-            if sample not in self._kept:
-                self._kept[sample] = unpacked
-                self._kept_triples += len(unpacked[0])
-            while self._kept_triples > _MAX_KEPT_TRIPLES and len(self._kept) > 1:
-                _, (dropped, _, _) = self._kept.popitem(last=False)
-                self._kept_triples -= len(dropped)
+            self._kept[sample] = unpacked
         return unpacked
 
 

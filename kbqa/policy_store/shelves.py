@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar
 from kbqa.errors import ConfigurationError, PolicyStoreUnavailableError
 from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, write_file
 from kbqa.policy_store.manifest import MANIFEST_NAME
+from kbqa.retries import retry
 
 T = TypeVar("T")
 
 _LISTED_S = 1.0  # how long what a remote directory holds is believed
-_BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a remote store is asked again
 _PATIENCE_S = 120.0
 _CACHED_VERSIONS = 8  # of a run
 
@@ -241,17 +241,13 @@ class RemoteShelf:
             ) from error
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._patience_s
-        pause_s, longest_s = _BACK_OFF_S
-        while True:
-            try:
-                with self._translated():
-                    return attempt()
-            except PolicyStoreUnavailableError:
-                if time.monotonic() + pause_s > deadline:
-                    raise
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, longest_s)
+        return retry(
+            self._translated()(attempt),
+            on=PolicyStoreUnavailableError,
+            patience_s=self._patience_s,
+            first_pause_s=0.5,
+            longest_pause_s=10.0,
+        )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.kg.versions import GraphVersions
 from kbqa.recipes import Recipe
+from kbqa.retries import retry
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout
 from kbqa.runs.stopwatch import Stopwatch
@@ -37,7 +38,6 @@ from kbqa.wire import FailureReason, Purpose, RolloutFailure, RolloutReply, Roll
 
 logger = logging.getLogger(__name__)
 
-_BACK_OFF_S = (0.2, 3.0)  # first and longest pause before kg_server is asked again
 _VERSIONS_S = 5.0  # how long the versions of the graphs are cached
 
 T = TypeVar("T")
@@ -168,16 +168,13 @@ class RolloutExecutor:
 
     def _retrying(self, attempt: Callable[[], T]) -> T:
         """Try again while kg_server does not answer, for a bounded time."""
-        deadline = time.monotonic() + self._patience.graph_s
-        pause_s, longest_s = _BACK_OFF_S
-        while True:
-            try:
-                return attempt()
-            except GraphUnavailableError:
-                if time.monotonic() + pause_s > deadline:
-                    raise
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, longest_s)
+        return retry(
+            attempt,
+            on=GraphUnavailableError,
+            patience_s=self._patience.graph_s,
+            first_pause_s=0.2,
+            longest_pause_s=3.0,
+        )
 
     def _reply(
         self,

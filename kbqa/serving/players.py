@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, cast
 
 from kbqa.environment import Budget
-from kbqa.environment.layout import opening_ids
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy, Codec, Policy, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.recipes import Recipe
 from kbqa.recipes.play import SamplingSection
 from kbqa.rollouts import Agent, ChatAgent, Player
-from kbqa.trajectory import Question
 
 
 class Draw(NamedTuple):
@@ -105,9 +103,3 @@ class Players:
             return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)
         policy = cast(Policy, self.policy)
         return Agent(policy, self.codec, self.protocol, tools, budget, self.draw(run).truncation)
-
-    def opening_tokens(self, question: Question, budget: Budget) -> int:
-        """Length of a question's prompt; 0 where nobody can tell."""
-        if self.codec is None:
-            return 0
-        return len(opening_ids(self.codec, self.protocol.begin(question, budget.max_turns).prompt()))

@@ -1,4 +1,4 @@
-"""`kbqa keys`: who may ask the gateway."""
+"""`kbqa keys`: API keys of the gateway, or of a kg_server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from services.access.keys import EVERY_GRAPH, KeyFile, KeyRecord
 from services.cli.options import DEFAULT_HOME, AsJson, Home
-from services.gateway.access.keys import EVERY_GRAPH, KeyFile, KeyRecord
 from services.gateway.access.settings import keys_path
 
-commands = typer.Typer(help="Create, list and revoke the gateway's API keys.", no_args_is_help=True)
+commands = typer.Typer(
+    help="Create, list and revoke the API keys of the gateway, or of a kg-server with --file.",
+    no_args_is_help=True,
+)
 
 File = Annotated[
     Path | None,
@@ -66,7 +69,7 @@ def create(
         f"the key of {name} ({record.id}) is not shown again: send it as Authorization: Bearer KEY", err=True
     )
     if first:
-        typer.echo("restart the gateway so that it requires keys", err=True)
+        typer.echo("restart the service so that it requires keys", err=True)
 
 
 @commands.command("list")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -27,12 +26,13 @@ from typing import IO, Self
 from kbqa.errors import ConfigurationError, KbqaError
 from kbqa.recipes import Recipe
 from services.cli.programs import Program, choose_ports, redis_program, service_program
+from services.processes import BackOff, describe_exit, last_line
 from services.settings import SERVICES
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-_BACK_OFF_S = (0.5, 30.0)  # first and longest pause before a service is started again
+_BACK_OFF = BackOff(first_s=0.5, longest_s=30.0)
 _STEADY_S = 30.0  # a service that ran that long is not a failing one
 _HOPELESS = 3  # failures in a row before it was ever ready
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL; services drain for 10
@@ -288,10 +288,9 @@ class Stack:
         if child.restart_at is None:
             child.exit_code = child.process.returncode
             child.failures = 1 if now - child.started_at > _STEADY_S else child.failures + 1
-            first, longest = _BACK_OFF_S
-            pause_s = min(first * 2 ** (child.failures - 1), longest)
+            pause_s = _BACK_OFF.pause_s(child.failures)
             child.restart_at = now + pause_s
-            self._on_event(f"{name} {_ending(child.exit_code)}; it is started again in {pause_s:g} s")
+            self._on_event(f"{name} {describe_exit(child.exit_code)}; it is started again in {pause_s:g} s")
         elif now >= child.restart_at:
             child.process, child.started_at, child.restart_at = self._spawn(child.program), now, None
             self._on_event(f"{name} is started again")
@@ -301,8 +300,9 @@ class Stack:
             return
         if child.exit_code == _WRONG_SETTING or child.failures >= _HOPELESS:
             path = self.log_path(child.program.name)
+            said = (last_line(path) or "it wrote nothing").removeprefix("error: ")
             raise StackError(
-                f"{child.program.name} {_ending(child.exit_code)}: {_last_line(path)} (its log: {path})"
+                f"{child.program.name} {describe_exit(child.exit_code)}: {said} (its log: {path})"
             )
 
 
@@ -317,17 +317,6 @@ def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with code {code}"
-    return f"was killed by {signal.Signals(-code).name}"
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("error: ") if lines else "it wrote nothing"
 
 
 def _reachable(host: str) -> str:

@@ -11,11 +11,11 @@ from starlette.routing import BaseRoute
 
 from kbqa.telemetry import Metrics
 from kbqa.tracing import REQUEST_ID_HEADER
+from services.access.counts import Counts
+from services.access.keys import KeyFile, Keys
 from services.gateway.access.audit import AuditLog
 from services.gateway.access.control import AccessControl, Quotas
-from services.gateway.access.counts import Counts
 from services.gateway.access.headers import SecurityHeaders
-from services.gateway.access.keys import KeyFile, Keys
 from services.gateway.access.settings import AccessSettings
 from services.gateway.answering import Answering
 from services.gateway.chat_problems import ChatProblems
@@ -43,7 +43,7 @@ class AccessStack:
         self.keys = _keys(settings)
         self._counts = Counts(
             settings.redis_url,
-            metrics,
+            metrics.counter("kbqa_gateway_redis_failures_total"),
             without_redis=settings.counts_without_redis,
             timeout_s=settings.redis_timeout_s,
         )

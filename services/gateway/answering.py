@@ -8,9 +8,10 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
-from kbqa.client.events import DoneEvent, Event
+from kbqa.client.events import DoneEvent, ErrorEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.kg.versions import GraphVersions
 from kbqa.serving.policies import Lease, PolicySource
 from kbqa.telemetry import Metrics
 from services.gateway import cache
@@ -19,8 +20,9 @@ from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
 from services.gateway.meter import Meter
 from services.gateway.settings import GatewaySettings
-from services.gateway.versions import CurrentVersions
 from services.gateway.work import Workers
+
+_VERSION_AGE_S = 1.0  # for which the version of a graph is cached
 
 
 class Answering:
@@ -37,7 +39,7 @@ class Answering:
         self, settings: GatewaySettings, policies: PolicySource, tools: ListedGraphTools, metrics: Metrics
     ) -> None:
         self._settings, self._policies = settings, policies
-        self._versions = CurrentVersions(tools)
+        self._versions = _CurrentVersions(tools)
         self._meter = Meter(metrics)
         self._workers = Workers(settings, tools, self._meter)
         self._cache = AnswerCache(settings.cache_bytes)
@@ -46,21 +48,7 @@ class Answering:
         """Drop waiting questions, stop running ones."""
         self._workers.close()
 
-    async def answer(
-        self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
-    ) -> AnswerResponse:
-        """The document with which the stream of a question ends.
-
-        Raises:
-            as `stream` before its first event, at any time.
-        """
-        async with aclosing(self._events(request, question_id, fresh)) as events:
-            async for event in events:
-                if isinstance(event, DoneEvent):
-                    return event.document
-        raise AssertionError("events end with a document")
-
-    async def stream(
+    async def events(
         self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
     ) -> AsyncGenerator[Event, None]:
         """Answer one question within its time limit; `kbqa.client.events` defines the order of events.
@@ -71,28 +59,11 @@ class Answering:
 
         Raises:
             RequestRefusedError: it exceeds a limit.
-            OverloadedError: too many are waiting.
-            NoPolicyError, RecipeMismatchError: there is no policy, or not the one that is wanted.
+            OverloadedError: too many questions are waiting.
+            NoPolicyError, RecipeMismatchError: no policy is promoted, or not one of the wanted recipe.
             GraphNotFoundError, SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError,
-            GraphUnavailableError, PolicyUnavailableError: as `ask`. After the first event these
-                are an `error` event.
+            GraphUnavailableError, PolicyUnavailableError: as `ask`, also after the first event.
         """
-        begun = False
-        async with aclosing(self._events(request, question_id, fresh)) as events:
-            try:
-                async for event in events:
-                    begun = True
-                    yield event
-            except Exception as error:
-                if not begun:
-                    raise
-                failure = problem_event(error)
-                self._meter.failed(failure)
-                yield failure
-
-    async def _events(
-        self, request: AnswerRequest, question_id: str | None, fresh: bool
-    ) -> AsyncGenerator[Event, None]:
         started = time.monotonic()
         timeout_s = self._check_bounds(request)
         question_id = question_id or uuid.uuid4().hex
@@ -126,6 +97,12 @@ class Answering:
                         self._cache.keep(key, told)
                 yield event
 
+    def failed(self, error: Exception) -> ErrorEvent:
+        """The event that ends a stream in which an error occurred after the first event."""
+        failure = problem_event(error)
+        self._meter.failed(failure)
+        return failure
+
     def _check_bounds(self, request: AnswerRequest) -> float:
         """Check the request's limits; returns its timeout in seconds."""
         limits = self._settings
@@ -147,6 +124,23 @@ class Answering:
             lease.release()
             raise RecipeMismatchError(str(request.recipe), lease.served.recipe)
         return lease
+
+
+class _CurrentVersions:
+    """`GraphVersions` for one event loop: a single thread asks, however many questions wait for it."""
+
+    def __init__(self, tools: ListedGraphTools) -> None:
+        self._versions = GraphVersions(tools, _VERSION_AGE_S)
+        self._asking = asyncio.Lock()
+
+    async def of(self, kg: str) -> str:
+        """The version of a graph; raises as `GraphVersions.of`."""
+        if (version := self._versions.fresh(kg)) is not None:
+            return version
+        async with self._asking:
+            if (version := self._versions.fresh(kg)) is not None:
+                return version
+            return await asyncio.to_thread(self._versions.of, kg)
 
 
 def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed_s: float) -> AnswerResponse:

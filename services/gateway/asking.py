@@ -23,7 +23,7 @@ from kbqa.kg.actions import (
 )
 from kbqa.rollouts import linear_rollout
 from kbqa.serving.policies import ServedPolicy
-from kbqa.trajectory import Question
+from kbqa.trajectory import Question, Status
 from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, UnknownTopicEntityError
 from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.progress import Progress
@@ -87,9 +87,6 @@ def ask(asking: Asking, progress: Progress) -> None:
     if request.max_turns is not None:
         budget = replace(budget, max_turns=request.max_turns)
     question = Question(asking.question_id, request.question, (), topics, request.kg, request.graph)
-    tokens = players.opening_tokens(question, budget)
-    if tokens >= budget.max_tokens:
-        raise PromptTooLongError(tokens, budget.max_tokens)
     for first, n in ((0, 1), (1, request.n_runs - 1)):
         if not n or asking.cancelled.is_set() or time.monotonic() >= asking.deadline:
             break
@@ -102,6 +99,8 @@ def ask(asking: Asking, progress: Progress) -> None:
             cancelled=asking.cancelled,
             listener=progress.listener(first),
         )
+        if runs[0].status is Status.OUT_OF_TOKENS and not runs[0].turns:
+            raise PromptTooLongError(len(runs[0].token_ids), budget.max_tokens)
         progress.finish(first, runs)
         if not asking.cancelled.is_set():
             with asking.meter.timed("evidence"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
+
+from cachetools import LRUCache
 
 from kbqa.client.events import DoneEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse, Usage
@@ -39,26 +40,21 @@ class AnswerCache:
     """
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._capacity, self._size = capacity_bytes, 0
-        self._kept: OrderedDict[str, tuple[int, tuple[Event, ...]]] = OrderedDict()
+        self._kept: LRUCache[str, tuple[int, tuple[Event, ...]]] = LRUCache(
+            capacity_bytes, getsizeof=lambda kept: kept[0]
+        )
 
     def find(self, key: str, question_id: str) -> list[Event] | None:
         """The events of a cached answer under a new id; None if it is not in the cache."""
         if key not in self._kept:
             return None
-        self._kept.move_to_end(key)
         return [_renewed(event, question_id) for event in self._kept[key][1]]
 
     def keep(self, key: str, events: Sequence[Event]) -> None:
         """Cache a complete answer, including `done`."""
         size = len(events[-1].model_dump_json())
-        if size > self._capacity or key in self._kept:
-            return
-        self._kept[key] = size, tuple(events)
-        self._size += size
-        while self._size > self._capacity:
-            _, (dropped, _) = self._kept.popitem(last=False)
-            self._size -= dropped
+        if size <= self._kept.maxsize:
+            self._kept[key] = size, tuple(events)
 
 
 def _renewed(event: Event, question_id: str) -> Event:

@@ -15,7 +15,7 @@ from kbqa.errors import (
     PolicyRefusedError,
     PolicyUnavailableError,
 )
-from services.gateway.access.errors import ACCESS_STATUS
+from services.gateway.access.errors import GATEWAY_ACCESS_STATUS
 from services.gateway.page.reports import ReportNotFoundError
 from services.http import domain_problem
 from services.page.trajectories import GroupNotFoundError
@@ -112,7 +112,7 @@ class FeedbackFullError(KbqaError):
 
 
 STATUS: dict[type[KbqaError], int] = {
-    **ACCESS_STATUS,
+    **GATEWAY_ACCESS_STATUS,
     ShelfUnavailableError: 503,
     IdempotencyMismatchError: 422,
     AnswerNotFoundError: 404,

@@ -45,32 +45,48 @@ class QuestionService:
         self._saved, self._idempotent = saved, idempotent
 
     async def answer(self, submission: Submission) -> AnswerResponse:
-        """The document with which `stream` ends.
+        """The answer to a question.
 
         Raises:
-            as `stream` before its first event, at any time.
+            as `events`.
         """
-        async with self._turn(submission) as turn:
-            if turn.known is not None:
-                return turn.known
-            turn.answer = await self._answering.answer(submission.request, fresh=submission.fresh)
-            await self._keep(submission, turn.answer)
-            return turn.answer
+        async with aclosing(self.events(submission)) as events:
+            async for event in events:
+                if isinstance(event, DoneEvent):
+                    return event.document
+        raise AssertionError("events end with a document")
 
     async def stream(self, submission: Submission) -> AsyncGenerator[Event, None]:
-        """The events of `Answering.stream`; for a request that was answered before, only the last event.
+        """The events of a question. An error after the first event becomes an `error` event.
+
+        Raises:
+            as `events`, before the first event.
+        """
+        begun = False
+        async with aclosing(self.events(submission)) as events:
+            try:
+                async for event in events:
+                    begun = True
+                    yield event
+            except Exception as error:
+                if not begun:
+                    raise
+                yield self._answering.failed(error)
+
+    async def events(self, submission: Submission) -> AsyncGenerator[Event, None]:
+        """The events of `Answering.events`; for a request that was answered before, only the last event.
 
         Raises:
             GraphForbiddenError, QuotaExceededError: the caller may not ask this graph, or has used its quota.
             CountsUnavailableError, ShelfUnavailableError: this needs Redis, which does not answer.
             IdempotencyMismatchError: another request came with that key.
-            as `Answering.stream`, before the first event.
+            as `Answering.events`.
         """
         async with self._turn(submission) as turn:
             if turn.known is not None:
                 yield DoneEvent(document=turn.known)
                 return
-            async with aclosing(self._answering.stream(submission.request, fresh=submission.fresh)) as events:
+            async with aclosing(self._answering.events(submission.request, fresh=submission.fresh)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
                         # Save it before sending it: the caller may read it again at once.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from cachetools import TLRUCache
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -51,23 +51,15 @@ class MemoryShelf:
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._clock = most, clock
-        self._values: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._values: TLRUCache[str, tuple[float, bytes]] = TLRUCache(most, _expires_at, clock)
 
     async def get(self, key: str) -> bytes | None:
-        until, value = self._values.get(key, (0.0, None))
-        if value is not None and until <= self._clock():
-            del self._values[key]
-            return None
+        _, value = self._values.get(key, (0.0, None))
         return value
 
     async def put(self, key: str, value: bytes, ttl_s: float) -> None:
-        if len(value) > _LARGEST:
-            return
-        self._values[key] = self._clock() + ttl_s, value
-        self._values.move_to_end(key)
-        while len(self._values) > self._most:
-            self._values.popitem(last=False)
+        if len(value) <= _LARGEST:
+            self._values[key] = ttl_s, value
 
     async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
         if await self.get(key) is not None:
@@ -80,6 +72,10 @@ class MemoryShelf:
 
     async def close(self) -> None:
         self._values.clear()
+
+
+def _expires_at(_: str, value: tuple[float, bytes], now: float) -> float:
+    return now + value[0]
 
 
 class RedisShelf:

@@ -32,8 +32,7 @@ from services.kg_server.cache import Cache
 from services.kg_server.callers import Caller
 from services.kg_server.errors import STATUS
 from services.kg_server.gate import AdmissionGate
-from services.kg_server.keys import ApiKeys
-from services.kg_server.limits import Admission
+from services.kg_server.limits import Admission, accepted_keys
 from services.kg_server.meter import ActionMeter
 from services.kg_server.queries import Queries
 from services.kg_server.settings import KgServerSettings
@@ -53,15 +52,14 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     its own, else None.
 
     Raises:
-        ConfigurationError: the Redis URL is none, a key is too short, or the encoder is not there.
+        ConfigurationError: the Redis URL is invalid, the keys are, or the encoder is not available.
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
     expose_disks(metrics, settings)
     pool = _query_pool(settings, metrics)
     catalog = GraphCatalog(settings.home, queries=pool)
-    secret = settings.api_keys.get_secret_value() if settings.api_keys is not None else None
-    keys = ApiKeys.load(secret, settings.api_keys_file)
+    keys = accepted_keys(settings)
     encoder = settings.open_encoder()
     schemas = Schemas(encoder, settings.home / "encodings")
     cache = _cache(settings, metrics)

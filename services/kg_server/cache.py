@@ -13,10 +13,11 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
+from cachetools import TTLCache
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 # After a failure Redis is left alone for this long.
 _PAUSE_S = 5.0
 _CHECKSUM_BYTES = 16
-# What an entry costs beside its key and value.
-_ENTRY_BYTES = 300
+# What an entry costs beside its value: the key and the objects around both.
+_ENTRY_BYTES = 400
 
 T = TypeVar("T")
 
@@ -115,38 +116,21 @@ class Cache:
 
 
 class _Memory:
-    """The values that were used last, as far as they fit."""
+    """LRU cache with expiry, bounded by its size in bytes; safe for many threads."""
 
     def __init__(self, max_bytes: int, ttl_s: int) -> None:
-        self._max_bytes, self._ttl_s = max_bytes, ttl_s
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
-        self._bytes = 0
+        self._entries: TTLCache[str, bytes] = TTLCache(
+            max_bytes, ttl_s, getsizeof=lambda value: _ENTRY_BYTES + len(value)
+        )
 
     def get(self, key: str) -> bytes | None:
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            expires_at, value = entry
-            if time.monotonic() > expires_at:
-                self._drop(key)
-                return None
-            self._entries.move_to_end(key)
-            return value
+            return self._entries.get(key)
 
     def put(self, key: str, value: bytes) -> None:
-        with self._lock:
-            self._drop(key)
-            self._entries[key] = (time.monotonic() + self._ttl_s, value)
-            self._bytes += _ENTRY_BYTES + len(key) + len(value)
-            while self._bytes > self._max_bytes:
-                self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: str) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._bytes -= _ENTRY_BYTES + len(key) + len(entry[1])
+        with self._lock, suppress(ValueError):  # larger than the whole cache
+            self._entries[key] = value
 
 
 class _RedisTier:

@@ -1,147 +1,130 @@
-"""Admission control: who asks, and whether it asks for more than its share.
+"""Admission control: API keys, the rate limit of each client, and limits of concurrent requests.
 
-Requests over a limit are refused at once, with 429 and `Retry-After`; none waits here.
+A request over a limit is refused at once, with 429 and `Retry-After`; none waits here.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import Counter
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kbqa.errors import ConfigurationError
 from kbqa.telemetry import Metrics
-from services.credentials import address_of, presented_key
-from services.http import problem
-from services.kg_server.keys import ApiKeys
+from services.access.counts import Counts
+from services.access.credentials import address_of, presented_key
+from services.access.errors import ACCESS_STATUS, AccessError, GraphForbiddenError, RateExceededError
+from services.access.keys import EVERY_GRAPH, KeyFile, Keys, given_keys
+from services.http import domain_response, error_kind
 from services.kg_server.settings import KgServerSettings
 
-# Clients that are remembered; beyond that the one that was seen longest ago is forgotten.
-_CLIENTS = 10_000
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
-class Admission:
-    """ASGI middleware that refuses strangers and those who ask too much.
+class ConcurrencyExceededError(AccessError):
+    """Too many requests are running, of one client or of all."""
 
-    It leaves the client's name in the scope's state: its key's name or, where no keys are
-    set, its address (of IPv6 the network, of which a host has as many addresses as it wants).
+    retry_after_s = 1.0
+
+
+def accepted_keys(settings: KgServerSettings) -> Keys | None:
+    """The keys that the settings name; None admits everybody.
+
+    Raises:
+        ConfigurationError: a key is too short to be a secret, or the file is missing or no key file.
+    """
+    file, text = settings.keys_file, settings.api_keys
+    if file is None and text is None:
+        return None
+    if file is not None and not file.exists():
+        raise ConfigurationError(
+            f"KBQA_KG_SERVER_KEYS_FILE: {file} does not exist: create a key with "
+            f"kbqa keys create NAME --file {file}"
+        )
+    given = given_keys(text.get_secret_value(), "KBQA_KG_SERVER_API_KEYS") if text is not None else ()
+    return Keys(KeyFile(file) if file is not None else None, given)
+
+
+class Admission:
+    """ASGI middleware that refuses requests without a valid key and requests over a limit.
+
+    It stores the client's name in the scope's state: the name of its key or, without keys, its address.
 
     Args:
-        keys: those that are accepted; None accepts everybody.
+        keys: accepted keys; None admits everybody.
     """
 
     def __init__(
-        self, app: ASGIApp, *, settings: KgServerSettings, keys: ApiKeys | None, metrics: Metrics
+        self, app: ASGIApp, *, settings: KgServerSettings, keys: Keys | None, metrics: Metrics
     ) -> None:
-        self._app, self._keys = app, keys
-        self._limits = ClientLimits(
-            per_s=settings.client_requests_per_s,
-            concurrent=settings.client_concurrency,
-            in_all=settings.concurrency,
-        )
+        self._app, self._keys, self._rate = app, keys, settings.rate
+        self._counts = Counts()
+        self._running = Running(of_client=settings.client_concurrency, of_all=settings.concurrency)
         self._refusals = metrics.counter("kbqa_kg_refusals_total")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        client = self._client(scope)
-        if client is None:
-            await self._refuse("no key", 401, {"WWW-Authenticate": "Bearer"}, _NO_KEY)(scope, receive, send)
-            return
-        refusal = self._limits.enter(client)
-        if refusal is not None:
-            reason, wait_s = refusal
-            headers = {"Retry-After": str(math.ceil(wait_s))}
-            await self._refuse(reason, 429, headers, _TOO_MUCH[reason])(scope, receive, send)
+        try:
+            client = await self._admitted(scope)
+        except AccessError as error:
+            self._refusals.labels(error_kind(type(error))).inc()
+            await domain_response(error, _STATUS)(scope, receive, send)
             return
         scope.setdefault("state", {})["client"] = client
         try:
             await self._app(scope, receive, send)
         finally:
-            self._limits.leave(client)
+            self._running.end(client)
 
-    def _client(self, scope: Scope) -> str | None:
+    async def _admitted(self, scope: Scope) -> str:
+        """The name of the client, whose request now counts as running."""
         if self._keys is None:
-            return address_of(scope.get("client"))
-        return self._keys.name_of(presented_key(Headers(scope=scope)))
-
-    def _refuse(self, reason: str, status: int, headers: Mapping[str, str], detail: str) -> ASGIApp:
-        self._refusals.labels(reason).inc()
-        return problem(status, detail, kind=reason.replace(" ", "-"), headers=headers)
-
-
-_NO_KEY = "send an API key of this server as Authorization: Bearer KEY, or as X-API-Key: KEY"
-_TOO_MUCH = {
-    "rate": "you send more requests a second than this server takes from one client: send larger batches",
-    "client concurrency": "you have too many requests under way: wait for answers, or send larger batches",
-    "concurrency": "too many requests are under way: try again later",
-}
+            client, rate = address_of(scope.get("client")), self._rate
+        else:
+            record = self._keys.find(presented_key(Headers(scope=scope)))
+            if EVERY_GRAPH not in record.graphs:
+                raise GraphForbiddenError(EVERY_GRAPH, frozenset(record.graphs))
+            client, rate = record.name, record.rate or self._rate
+        wait_s = await self._counts.take(rate, "requests", client)
+        if wait_s is not None:
+            raise RateExceededError(str(rate), wait_s)
+        self._running.begin(client)
+        return client
 
 
-class ClientLimits:
-    """How much each client has under way, and what it has left of its rate (a token bucket).
-
-    Not for threads: an event loop enters and leaves.
+class Running:
+    """How many requests are running; for one event loop.
 
     Args:
-        per_s: requests a second; a client that was quiet may send those of two seconds at
-            once. None for no limit.
-        concurrent: requests of a client at a time.
-        in_all: requests of all clients at a time.
+        of_client: limit for each client.
+        of_all: limit for all clients together.
     """
 
-    def __init__(self, *, per_s: float | None, concurrent: int, in_all: int) -> None:
-        self._per_s, self._concurrent, self._in_all = per_s, concurrent, in_all
-        self._clients: OrderedDict[str, _Client] = OrderedDict()
-        self._under_way = 0
+    def __init__(self, *, of_client: int, of_all: int) -> None:
+        self._of_client, self._of_all = of_client, of_all
+        self._clients: Counter[str] = Counter()
 
-    def enter(self, name: str) -> tuple[str, float] | None:
-        """Count a request in; or why it may not come in, and after how many seconds to try again."""
-        client = self._clients.get(name)
-        if client is None:
-            client = self._clients[name] = _Client(self._burst)
-            self._forget_some()
-        if self._under_way >= self._in_all:
-            return "concurrency", 1.0
-        if client.under_way >= self._concurrent:
-            return "client concurrency", 1.0
-        if self._per_s is not None:
-            now = time.monotonic()
-            client.tokens = min(self._burst, client.tokens + (now - client.at) * self._per_s)
-            client.at = now
-            if client.tokens < 1:
-                return "rate", (1 - client.tokens) / self._per_s
-            client.tokens -= 1
-        self._clients.move_to_end(name)
-        client.under_way += 1
-        self._under_way += 1
-        return None
+    def begin(self, client: str) -> None:
+        """Count a request in.
 
-    def leave(self, name: str) -> None:
-        self._under_way -= 1
-        client = self._clients.get(name)
-        if client is not None:
-            client.under_way -= 1
+        Raises:
+            ConcurrencyExceededError: a limit is reached.
+        """
+        if self._clients.total() >= self._of_all:
+            raise ConcurrencyExceededError("too many requests are running: try again later")
+        if self._clients[client] >= self._of_client:
+            raise ConcurrencyExceededError(
+                "you have too many requests running: wait for answers, or send larger batches"
+            )
+        self._clients[client] += 1
 
-    @property
-    def _burst(self) -> float:
-        return max(1.0, 2 * self._per_s) if self._per_s is not None else 0.0
-
-    def _forget_some(self) -> None:
-        while len(self._clients) > _CLIENTS:
-            oldest = next((name for name, client in self._clients.items() if not client.under_way), None)
-            if oldest is None:
-                return
-            del self._clients[oldest]
+    def end(self, client: str) -> None:
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
 
 
-class _Client:
-    __slots__ = ("at", "tokens", "under_way")
-
-    def __init__(self, tokens: float) -> None:
-        self.tokens, self.at, self.under_way = tokens, time.monotonic(), 0
+_STATUS = {**ACCESS_STATUS, ConcurrencyExceededError: 429}

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, Field, SecretStr
 from kbqa.errors import ConfigurationError
 from kbqa.kg.ranking.encoders import NGRAM, Encoder, Thresholds
 from kbqa.kg.ranking.opening import open_encoder
+from services.access.keys import LimitText
 from services.settings import ServiceSettings
 
 
@@ -42,14 +43,14 @@ class KgServerSettings(ServiceSettings):
         query_memory_mb: address space of a query process, in MiB.
         concurrency: maximum number of concurrent requests; further ones get 429.
         client_concurrency: the same for one client.
-        client_requests_per_s: maximum number of requests per second of one client (default: no limit).
+        rate: rate limit of clients without one of their own, such as 100/second (default: no limit).
         look_up_cache_mb: memory for cached answers of one-hop actions, in MiB.
         cache_memory_mb: memory for all other cached answers (the cache's first tier), in MiB.
         cache_max_value_bytes: maximum size of a cached answer, in bytes.
         cache_ttl_s: maximum age of a cached answer, in seconds.
         cache_timeout_s: timeout for Redis, in seconds.
         api_keys: accepted API keys, separated by commas (default: everybody may ask).
-        api_keys_file: file with names and hashes of additional keys.
+        keys_file: file of additional keys, which `kbqa keys create NAME --file FILE` writes.
         operations_port: port of probes and metrics if keys are required.
     """
 
@@ -80,14 +81,14 @@ class KgServerSettings(ServiceSettings):
     query_memory_mb: int = Field(2048, ge=512)
     concurrency: int = Field(256, ge=1)
     client_concurrency: int = Field(128, ge=1)
-    client_requests_per_s: float | None = Field(None, gt=0)
+    rate: LimitText | None = None
     look_up_cache_mb: int = Field(128, ge=0)
     cache_memory_mb: int = Field(64, ge=1)
     cache_max_value_bytes: int = Field(2**20, ge=1024)
     cache_ttl_s: int = Field(86_400, ge=1)
     cache_timeout_s: float = Field(0.1, gt=0)
     api_keys: SecretStr | None = None
-    api_keys_file: Path | None = None
+    keys_file: Path | None = None
     operations_port: int = Field(9001, ge=1, le=65535)
 
     def open_encoder(self) -> Encoder:

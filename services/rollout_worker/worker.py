@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from celery import Celery
@@ -18,6 +19,7 @@ from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
+from kbqa.retries import retry
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import Host, InProcess, OnVllm
@@ -43,8 +45,6 @@ from services.http import background, install
 from services.rollout_worker.settings import RolloutWorkerSettings
 
 logger = logging.getLogger(__name__)
-
-_BACK_OFF_S = (0.5, 5.0)  # first and longest pause before the broker is offered a reply again
 
 
 def run_worker(settings: RolloutWorkerSettings) -> None:
@@ -187,17 +187,15 @@ class RequestHandler:
         except MessageError as error:
             failure = RolloutFailure(reason=FailureReason.INTERNAL, detail=str(error))
             text = encode(reply.model_copy(update={"group": None, "tree": None, "failure": failure}))
-        deadline = time.monotonic() + self._deliver_wait_s
-        pause_s, longest_s = _BACK_OFF_S
-        while True:
-            try:
-                send(self._celery, TRAJECTORIES, DELIVER_TASK, text)
-                return
-            except QueueUnavailableError as error:
-                if time.monotonic() + pause_s > deadline:
-                    # The trainer will ask again when its deadline has passed.
-                    self._undelivered.inc()
-                    logger.error("reply not delivered", extra={"reason": str(error)})
-                    return
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, longest_s)
+        try:
+            retry(
+                partial(send, self._celery, TRAJECTORIES, DELIVER_TASK, text),
+                on=QueueUnavailableError,
+                patience_s=self._deliver_wait_s,
+                first_pause_s=0.5,
+                longest_pause_s=5.0,
+            )
+        except QueueUnavailableError as error:
+            # The trainer will ask again when its deadline has passed.
+            self._undelivered.inc()
+            logger.error("reply not delivered", extra={"reason": str(error)})

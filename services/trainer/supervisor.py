@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import subprocess
 import sys
 import threading
@@ -15,11 +14,12 @@ from enum import IntEnum
 from kbqa.errors import RunConflictError
 from kbqa.runs.directory import RunDirectory, Runs, State
 from kbqa.telemetry import Metrics
+from services.processes import BackOff, describe_exit, last_line
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
 
-_BACK_OFF_S = (0.2, 10.0)  # first and longest pause before a process that died is started again
+_BACK_OFF = BackOff(first_s=0.2, longest_s=10.0)
 _POLL_S = 0.05
 
 
@@ -182,11 +182,10 @@ class _Watch:
             if failures > self._settings.max_restarts:
                 self._write(state=State.FAILED, error=self._epitaph(code, failures))
                 return
-            first, longest = _BACK_OFF_S
-            pause_s = min(first * 2 ** (failures - 1), longest)
+            pause_s = _BACK_OFF.pause_s(failures)
             logger.warning(
                 "the training process died and is restarted",
-                extra={"run": self.directory.id, "exit": _describe(code), "pause_s": pause_s},
+                extra={"run": self.directory.id, "exit": describe_exit(code), "pause_s": pause_s},
             )
             self._write(restarts=self.directory.read().restarts + 1)
             self._died()
@@ -227,10 +226,10 @@ class _Watch:
         return (sorted(progress.get("results", {}).get("versions", {})), names)
 
     def _epitaph(self, code: int, failures: int) -> str:
-        lines = self.directory.log_path.read_text(errors="replace").strip().splitlines()
+        log = self.directory.log_path
         return (
             f"the training process died {failures} times in a row without a step forward; "
-            f"at last it {_describe(code)} ({self.directory.log_path}: {lines[-1] if lines else 'empty'})"
+            f"at last it {describe_exit(code)} ({log}: {last_line(log) or 'empty'})"
         )
 
     def _write(self, **changes: object) -> None:
@@ -241,12 +240,8 @@ class _Watch:
                 return
             except OSError as error:
                 logger.error("a run's record cannot be written", extra={"reason": str(error)})
-            deadline = time.monotonic() + _BACK_OFF_S[1]
+            deadline = time.monotonic() + _BACK_OFF.longest_s
             while time.monotonic() < deadline:
                 if self._ending:
                     return
                 time.sleep(_POLL_S)
-
-
-def _describe(code: int) -> str:
-    return f"ended with code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

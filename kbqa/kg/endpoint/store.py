@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from cachetools import LRUCache
 
 from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg.actions import Item, Mention
@@ -417,28 +418,23 @@ def find_server(endpoint: Endpoint) -> ServerKind:
 
 
 class _Recent:
-    """The answers that were used last, as far as they fit; safe for many threads."""
+    """LRU cache of answers, bounded by their size in bytes; safe for many threads."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
         self._lock = threading.Lock()
-        self._entries: OrderedDict[Any, tuple[object, int]] = OrderedDict()
+        self._entries: LRUCache[Any, tuple[object, int]] = LRUCache(
+            max_bytes, getsizeof=lambda entry: entry[1]
+        )
 
     def get(self, key: Any) -> object | None:
         with self._lock:
-            if key not in self._entries:
-                return None
-            self._entries.move_to_end(key)
-            return self._entries[key][0]
+            value, _ = self._entries.get(key, (None, 0))
+            return value
 
     def put(self, key: Any, value: object, size: int) -> None:
         with self._lock:
-            _, replaced = self._entries.pop(key, (None, 0))
-            self._entries[key] = (value, size)
-            self._bytes += size - replaced
-            while self._bytes > self._max_bytes:
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._bytes -= dropped
+            if size <= self._entries.maxsize:
+                self._entries[key] = (value, size)
 
 
 def _chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

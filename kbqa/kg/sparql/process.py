@@ -15,13 +15,13 @@ import resource
 import signal
 import struct
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import pyoxigraph as ox
+from cachetools import LRUCache
 
 from kbqa.kg.sparql.dialect import HIDDEN_VARIABLE
 from kbqa.kg.sparql.functions import FUNCTIONS
@@ -64,7 +64,7 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
     # An interrupt from the terminal is the parent's business; so is our end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    stores: OrderedDict[str, ox.Store] = OrderedDict()
+    stores: LRUCache[str, ox.Store] = LRUCache(_OPEN_STORES)
     _write_frame(answers, b"ready")
     answers.flush()
     while (frame := _read_frame(requests)) is not None:
@@ -78,9 +78,7 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
         answers.flush()
 
 
-def _answer(
-    stores: OrderedDict[str, ox.Store], request: dict[str, Any]
-) -> tuple[dict[str, Any], bytes | None]:
+def _answer(stores: LRUCache[str, ox.Store], request: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     try:
         solutions = _open(stores, request["path"]).query(request["query"], custom_functions=FUNCTIONS)
         return _write(solutions, ResultFormat(request["format"]), request["max_rows"], request["max_bytes"])
@@ -94,12 +92,9 @@ def _answer(
         return {"error": "failed", "message": _first_line(error)}, None
 
 
-def _open(stores: OrderedDict[str, ox.Store], path: str) -> ox.Store:
+def _open(stores: LRUCache[str, ox.Store], path: str) -> ox.Store:
     if path not in stores:
         stores[path] = ox.Store.read_only(path)
-        if len(stores) > _OPEN_STORES:
-            stores.popitem(last=False)
-    stores.move_to_end(path)
     return stores[path]
 
 

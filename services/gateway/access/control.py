@@ -1,8 +1,8 @@
-"""Access control: who asks, whether they may, and a line of the audit log.
+"""Access control: identifies and admits the caller of each request, and writes the audit log.
 
-With keys required nothing but health answers a stranger. A key stands in `Authorization: Bearer
-KEY`, in `X-API-Key`, or is the password of Basic authentication, under any name: that is how a
-browser that opens the page asks for it, and sends it with all that the page loads.
+If keys are required, only health checks are open to everybody. A key is sent as `Authorization: Bearer
+KEY`, as `X-API-Key`, or as the password of Basic authentication with any user name: a browser that opens
+the page asks for that password and sends it with everything that the page loads.
 """
 
 from __future__ import annotations
@@ -22,34 +22,29 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.telemetry import Metrics, logged
-from services.credentials import address_of, presented_key
+from services.access.counts import Counts
+from services.access.credentials import address_of, presented_key
+from services.access.errors import AccessError, GraphForbiddenError, RateExceededError
+from services.access.keys import EVERY_GRAPH, KeyRecord, Keys
 from services.gateway.access.audit import AuditEntry, AuditLog
-from services.gateway.access.counts import Counts
-from services.gateway.access.errors import (
-    ACCESS_STATUS,
-    AccessError,
-    CrossSiteError,
-    GraphForbiddenError,
-    QuotaExceededError,
-    RateExceededError,
-)
-from services.gateway.access.keys import EVERY_GRAPH, KeyRecord, Keys
+from services.gateway.access.errors import GATEWAY_ACCESS_STATUS, CrossSiteError, QuotaExceededError
 from services.http import domain_response, error_kind
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What answers strangers."""
+"""Paths that need no key."""
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
-        owner: whose what it leaves behind is: its key's id; empty where no keys are required.
-        counted_as: under which name it is counted.
-        graphs: that it may ask about; None for every one.
+        owner: id of its key, which owns the answers and the feedback of this caller; empty if no keys are
+            required.
+        counted_as: name under which its requests are counted.
+        graphs: graphs that it may ask about; None for all.
         rate, quota: its limits.
     """
 
@@ -64,14 +59,14 @@ class Caller:
 
 
 class AccessControl:
-    """ASGI middleware that lets callers in, up to their rate, and writes every request down.
+    """ASGI middleware that admits callers up to their rate limit and audits every request.
 
-    It leaves in the scope's state the `caller` and the audit log's `entry`, which routes complete.
+    It stores the `caller` and the audit log's `entry` in the scope's state; routes complete the entry.
 
     Args:
-        keys: None lets everybody in.
-        open_routes: answer strangers, too.
-        rate, quota: of callers that have none of their own.
+        keys: accepted keys; None admits everybody.
+        open_routes: routes that need no key.
+        rate, quota: limits of callers without limits of their own.
     """
 
     def __init__(
@@ -144,34 +139,32 @@ class AccessControl:
     def _refused(self, error: AccessError, scope: Scope, entry: AuditEntry) -> Response:
         entry.refusal = error_kind(type(error))
         self._refusals.labels(entry.refusal).inc()
-        response = domain_response(error, ACCESS_STATUS)
-        if response.status_code == 401:
-            response.headers["WWW-Authenticate"] = "Bearer"
-            if "text/html" in Headers(scope=scope).get("accept", ""):
-                # A person, in front of a browser: only then should it ask for a password.
-                response.headers.append("WWW-Authenticate", 'Basic realm="kbqa: the password is an API key"')
+        response = domain_response(error, GATEWAY_ACCESS_STATUS)
+        if response.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
+            # A person in front of a browser: only then should it ask for a password.
+            response.headers.append("WWW-Authenticate", 'Basic realm="kbqa: the password is an API key"')
         return response
 
 
 def caller_of(request: Request) -> Caller:
-    """Who sends a request that access control has admitted; a dependency of routes."""
+    """The caller of an admitted request; a dependency of routes."""
     caller = request.scope["state"]["caller"]
     assert isinstance(caller, Caller)
     return caller
 
 
 def entry_of(request: Request) -> AuditEntry:
-    """What is written of a request, to be completed by its route; a dependency, too."""
+    """The audit log's entry of a request, which its route completes; a dependency of routes."""
     entry = request.scope["state"]["entry"]
     assert isinstance(entry, AuditEntry)
     return entry
 
 
 def require_every_graph(request: Request) -> None:
-    """Refuses a caller that may not ask about every graph; a dependency of what concerns them all.
+    """Refuse a caller whose key is restricted to some graphs; a dependency of routes about all graphs.
 
     Raises:
-        GraphForbiddenError: its key is for some graphs.
+        GraphForbiddenError: the key is restricted.
     """
     graphs = caller_of(request).graphs
     if graphs is not None:
@@ -179,17 +172,17 @@ def require_every_graph(request: Request) -> None:
 
 
 class Quotas:
-    """What can only be checked once the question is known."""
+    """Checks that need the question: its graph, and the caller's quota."""
 
     def __init__(self, counts: Counts, metrics: Metrics) -> None:
         self._counts = counts
         self._refusals = metrics.counter("kbqa_gateway_refusals_total")
 
     def require_graph(self, caller: Caller, kg: str) -> None:
-        """Let a caller ask about a graph.
+        """Check that a caller may ask about a graph.
 
         Raises:
-            GraphForbiddenError: its key is not for that graph.
+            GraphForbiddenError: its key is restricted to other graphs.
         """
         if not caller.may_ask(kg):
             self._refusals.labels("graph-forbidden").inc()
@@ -197,11 +190,11 @@ class Quotas:
             raise GraphForbiddenError(kg, caller.graphs)
 
     async def spend(self, caller: Caller) -> None:
-        """Count a question.
+        """Count a question towards the caller's quota.
 
         Raises:
-            QuotaExceededError: it is one too many.
-            CountsUnavailableError: it cannot be counted, but must be.
+            QuotaExceededError: the quota is used up.
+            CountsUnavailableError: the question must be counted, but Redis does not answer.
         """
         wait_s = await self._counts.take(caller.quota, "questions", caller.counted_as)
         if wait_s is not None:
@@ -210,7 +203,7 @@ class Quotas:
 
 
 def _password(headers: Headers) -> bytes | None:
-    """That of Basic authentication; None without."""
+    """Password of Basic authentication; None if the request has none."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -221,7 +214,7 @@ def _password(headers: Headers) -> bytes | None:
 
 
 def _from_another_site(headers: Headers) -> bool:
-    """Whether a page of another site had the browser send this; browsers send passwords along unasked."""
+    """Whether a page of another site made the browser send this; browsers add passwords by themselves."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from services.gateway.access.keys import LimitText
+from services.access.keys import LimitText
 from services.settings import ServiceSettings, comma_separated
 
 

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from kbqa.client.models import AnswerResponse
+from services.access.keys import KeyFile
 from services.cli.ask import printable, render
-from services.gateway.access.keys import KeyFile
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings
 from services.http import background

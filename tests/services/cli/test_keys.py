@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.gateway.access.keys import KeyFile, Keys
+from services.access.keys import KeyFile, Keys
 from services.gateway.access.settings import keys_path
 from services.gateway.feedback import Feedback, feedback_path
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from kbqa.client.models import AnswerResponse
-from services.gateway.access.keys import KeyFile
+from services.access.keys import KeyFile
 from services.gateway.app import create_app
 from services.gateway.chat import text_of
 from services.gateway.settings import GatewaySettings

@@ -20,8 +20,15 @@ from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.telemetry import Metrics
+from services.access.counts import Counts
+from services.gateway.access.audit import AuditEntry
+from services.gateway.access.control import Caller, Quotas
 from services.gateway.answering import Answering
+from services.gateway.idempotency import IdempotentAnswers
+from services.gateway.question_service import QuestionService, Submission
+from services.gateway.saved import SavedAnswers
 from services.gateway.settings import GatewaySettings
+from services.gateway.shelves import MemoryShelf
 from tests.services.gateway.conftest import CODEC, TRIPLES, FixedPolicy, answer, query
 from tests.unit.policies_fixtures import ScriptedPolicy
 
@@ -111,7 +118,12 @@ async def live(answering, fate):
     )
     events, order = [], EventOrder()
     try:
-        async with aclosing(answering.stream(request)) as stream:
+        shelf, metrics = MemoryShelf(10), Metrics(CollectorRegistry())
+        service = QuestionService(
+            answering, Quotas(Counts(), metrics), SavedAnswers(shelf, 60), IdempotentAnswers(shelf, 60)
+        )
+        submission = Submission(request, Caller("", "a", None, None, None), AuditEntry("1", "POST", "a"))
+        async with aclosing(service.stream(submission)) as stream:
             if fate.leaves_after == 0:
                 return events, order, None
             async for event in stream:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from services.gateway.access.keys import KeyFile
+from services.access.keys import KeyFile
 from services.http import background
 from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
 
@@ -103,7 +103,7 @@ def test_nothing_but_health_answers_who_has_no_valid_key(gateway, keys, key):
     client = gateway(FixedPolicy(STARS))
     for (method, _), (path, body, _, _) in REQUESTS.items():
         response = send(client, method, path, body, keys[key])
-        assert "send a key of this gateway as Authorization: Bearer KEY" in is_problem(response, 401), path
+        assert "send a key as Authorization: Bearer KEY" in is_problem(response, 401), path
         assert response.headers["www-authenticate"] == "Bearer"
     is_problem(send(client, "GET", "/metrics", None, keys[key]), 401)
     is_problem(send(client, "OPTIONS", "/v1/answer", None, keys[key]), 401)

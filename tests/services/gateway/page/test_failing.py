@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from services.gateway.access.keys import KeyFile
+from services.access.keys import KeyFile
 from tests.services.gateway.conftest import FixedPolicy, NoPolicy, answer, query, recite
 from tests.services.gateway.page.conftest import BUDGET, Deliberate, ask, story
 

@@ -1,4 +1,4 @@
-"""What a request says of its sender: the key that it presents, and the address that it comes from."""
+"""Credentials of a request: the API key that it presents, and the address that it comes from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from starlette.datastructures import Headers
 
 
 def presented_key(headers: Headers) -> bytes:
-    """The API key of a request, empty if it has none.
+    """The API key of a request; empty if it has none.
 
-    It stands in `Authorization: Bearer KEY` or, where there is no such header, in `X-API-Key`.
+    It is sent as `Authorization: Bearer KEY` or, without that header, as `X-API-Key`.
     """
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     key = credentials if scheme.lower() == "bearer" else headers.get("x-api-key", "")
@@ -19,10 +19,10 @@ def presented_key(headers: Headers) -> bytes:
 
 
 def address_of(client: Any) -> str:
-    """A client's address, as limits count it: of IPv6 the network, of which a host has as many as it wants.
+    """The address by which limits count a client: of IPv6 its /64 network, since a host may use all of it.
 
     Args:
-        client: (host, port), as ASGI has it; None where it is not known.
+        client: (host, port), as in the ASGI scope; None if unknown.
     """
     host = str(client[0]) if client else "unknown"
     if ":" not in host:

@@ -1,9 +1,8 @@
-"""API keys: what is kept of them, and whose a presented one is.
+"""API keys: the file that stores them, and the look-up of a presented key.
 
-A key is `kbqa_<id>_<secret>` and shown once, when it is made. Its secret is 256 random bits, so
-that a single SHA-256 is enough to keep it: slow hashes protect what people choose, of which there
-is little to try; of these there are 2^256. Looking a digest up takes a time that depends on the
-digest, which tells nobody anything of the key behind it.
+A key is `kbqa_<id>_<secret>` and is shown once, when it is created; only its SHA-256 is stored. A fast hash
+is enough, because the secret is 256 random bits; slow hashes are for passwords that people choose. The time
+of a look-up depends on the digest, which reveals nothing about the key.
 
     file = KeyFile(home / "gateway" / "keys.json")
     record, key = file.create("reports", graphs=("films",), rate="60/minute", quota="1000/day")
@@ -18,7 +17,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +28,14 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Strin
 
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store.durable import write_file
-from services.gateway.access.errors import KeyExpiredError, KeyRequiredError, KeyRevokedError
+from services.access.errors import KeyExpiredError, KeyRequiredError, KeyRevokedError
 
 logger = logging.getLogger(__name__)
 
 EVERY_GRAPH = "*"
 _SECRET_BYTES = 32
-_LOOK_S = 0.5  # how often the file's state is asked for, at most
+_LOOK_S = 0.5  # shortest time between two checks of the file
+_MIN_CHARS = 16  # of a key that an operator chose
 
 
 def _limit(text: str) -> str:
@@ -53,13 +53,13 @@ LimitText = Annotated[str, AfterValidator(_limit)]
 
 
 class KeyRecord(BaseModel):
-    """What is kept of a key.
+    """What is stored of a key.
 
     Attributes:
         digest: SHA-256 of the whole key, in hexadecimal.
-        graphs: that it may ask about; "*" is every one.
-        rate: requests that it may send; the gateway's setting if unset.
-        quota: questions that it may ask; likewise.
+        graphs: graphs that it may ask about; "*" stands for all.
+        rate: rate limit of its requests (default: the service's setting).
+        quota: limit of the gateway's questions (default: the gateway's setting).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,16 +88,16 @@ class _Content(BaseModel):
 
 
 class KeyFile:
-    """All keys of a gateway, in a JSON file that is replaced as a whole."""
+    """All keys of a service, in a JSON file that is always replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> list[KeyRecord]:
-        """All that were ever made; none if there is no file.
+        """All keys that were ever created, oldest first; empty if there is no file.
 
         Raises:
-            ConfigurationError: it cannot be read, or is not a key file.
+            ConfigurationError: the file cannot be read, or is not a key file.
         """
         try:
             return _Content.model_validate_json(self.path.read_bytes()).keys
@@ -115,10 +115,10 @@ class KeyFile:
         quota: str | None = None,
         expires: datetime | None = None,
     ) -> tuple[KeyRecord, str]:
-        """Make a key; returns what is kept of it, and the key itself, which is not.
+        """Create a key; returns its record and the key itself, which is not stored.
 
         Raises:
-            ConfigurationError: a value is wrong, or a valid key has the name already.
+            ConfigurationError: a value is invalid, or a valid key has the same name.
         """
         id_ = secrets.token_hex(4)
         key = f"kbqa_{id_}_{secrets.token_urlsafe(_SECRET_BYTES)}"
@@ -140,10 +140,10 @@ class KeyFile:
         return record, key
 
     def revoke(self, id_or_name: str) -> KeyRecord:
-        """Take a key back, for ever; running gateways notice within a second.
+        """Revoke a key permanently; running services notice within a second.
 
         Raises:
-            ConfigurationError: there is no such key, or it was revoked before.
+            ConfigurationError: there is no such key, or it is revoked already.
         """
         now = datetime.now(UTC)
         with self._changed() as records:
@@ -155,7 +155,7 @@ class KeyFile:
 
     @contextmanager
     def _changed(self) -> Iterator[list[KeyRecord]]:
-        """The records, to be changed by one process at a time."""
+        """The records; changes to the list are written back. One process at a time."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -165,25 +165,33 @@ class KeyFile:
 
 
 class Keys:
-    """The keys of a file as a running gateway knows them: changes count within a second.
+    """The keys that a running service accepts; it follows changes of the file within a second.
 
-    A file that has become unreadable changes nothing: those who were let in are, and no others.
+    If the file becomes unreadable, the keys that were read last stay in force.
+
+    Args:
+        given: keys from the service's settings, in addition to those of the file.
 
     Raises:
-        ConfigurationError: the file cannot be read at first.
+        ConfigurationError: the file cannot be read at the start.
     """
 
-    def __init__(self, file: KeyFile, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file, self._clock = file, clock
+    def __init__(
+        self,
+        file: KeyFile | None,
+        given: Iterable[KeyRecord] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._file, self._given, self._clock = file, tuple(given), clock
         self._state = self._file_state()
-        self._by_digest = {record.digest: record for record in file.read()}
+        self._by_digest = self._read()
         self._looked_at = clock()
 
     def find(self, presented: bytes) -> KeyRecord:
-        """Whose key this is.
+        """The record of a presented key.
 
         Raises:
-            KeyRequiredError, KeyExpiredError, KeyRevokedError: it opens nothing.
+            KeyRequiredError, KeyExpiredError, KeyRevokedError: the key is unknown, expired or revoked.
         """
         self._follow()
         record = self._by_digest.get(_digest(presented))
@@ -205,18 +213,46 @@ class Keys:
         if state == self._state:
             return
         try:
-            self._by_digest = {record.digest: record for record in self._file.read()}
+            self._by_digest = self._read()
         except ConfigurationError as error:
             logger.error("keys cannot be reloaded", extra={"error": str(error)})
             return
         self._state = state
 
+    def _read(self) -> dict[str, KeyRecord]:
+        stored = self._file.read() if self._file is not None else []
+        return {record.digest: record for record in (*stored, *self._given)}
+
     def _file_state(self) -> tuple[int, int, int] | None:
+        if self._file is None:
+            return None
         try:
             found = os.stat(self._file.path)
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def given_keys(text: str, variable: str) -> list[KeyRecord]:
+    """Records of the keys that a setting contains, separated by commas.
+
+    Args:
+        variable: name of the setting, for messages.
+
+    Raises:
+        ConfigurationError: a key is so short that it can be guessed.
+    """
+    records = []
+    for key in map(str.strip, text.split(",")):
+        if len(key) < _MIN_CHARS:
+            raise ConfigurationError(
+                f"{variable}: a key of {len(key)} characters can be guessed: "
+                f"use {_MIN_CHARS} or more, for instance from: openssl rand -hex 24"
+            )
+        digest = _digest(key.encode())
+        name = f"key-{digest[:8]}"
+        records.append(KeyRecord(id=name, name=name, digest=digest, created=datetime.now(UTC)))
+    return records
 
 
 def _digest(key: bytes) -> str:

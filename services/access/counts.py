@@ -1,7 +1,7 @@
-"""How much each caller has asked, against what it may: moving windows, counted in Redis.
+"""Rate limits: counts of what each caller sent in a moving window, in Redis or in this process.
 
-All gateways count together there. When Redis does not answer, each counts by itself until it
-does, so that a caller may get as much from each of them, or whoever has a limit is refused.
+Replicas of a service that share a Redis count together. While it does not answer, each replica either
+counts alone, so that a caller may get its limit from each of them, or refuses callers that have a limit.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from typing import Any, Literal
 from limits import parse_many
 from limits.aio.storage import MemoryStorage, RedisStorage, Storage
 from limits.aio.strategies import MovingWindowRateLimiter
+from prometheus_client import Counter
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import Metrics
-from services.gateway.access.errors import CountsUnavailableError
+from services.access.errors import CountsUnavailableError
 
 logger = logging.getLogger(__name__)
 
-# After a failure Redis is left alone for this long, so that not every request waits for it.
+# Pause after a failure of Redis, so that not every request waits for it.
 _PAUSE_S = 5.0
 
 Purpose = Literal["requests", "questions"]
 
 
 class Counts:
-    """Counts requests and questions; to be used by one event loop.
+    """Counts requests and questions; for one event loop.
 
     Args:
-        redis_url: where; None counts in this process alone.
-        without_redis: "local" counts here while Redis does not answer, "refuse" does not.
-        timeout_s: how long Redis is waited for.
+        redis_url: Redis that holds the counts; None counts in this process alone.
+        failures: counts the failures of Redis, by part of the service.
+        without_redis: "local" counts here while Redis does not answer, "refuse" refuses instead.
+        timeout_s: timeout for Redis, in seconds.
 
     Raises:
-        ConfigurationError: `redis_url` is none of Redis.
+        ConfigurationError: `redis_url` is not a Redis URL.
     """
 
     def __init__(
         self,
-        redis_url: str | None,
-        metrics: Metrics,
+        redis_url: str | None = None,
+        failures: Counter | None = None,
         *,
         without_redis: Literal["local", "refuse"] = "local",
         timeout_s: float = 0.5,
@@ -55,19 +56,19 @@ class Counts:
         self._own = MovingWindowRateLimiter(MemoryStorage())
         self._refuse, self._timeout_s = without_redis == "refuse", timeout_s
         self._paused_until = 0.0
-        self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("counts")
+        self._failures = failures
 
     async def take(self, limit: str | None, purpose: Purpose, caller: str) -> float | None:
-        """Count one more, unless that would be too many.
+        """Count one more request or question, unless it exceeds the limit.
 
         Args:
-            limit: one or more, as `60/minute;1000/day`; None for none.
+            limit: one or more limits, such as `60/minute;1000/day`; None for no limit.
 
         Returns:
             None if it was counted, else the seconds after which to try again.
 
         Raises:
-            CountsUnavailableError: Redis does not answer, and is set to be needed.
+            CountsUnavailableError: Redis does not answer, and `without_redis` is "refuse".
         """
         if limit is None:
             return None
@@ -76,7 +77,8 @@ class Counts:
                 async with asyncio.timeout(self._timeout_s):
                     return await _take(self._shared, limit, purpose, caller)
             except (RedisError, OSError, TimeoutError) as error:
-                self._failures.inc()
+                if self._failures is not None:
+                    self._failures.labels("counts").inc()
                 self._paused_until = time.monotonic() + _PAUSE_S
                 logger.error(
                     "Redis cannot count requests", extra={"error": str(error) or type(error).__name__}
@@ -92,7 +94,7 @@ class Counts:
 
 async def _take(limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str) -> float | None:
     items = parse_many(limit)
-    # All are asked before any is counted: what one refuses must not use up another.
+    # All limits are tested before any is counted: a request that one refuses must not use up another.
     for item in items:
         if not await limiter.test(item, purpose, caller):
             return await _wait_s(limiter, item, purpose, caller)

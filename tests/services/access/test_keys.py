@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kbqa.errors import ConfigurationError
-from services.gateway.access.errors import KeyExpiredError, KeyRequiredError, KeyRevokedError
-from services.gateway.access.keys import KeyFile, Keys
+from services.access.errors import KeyExpiredError, KeyRequiredError, KeyRevokedError
+from services.access.keys import KeyFile, Keys
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_key_opens_until_it_expires(file):
 
 def test_a_running_gateway_notices_what_is_revoked_and_created(file):
     _, first = file.create("first")
-    keys = Keys(file, Clock())
+    keys = Keys(file, clock=Clock())
     assert keys.find(first.encode()).name == "first"
     assert file.revoke("first").revoked is not None
     with pytest.raises(KeyRevokedError):
@@ -66,7 +66,7 @@ def test_a_running_gateway_notices_what_is_revoked_and_created(file):
 
 def test_a_file_that_breaks_later_changes_nothing_and_one_that_is_gone_closes_the_door(file):
     _, key = file.create("a")
-    keys = Keys(file, Clock())
+    keys = Keys(file, clock=Clock())
     content = file.path.read_bytes()
     file.path.write_text("{")
     assert keys.find(key.encode()).name == "a"

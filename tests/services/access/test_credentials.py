@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.credentials import address_of
+from services.access.credentials import address_of
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError
 from kbqa.telemetry import Metrics
-from services.gateway.access.counts import Counts
-from services.gateway.access.errors import CountsUnavailableError
+from services.access.counts import Counts
+from services.access.errors import CountsUnavailableError
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def taken(*counts, limit="3/minute", times=5, callers=("a",), purpose="requests"
 
 
 def make(url, **options):
-    return Counts(url, Metrics(CollectorRegistry()), **options)
+    failures = Metrics(CollectorRegistry()).counter("kbqa_gateway_redis_failures_total")
+    return Counts(url, failures, **options)
 
 
 @pytest.mark.parametrize("place", ["redis", "memory"])
@@ -89,7 +90,7 @@ def test_no_limit_is_no_count(dead_url):
 
 def test_without_redis_each_gateway_counts_by_itself_and_says_so(dead_url):
     registry = CollectorRegistry()
-    counts = Counts(dead_url, Metrics(registry))
+    counts = Counts(dead_url, Metrics(registry).counter("kbqa_gateway_redis_failures_total"))
     began = time.monotonic()
     assert taken(counts) == [True] * 3 + [False] * 2
     assert time.monotonic() - began < 3

@@ -1,0 +1,1 @@
+"""Access control that several services share: credentials of a request, API keys, rate limits."""

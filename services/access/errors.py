@@ -1,0 +1,72 @@
+"""Reasons for refusing a request, and the HTTP status of each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kbqa.errors import KbqaError
+
+_HOW = "send a key as Authorization: Bearer KEY; the operator of this service creates one: kbqa keys create"
+
+
+class AccessError(KbqaError):
+    """Root of the errors of access control."""
+
+
+class KeyRequiredError(AccessError):
+    """The request has no key, or an unknown one."""
+
+    def __init__(self) -> None:
+        super().__init__(_HOW)
+
+
+class KeyExpiredError(AccessError):
+    """The key has expired."""
+
+    def __init__(self, name: str, expired: datetime) -> None:
+        super().__init__(f'the key "{name}" expired on {expired:%Y-%m-%d %H:%M} UTC: {_HOW}')
+
+
+class KeyRevokedError(AccessError):
+    """The key was revoked."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f'the key "{name}" was revoked: {_HOW}')
+
+
+class GraphForbiddenError(AccessError):
+    """The key is restricted to other graphs. The message does not tell whether the graph exists."""
+
+    def __init__(self, kg: str, graphs: frozenset[str]) -> None:
+        theirs = ", ".join(sorted(graphs))
+        super().__init__(f'this key may ask about {theirs}, not about "{kg}": use a key for that graph')
+
+
+class RateExceededError(AccessError):
+    """The caller sends more requests than its rate limit allows."""
+
+    def __init__(self, rate: str, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"more requests than {rate}: try again in {retry_after_s:.0f} s")
+
+
+class CountsUnavailableError(AccessError):
+    """Redis does not answer, and requests may not be counted without it."""
+
+    retry_after_s = 5.0
+
+    def __init__(self) -> None:
+        super().__init__(
+            "requests cannot be counted now, as Redis does not answer: try again later "
+            "(KBQA_GATEWAY_COUNTS_WITHOUT_REDIS=local lets the gateway count by itself)"
+        )
+
+
+ACCESS_STATUS: dict[type[KbqaError], int] = {
+    KeyRequiredError: 401,
+    KeyExpiredError: 401,
+    KeyRevokedError: 401,
+    GraphForbiddenError: 403,
+    RateExceededError: 429,
+    CountsUnavailableError: 503,
+}
