@@ -9,11 +9,13 @@ import pytest
 from kbqa.kg.actions import Action, ErrorKind, Failure, Success
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.retrieval.grounding import SAMPLE
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.logical_forms.algebra import And, Count, Entity, Join, Relation
 from kbqa.logical_forms.s_expression import parse_s_expression, print_s_expression
 
 NS, XSD = "http://rdf.freebase.com/ns/", "http://www.w3.org/2001/XMLSchema#"
+RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 # Two terms of office, which have no name; a film's runtime and year; a name that two people share.
 TURTLE = """
 @prefix ns: <http://rdf.freebase.com/ns/> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
@@ -367,3 +369,94 @@ def test_random_forms_have_the_members_that_a_naive_evaluation_finds(seed):
                 "g", [Action("execute_logical_form", {"expression": result.details["expression"]})]
             )
             assert again.items == result.items, step
+
+
+# A hub whose relations do not all appear in a sample; names that many share; a node without a name.
+CROWD = [
+    *(f"<x:hub> <x:knows> <x:p{number}> ." for number in range(SAMPLE + 50)),
+    *(f'<x:p{number}> <{RDFS_LABEL}> "Kim" .' for number in range(5)),
+    *(f'<x:q{number}> <{RDFS_LABEL}> "Lee" .' for number in range(5)),
+    *(f"<x:q{number}> <x:likes> <x:p{number}> ." for number in range(5)),
+    f"<x:p{SAMPLE + 40}> <x:collects> <x:stamps> .",
+    "<x:stamps> <x:made_of> _:paper .",
+    "_:paper <x:colour> <x:white> .",
+    '<x:stamps> <x:first_day> "1840-05-06" .',
+]
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("crowd")
+    (directory / "graph.nt").write_text("\n".join(CROWD) + "\n")
+    catalog = GraphCatalog(directory / "home")
+    catalog.load("crowd", directory / "graph.nt")
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def meet(crowd):
+    def meet(name, *, deadline_s=30.0, max_items=1000, **arguments):
+        tools = LocalGraphTools(crowd, deadline_s=deadline_s, max_items=max_items)
+        [result] = tools.execute("crowd", [Action(name, arguments)])
+        return result
+
+    return meet
+
+
+def test_a_relation_that_the_sample_misses_is_found_by_its_name(meet):
+    people = "(JOIN (R x:knows) x:hub)"
+    result = meet("find_relation", expression=people, relation="x:collects")
+    assert [item.id for item in result.items] == ["x:stamps"]
+    assert result.details["expression"] == f"(JOIN (R x:collects) {people})"
+    assert meet("find_relation", expression=people, relation="x:made_of").kind == "relation_rejected"
+
+
+def test_too_many_readings_of_shared_names_are_refused(meet):
+    named = "(AND (JOIN x:likes Kim) (JOIN x:likes Kim))"
+    assert meet("execute_logical_form", expression=named).total == 5
+    crossed = "(AND (JOIN x:likes Kim) (JOIN (R x:knows) Lee))"
+    refused = meet("execute_logical_form", expression=crossed)
+    assert refused.kind == "query_refused"
+    assert 'more than 16 readings, since several entities are named "Kim", "Lee"' in refused.message
+
+
+def test_a_node_without_a_name_cannot_be_named_in_a_form(meet):
+    [paper] = meet("find_relation", entity="x:stamps", relation="x:made_of").items
+    refused = meet("execute_logical_form", expression=f"(JOIN (R x:colour) `{paper.id}`)")
+    assert refused.kind == "query_refused"
+    assert "has no name that a query can use: use what led to it" in refused.message
+    led = meet("execute_logical_form", expression="(JOIN (R x:colour) (JOIN (R x:made_of) x:stamps))")
+    assert [item.id for item in led.items] == ["x:white"]
+
+
+def test_a_literal_means_what_is_written_so_whatever_its_type(meet):
+    typed = f"(JOIN x:first_day 1840-05-06^^{XSD}string)"
+    assert [item.id for item in meet("execute_logical_form", expression=typed).items] == ["x:stamps"]
+
+
+def test_an_entity_whose_side_has_no_relation_has_nothing_to_choose_from(meet):
+    assert meet("find_relation", expression="(JOIN x:knows x:hub)", relation="x:knows").kind == (
+        "no_entities_found"
+    )
+
+
+def test_a_form_is_stopped_at_its_deadline(meet):
+    stopped = meet("execute_logical_form", expression="(JOIN (R x:knows) x:hub)", deadline_s=1e-9)
+    assert stopped.kind == "query_timeout"
+    assert "was not evaluated within 1e-09 s" in stopped.message
+
+
+@pytest.mark.parametrize("arguments", [{"tau_low": 0.9, "tau_high": 0.1}, {"tau_low": 2}])
+def test_thresholds_out_of_order_are_a_format_error(ask, arguments):
+    for action in (
+        {"name": "find_relation", "entity": "Heat", "relation": "starring"},
+        {"name": "execute_logical_form", "expression": "film.film", "gate": True},
+        {"name": "get_tail_entities", "entity": "Heat", "relation": "starring", "gate": True},
+    ):
+        assert ask(**action, **arguments).code == "KG_FORMAT_ERROR"
+
+
+@pytest.mark.parametrize("now", ["yesterday", "2015-8-1", "2015-13-01"])
+def test_now_is_a_day(ask, now):
+    assert ask("execute_logical_form", expression="film.film", now=now).code == "KG_FORMAT_ERROR"
