@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
+from cachetools import LRUCache
 
 from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.handlers import Surroundings
@@ -22,8 +22,8 @@ from kbqa.kg.tools import execute
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import dump_result
 
-# What an answer costs beside its key and its text: objects, and a place in a dictionary.
-_ENTRY_BYTES = 270
+# What an answer costs beside its text: the key, objects, and a place in two dictionaries.
+_ENTRY_BYTES = 450
 _NEW, _KEPT = b'"cached":false,"elapsed_ms":', b'"cached":true,"elapsed_ms":'
 
 
@@ -121,37 +121,24 @@ def _rendered(name: str, result: ActionResult) -> tuple[CachedAnswer | None, byt
 
 
 class _Kept:
-    """The answers that were used last, as far as they fit; a lock is taken once for a batch."""
+    """LRU cache of answers, bounded by its size in bytes; takes its lock once for a batch."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
         # One answer must not drive out hundreds.
         self._max_answer_bytes = max_bytes // 256
-        self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
+        self._answers: LRUCache[bytes, CachedAnswer] = LRUCache(max_bytes, getsizeof=_size)
         self._lock = threading.Lock()
 
     def get(self, keys: Sequence[bytes]) -> list[CachedAnswer | None]:
-        answers = self._answers
         with self._lock:
-            found = list(map(answers.get, keys))
-            for key, answer in zip(keys, found, strict=True):
-                if answer is not None:
-                    answers.move_to_end(key)
-        return found
+            return list(map(self._answers.get, keys))
 
     def put(self, new: Iterable[tuple[bytes, CachedAnswer | None]]) -> None:
         with self._lock:
             for key, answer in new:
-                if answer is None or key in self._answers:
-                    continue
-                size = _size(key, answer)
-                if size > self._max_answer_bytes:
-                    continue
-                self._answers[key] = answer
-                self._bytes += size
-                while self._bytes > self._max_bytes:
-                    self._bytes -= _size(*self._answers.popitem(last=False))
+                if answer is not None and _size(answer) <= self._max_answer_bytes:
+                    self._answers[key] = answer
 
 
-def _size(key: bytes, answer: CachedAnswer) -> int:
-    return _ENTRY_BYTES + len(key) + len(answer.json)
+def _size(answer: CachedAnswer) -> int:
+    return _ENTRY_BYTES + len(answer.json)

@@ -17,7 +17,7 @@ def test_a_key_is_printed_once_and_opens_the_door(in_process, tmp_path):
     code, out, err = in_process("keys", "create", "reports", *options)
     assert code == 0
     assert "is not shown again" in err
-    assert "restart the gateway" in err
+    assert "restart the service" in err
     record = Keys(KeyFile(keys_path(tmp_path / "home"))).find(out.strip().encode())
     assert (record.name, record.graphs, record.rate) == ("reports", ("films", "rdf"), "60/minute")
     assert 29 <= (record.expires - datetime.now(UTC)).days <= 30
