@@ -157,7 +157,7 @@ def test_no_more_is_kept_than_fits_and_what_was_used_last_stays(store, registry)
         answers(look_ups, store, action)
         assert answers(look_ups, store, BIG)[0]["cached"]
     labels = {"tier": "memory", "action": "get_tail_relations", "outcome": "hit"}
-    before = registry.get_sample_value("kbqa_kg_cache_requests_total", labels)
+    before = registry.get_sample_value("kbqa_kg_cache_requests_total", labels) or 0
     # From the latest on, since asking for one that is gone keeps it again.
     for action in reversed(actions):
         answers(look_ups, store, action)
