@@ -35,7 +35,7 @@ class RowCache:
         self._rows = self._positions = torch.zeros(1)
 
     def aim(self, first: int, positions: Tensor, reach: int) -> None:
-        """Set what the next forward writes, rows from `first` at `positions` [b, T], and reads, [0, reach)."""
+        """Aim the next forward: it writes rows from `first`, at `positions` [b, T], and reads [0, reach)."""
         self._first, self._reach = first, reach
         self._rows = torch.arange(first, first + positions.shape[0])[:, None]
         self._positions = positions.clamp(max=self._max_length)
