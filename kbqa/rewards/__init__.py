@@ -1,4 +1,4 @@
-"""Rewards: what a trajectory is worth, from its gold answers, and where a recipe asks for it, the graph."""
+"""Rewards: the worth of a trajectory, by its gold answers and, if a recipe asks for it, by the graph."""
 
 from __future__ import annotations
 
