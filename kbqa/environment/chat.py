@@ -1,4 +1,4 @@
-"""An episode of messages, for chat models, of which only the text is known and not the tokens.
+"""An episode of messages, for chat models, which give text but no tokens.
 
 Commands are parsed as in an episode of tokens. The differences: an example explains the dialect, a
 stop string that the server removed is put back, a function call is read as the command that it stands

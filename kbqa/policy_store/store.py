@@ -224,8 +224,8 @@ class PolicyStore:
     def hold(self, holder: str, versions: Iterable[PolicyVersion]) -> None:
         """Declare which versions a process uses from now on, so that they are not removed.
 
-        It replaces the process's earlier declaration and expires after `uses.HELD_S`. Repeat it before
-        that, as often as you like: only few repetitions write a file.
+        It replaces the process's earlier declaration and expires after `uses.HELD_S`. Repeat it in time;
+        a repetition is cheap, because most of them write nothing.
 
         Args:
             holder: name of the process.

@@ -4,7 +4,7 @@ A protocol is a paper's dialect; a dialogue is one episode in it. The dialogue k
 the state of the episode: the expressions and queries of earlier turns, and the
 entities that observations have shown. One turn goes like this:
 
-    reply = dialogue.reply(text)            # the policy's completion, understood
+    reply = dialogue.reply(text)            # the policy's completion, parsed
     actions = reply.actions
     while actions:                          # in most dialects once
         actions = dialogue.take(graph_tools.execute(kg, actions))

@@ -126,8 +126,8 @@ class KgR1:
     """The dialect.
 
     Attributes:
-        prompt: `full` explains tags and queries to a pretrained model; `brief` holds the
-            question alone, for a policy that learned the dialect in its cold start.
+        prompt: `full` explains tags and queries to a pretrained model; `brief` holds the question and
+            its entities alone, for a policy that learned the dialect in its cold start.
         relations: a `flat` list, or `hierarchical`: relations named domain.type.property as
             an indented tree (E.3.2, Table 10), half as long and on CWQ 16.9 % worse.
         entities: the policy reads and writes their `names`, as in the paper, or `references`

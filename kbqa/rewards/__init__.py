@@ -1,4 +1,4 @@
-"""Rewards: the worth of a trajectory, by its gold answers and, if a recipe asks for it, by the graph."""
+"""Rewards: scores of trajectories, from gold answers and, if a recipe asks for it, from the graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How near each step of an episode came to the answers (ISP-KGR, section 4.3.2 and appendix F.8).
 
 DIST is a score: max(0, (D - d) / D), where d is the smallest number of edges between a query's result
-and the answers, in any direction; 0 if nothing connects them within D, or on an error.
+and the answers, regardless of direction; 0 if nothing connects them within D, or on an error.
 """
 
 from __future__ import annotations

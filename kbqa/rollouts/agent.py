@@ -1,4 +1,4 @@
-"""Players of episodes, and a turn of many episodes at once."""
+"""Players of episodes, which play a turn of many episodes at once."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kbqa.trajectory import Question, Trajectory, Turn
 
 
 class Listener(Protocol):
-    """Is told of the turns of a rollout as they happen; runs are counted from 0."""
+    """Is told about the turns of a rollout as they happen; runs are counted from 0."""
 
     def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
         """The policy has written a turn; `actions` are the first ones that will be executed."""

@@ -135,7 +135,7 @@ def begin(
     ranks: Ranks,
     origin: str,
 ) -> Learner:
-    """The learner for the number of processes."""
+    """A learner for one process, or for several."""
     if ranks.size == 1:
         return Learner(model, config, reference, seed, ranks)
     return ShardedLearner(model, config, reference, seed, ranks, origin)

@@ -101,7 +101,7 @@ class Likelihood(nn.Module):
 
 
 def likelihood_of(model: Any) -> Likelihood:
-    """The likelihood for the kind of a model."""
+    """The likelihood of a model, according to its kind."""
     if isinstance(model, Likelihood):
         return model
     return ChoiceLikelihood(model) if isinstance(model, Chooser) else TokenLikelihood(model)

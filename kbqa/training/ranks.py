@@ -34,7 +34,7 @@ _LONGEST_WAIT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The processes of a training, and this one's place among them.
+    """The processes of a training run, and this one's place among them.
 
     Attributes:
         rank: rank of this process, from 0.

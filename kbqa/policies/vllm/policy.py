@@ -288,7 +288,7 @@ class VllmPolicy:
             self._await_update()
 
     def _sampling(self, params: SamplingParams) -> dict[str, Any]:
-        """Sampling parameters of a call, all of them: a model's `generation_config.json` has no effect."""
+        """All sampling parameters of a call, so that a model's `generation_config.json` has no effect."""
         spelled = [self._codec.encode([Segment(stop)]) for stop in params.stop]
         return {
             "temperature": params.temperature,
