@@ -1,10 +1,10 @@
-"""Demonstrations of many questions: attempts by a teacher, what was rejected and why, and a choice.
+"""Collects demonstrations: a teacher's attempts at many questions, filtered, counted and selected.
 
     question ──▶ teacher: candidates, as turns ──▶ played again ──▶ filter ──▶ leaks ──▶ kept
                                                                      └────────┴──▶ counted by reason
 
-A candidate is what its teacher wrote, played once more in an episode that never had a hint: what
-passes is what a policy could have said, under observations that it would have read.
+A candidate's turns are played again in an episode without hints, so that a demonstration contains only
+what a policy could have written, and the observations that it would have read.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from kbqa.rollouts import Agent, ChatAgent, linear_rollout
 from kbqa.trajectory import Question
 
 PER_QUESTION = 3
-"""Demonstrations of a question at most (KnowCoder-A1, 4.2.1)."""
+"""Maximum demonstrations of a question (KnowCoder-A1, 4.2.1)."""
 
 
 class Teacher(Protocol):
-    """Who says the turns of candidates."""
+    """What writes the turns of candidates."""
 
     @property
     def accepts(self) -> Filter:
-        """What its candidates have to be."""
+        """The filter that its candidates have to pass."""
         ...
 
     @property
     def plans(self) -> bool:
-        """Whether its thoughts state the steps to come, on purpose."""
+        """Whether its thoughts state the steps to come, by design."""
         ...
 
     def candidates(self, question: Question) -> list[list[str]] | None:
@@ -51,14 +51,14 @@ class Teacher(Protocol):
 
         Raises:
             PolicyUnavailableError, PolicyRefusedError: its model does not answer.
-            GraphNotFoundError, GraphUnavailableError: nor does the graph.
+            GraphNotFoundError, GraphUnavailableError: the graph does not answer.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where lessons are played."""
+    """The dialect, graph and turn limit with which lessons are played."""
 
     protocol: AgentProtocol
     tools: GraphTools
@@ -87,7 +87,7 @@ class SamplingTeacher:
     """A model that plays by itself (outcome rejection sampling; KnowCoder-A1, 4.2.1).
 
     Attributes:
-        n: candidates of a question.
+        n: number of candidates of a question.
     """
 
     agent: Agent | ChatAgent
@@ -99,7 +99,7 @@ class SamplingTeacher:
 
     def candidates(self, question: Question) -> list[list[str]] | None:
         seed = random.Random(f"{self.seed}/{question.id}").getrandbits(31)
-        # Two branches, since a rollout's episodes are all of one kind.
+        # Two branches for the type checker: a rollout's episodes are all of one kind.
         if isinstance(self.agent, Agent):
             trajectories = linear_rollout(self.agent, question, self.n, self.temperature, seed=seed)
         else:
@@ -127,7 +127,7 @@ class ReferencedTeacher:
 
 @dataclass(frozen=True, slots=True)
 class NarratedTeacher:
-    """The gold program's commands under a model's thoughts (ISP-KGR, E.2)."""
+    """The gold program's commands with a model's thoughts (ISP-KGR, E.2)."""
 
     setting: Setting
     narrator: ChatPolicy
@@ -149,10 +149,10 @@ class NarratedTeacher:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of a question.
+    """The result of a teacher's attempt at a question.
 
     Attributes:
-        kind: of the question, for statistics.
+        kind: kind of the question, for statistics.
         kept: demonstrations, in the order of the candidates.
         rejected: why each of the other candidates was rejected.
         f1: of every candidate.
@@ -205,11 +205,12 @@ def choose(
     balance: bool = False,
     count: int | None = None,
 ) -> list[Demonstration]:
-    """The demonstrations that are used.
+    """Select the demonstrations to use.
 
     Args:
-        balance: whether all kinds of questions have as many, as far as they go.
-        count: of all; None takes all, or, balanced, as many of each kind as the rarest has.
+        per_question: maximum for a question.
+        balance: whether to take equal numbers of each kind of question, as far as available.
+        count: maximum in total; None takes all or, with `balance`, as many of each kind as the rarest has.
     """
     found = [(one.kind, demonstration) for one in tried for demonstration in one.kept[:per_question]]
     if balance:
@@ -223,9 +224,9 @@ def acceptance(tried: Sequence[Attempt]) -> dict[str, Any]:
     """Acceptance statistics, as KBQA-R1's table VII has them.
 
     Returns:
-        `questions`, and of them `taught`, with at least one demonstration; `accepted` of `total`
-        candidates and their `share`; their mean `f1` before any filter; the same `by_kind` of question;
-        `rejected`, numbers by reason. A question that cannot be taught counts as a candidate.
+        `questions`; `taught`, the questions with at least one demonstration; `accepted` and `total`
+        candidates and the accepted `share`; the mean `f1` of all candidates; the same `by_kind` of
+        question; `rejected`, numbers by reason. A question that cannot be taught counts as a candidate.
     """
     kinds: defaultdict[str, list[Attempt]] = defaultdict(list)
     for one in tried:
@@ -252,7 +253,7 @@ def _figures(tried: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def _referenced(agent: Agent | ChatAgent, steps: tuple[str, ...]) -> Agent | ChatAgent:
-    """The same agent, by a reference."""
+    """The same agent, which is shown the gold steps."""
     if isinstance(agent, ChatAgent):
         return ReferencedChatAgent(
             agent.policy, agent.protocol, agent.tools, agent.budget, agent.native_tools, steps

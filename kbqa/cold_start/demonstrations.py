@@ -1,7 +1,7 @@
 """Demonstrations: lessons played in the real environment.
 
-A lesson says the turns: those of the gold path, or what a model once said. Played against the
-graph it yields whole episodes, observations included, in the protocol's own words.
+A lesson yields turns: those of a gold program, or those that a model wrote before. Playing it
+against the graph gives a whole episode, observations included, in the protocol's own words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Passage:
     """A stretch of a demonstration that either the policy or the environment writes.
 
     Attributes:
-        imitated: whether a policy's is one to imitate; one that is not only leads to what follows.
+        imitated: whether a passage of the policy is to be imitated; otherwise it is only context.
     """
 
     segments: tuple[Segment, ...]
@@ -43,11 +43,11 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A gold episode as text.
+    """An episode to imitate, as text.
 
     Attributes:
         passages: prompt, turns and observations in order.
-        names: names of entities that occur in it; a reader may replace them, all alike.
+        names: names of entities that occur in it, which `renamed` can replace.
     """
 
     question: Question
@@ -56,15 +56,15 @@ class Demonstration:
 
     @property
     def turns(self) -> list[str]:
-        """What the policy says, turn by turn."""
+        """The texts of the policy's turns."""
         said = (passage.segments for passage in self.passages if passage.by_policy)
         return ["".join(segment.text for segment in segments) for segments in said]
 
     def renamed(self, names: dict[str, str]) -> Demonstration:
-        """The same episode about entities with other names; the whole of a name is replaced."""
+        """The same episode with other names of entities; only whole names are replaced."""
         if not names:
             return self
-        # In a query a name stands percent-encoded, as part of an IRI.
+        # In a query, a name is percent-encoded as part of an IRI.
         names = {quote(name, safe=""): quote(other, safe="") for name, other in names.items()} | names
         longest_first = sorted(names, key=len, reverse=True)
         pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
@@ -81,7 +81,7 @@ class PlayedTurn:
     """A turn of an episode that was played.
 
     Attributes:
-        understood: whether it acted or answered.
+        understood: whether it could be parsed as an action or an answer.
         results: of its actions, in order.
         observation: text that the environment appended, "" after an answer.
     """
@@ -97,10 +97,10 @@ class PlayedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An episode that was played, whole or not.
+    """An episode that was played, to its end or not.
 
     Attributes:
-        answers: None if it ended without any.
+        answers: None if it ended without an answer.
     """
 
     demonstration: Demonstration
@@ -119,7 +119,7 @@ class Played:
 def play(
     question: Question, protocol: AgentProtocol, tools: GraphTools, lesson: Lesson, max_turns: int
 ) -> Played:
-    """Let a lesson say its turns, in the real environment.
+    """Play the turns of a lesson in the real environment.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: from the tools.
@@ -156,7 +156,7 @@ def play(
 
 
 def recite(turns: Iterable[str]) -> Lesson:
-    """Turns as they once were said, whatever comes of them."""
+    """A lesson of recorded turns, regardless of their results."""
     for text in turns:  # noqa: UP028  a list takes no results
         yield text
 
@@ -169,7 +169,7 @@ def demonstrate(
     Returns:
         The episode, or None if the program does not lead to exactly the gold answers, by name
         or by id, within the budget (a graph that merges namesakes, a hop with too many
-        results), or the dialect cannot say it.
+        results), or the dialect cannot express it.
 
     Raises:
         ValueError: the question has no gold path from one topic entity, form or query, or the
@@ -187,7 +187,7 @@ def demonstrate(
 def play_program(
     question: Question, protocol: AgentProtocol, tools: GraphTools, max_turns: int, max_items: int = 20
 ) -> Played | None:
-    """As `demonstrate`, with all that was seen; None, too, where there is no program or teacher."""
+    """As `demonstrate`, with the results of all turns; also None if there is no program or teacher."""
     teacher = teacher_of(protocol)
     if not has_program(question) or teacher is None:
         return None
@@ -202,7 +202,7 @@ def has_program(question: Question) -> bool:
 
 
 def is_right(played: Played) -> bool:
-    """Whether an episode came to exactly the gold answers, by name or by id."""
+    """Whether an episode ended with exactly the gold answers, by name or by id."""
     if played.answers is None:
         return False
     named_so = ({a.text for a in played.answers}, {id_ for a in played.answers for id_ in a.ids})
@@ -212,7 +212,7 @@ def is_right(played: Played) -> bool:
 def _execute(
     actions: Sequence[Action], dialogue: Dialogue, question: Question, tools: GraphTools
 ) -> list[tuple[Action, ActionResult]]:
-    """All actions of a turn, with their results."""
+    """Execute all actions of a turn; returns them with their results."""
     executed: list[tuple[Action, ActionResult]] = []
     while actions:
         found = tools.execute(question.kg, actions, graph=question.graph)
@@ -222,14 +222,14 @@ def _execute(
 
 
 def _entities(executed: Sequence[tuple[Action, ActionResult]]) -> Iterator[str]:
-    """Labels of what was retrieved, less those of relations and types."""
+    """Labels of what was retrieved, except those of relations and types."""
     for action, result in executed:
         if isinstance(result, Success) and action.name not in _SCHEMA_ACTIONS:
             yield from (item.label for item in named(result.items))
 
 
 def _go_on(lesson: Lesson, results: Sequence[ActionResult]) -> str | None:
-    """The teacher's next turn, or None where it cannot go on."""
+    """The lesson's next turn, or None if it has ended."""
     try:
         return lesson.send(results)
     except StopIteration:

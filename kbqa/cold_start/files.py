@@ -1,4 +1,4 @@
-"""Demonstrations in a file, one a line, and the attempts that they were chosen from."""
+"""Files of demonstrations, one per line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class DemonstrationEntry:
     """A demonstration and where it comes from.
 
     Attributes:
-        protocol: name of the dialect that it is in.
+        protocol: name of its dialect.
         method: how it was made, for instance outcome; see `kbqa.cold_start.collecting`.
-        teacher: who said its turns.
+        teacher: name of what wrote its turns.
     """
 
     demonstration: Demonstration
@@ -39,7 +39,7 @@ _ENTRY = TypeAdapter(DemonstrationEntry)
 
 
 def write_entries(path: Path, entries: Iterable[DemonstrationEntry]) -> None:
-    """Write a file of demonstrations; it is there whole or not at all.
+    """Write a file of demonstrations atomically.
 
     Raises:
         DatasetError: it cannot be written.
@@ -68,10 +68,10 @@ def read_entries(path: Path) -> list[DemonstrationEntry]:
 
 
 def read_lines(path: Path, kind: TypeAdapter[T]) -> Iterator[T]:
-    """Values that stand one a line, as JSON.
+    """The values of a file that holds one JSON value per line.
 
     Raises:
-        DatasetError: the file cannot be read, or a line is none; names it.
+        DatasetError: the file cannot be read, or a line is invalid; names the line.
     """
     try:
         with path.open(encoding="utf-8") as file:

@@ -10,11 +10,11 @@ from kbqa.cold_start.demonstrations import Played, is_right
 from kbqa.kg.actions import Success, named
 
 REFERENCED_F1 = 0.9
-"""A referenced rollout has to score more (KBQA-R1, table VII)."""
+"""The F1 that a referenced rollout has to exceed (KBQA-R1, table VII)."""
 
 
 class Rejection(StrEnum):
-    """Why an episode is no demonstration; leaks are reasons of their own (`kbqa.cold_start.leaks`)."""
+    """Why an episode was rejected; leaks are further reasons (`kbqa.cold_start.leaks`)."""
 
     UNPLAYABLE = "unplayable"
     """The question has no gold program that leads to its answers within the budget."""
@@ -32,10 +32,10 @@ Filter = Callable[[Played], Rejection | None]
 
 
 def outcome(played: Played) -> Rejection | None:
-    """KnowCoder-A1's (4.2.1): correct, and every answer grounded in the observation history.
+    """KnowCoder-A1's filter (4.2.1): correct, and every answer grounded in the observation history.
 
     Its exact match "ensures that at least one of the predicted answers appears in the gold answers",
-    which everybody else calls Hit.
+    which is usually called Hit.
     """
     if played.answers is None:
         return Rejection.UNANSWERED
@@ -45,7 +45,7 @@ def outcome(played: Played) -> Rejection | None:
 
 
 def referenced(played: Played) -> Rejection | None:
-    """KBQA-R1's (IV-B1, step 3): F1 above 0.9, and every turn well formed."""
+    """KBQA-R1's filter (IV-B1, step 3): F1 above 0.9, and every turn well formed."""
     if played.answers is None:
         return Rejection.UNANSWERED
     if not f1(_texts(played), played.question.answers) > REFERENCED_F1:
@@ -54,7 +54,7 @@ def referenced(played: Played) -> Rejection | None:
 
 
 def exact(played: Played) -> Rejection | None:
-    """All gold answers and no other, every turn well formed: what a gold program has to come to."""
+    """The filter for gold programs: exactly the gold answers, and every turn well formed."""
     if played.answers is None:
         return Rejection.UNANSWERED
     if not is_right(played):

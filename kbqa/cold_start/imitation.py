@@ -1,7 +1,7 @@
-"""Demonstrations as examples to imitate, under names that never come again.
+"""Demonstrations as training examples, with new names of entities each time.
 
-A small model that sees 150 episodes learns their names by heart. Under another
-random name each time it can only learn to copy.
+A small model that sees 150 episodes memorises their names. With another random
+name each time, it can only learn to copy.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kbqa.policies.base import Codec
 from kbqa.training.sft import Example
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_RIVALS = 3  # names of which the longest is drawn
+_RIVALS = 3  # names drawn, of which the longest is taken
 _PART = re.compile(r"[^\W\d_]+|\d")
 
 
 @dataclass(frozen=True, slots=True)
 class MadeUpNames:
-    """Where other names of entities come from.
+    """A source of other names for entities.
 
     Attributes:
         words: pieces of words to make new ones from, such as the letters-only tokens of a
-            vocabulary; single letters are used where there are none.
-        known: names of other entities, spelled as those of the graph are: with accents, with
-            digits, with tokens that no made-up name has.
-        share: of the names that are drawn from those. Where it is not 0 the others are made up in
-            the shape of one of those, not of the name that they replace.
+            vocabulary; single letters are used if there are none.
+        known: names of other entities, spelled as in the graph: with accents, with digits, with
+            tokens that made-up names lack.
+        share: share of names drawn from `known`. If it is not 0, the other names are made up in the
+            shape of a known name, not of the name that they replace.
     """
 
     words: Sequence[str]
@@ -51,7 +51,7 @@ def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
     """A random name of the same shape: other words, other digits, the same punctuation.
 
     Args:
-        words: as those of `MadeUpNames`.
+        words: as in `MadeUpNames`.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -65,10 +65,10 @@ def fresh_name(name: str, words: Sequence[str], rng: random.Random) -> str:
 
 
 def example(demonstration: Demonstration, codec: Codec, max_observation_tokens: int | None = None) -> Example:
-    """Token ids and mask, encoded passage by passage as an episode is.
+    """Token ids and mask, encoded passage by passage as in an episode.
 
     Args:
-        max_observation_tokens: longer observations are cut and closed again; None leaves them whole.
+        max_observation_tokens: maximum tokens of an observation between its tags; None cuts nothing.
     """
     ids: list[int] = []
     mask: list[bool] = []
@@ -93,19 +93,19 @@ def draw_examples(
     rng: random.Random,
     max_observation_tokens: int | None = None,
 ) -> list[Example]:
-    """`count` random demonstrations, each under other names; see `example`."""
+    """`count` random demonstrations, each with new names, as examples; see `example`."""
     drawn = rng.choices(demonstrations, k=count)
     return [example(under_other_names(one, names, rng), codec, max_observation_tokens) for one in drawn]
 
 
 def under_other_names(demonstration: Demonstration, names: MadeUpNames, rng: random.Random) -> Demonstration:
-    """The same episode about other entities."""
+    """The same episode with other names of entities."""
     return demonstration.renamed({name: names.draw(name, rng) for name in demonstration.names})
 
 
 def epochs(
     demonstrations: Sequence[Demonstration], times: int, rng: random.Random
 ) -> Iterator[Demonstration]:
-    """All of them so many times, each time in another order."""
+    """All demonstrations, `times` times, each time in another order."""
     for _ in range(times):
         yield from rng.sample(demonstrations, len(demonstrations))

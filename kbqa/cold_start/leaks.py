@@ -1,8 +1,8 @@
-"""What a demonstration must not say, since no policy could know it.
+"""Finds what a demonstration must not say, because no policy could know it.
 
-    hint         a reference that its teacher was shown, or talk of one
+    hint         a hint that its teacher was shown, or a mention of one
     answer       a gold answer before the question or an observation has shown it
-    later step   in a thought, a name that only a later command brings up
+    later step   a name in a thought that only a later command introduces
 
 A policy that imitates a leak learns to guess. Names count as leaked only if nobody would write them
 by chance: ids such as `film.film.director`, `has_genre` or `expression3`, not words such as `born`.
@@ -41,9 +41,11 @@ class Leak(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Attributes:
-    turn: counted from 1.
-    says: what should not be there.
+    """A leak in an episode.
+
+    Attributes:
+        turn: counted from 1.
+        says: the text that should not be there.
     """
 
     leak: Leak
@@ -55,8 +57,8 @@ def find_leaks(played: Played, *, plans: bool = False) -> Iterator[Finding]:
     """Every leak of an episode.
 
     Args:
-        plans: whether its teacher states a plan of the steps to come, on purpose, as those of gold
-            paths do; later steps are then no leak.
+        plans: whether its teacher states the steps to come by design, as teachers of gold programs do;
+            later steps are then not leaks.
     """
     gold = _gold_names(played)
     commands = [_ids(_THOUGHT.sub("", turn.text)) for turn in played.turns]
@@ -81,7 +83,7 @@ def find_leaks(played: Played, *, plans: bool = False) -> Iterator[Finding]:
 
 
 def _gold_names(played: Played) -> list[str]:
-    """The gold answers, as they are given and as results call them."""
+    """The gold answers, as given and as results name them."""
     gold = set(map(normalise, played.question.answers))
     for turn in played.turns:
         for result in turn.results:
@@ -96,10 +98,10 @@ def _ids(text: str) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """A text as names are looked for in it."""
+    """A text in the form in which names are looked for."""
     return normalise(unquote(text))
 
 
 def _holds(text: str, name: str) -> bool:
-    """Whether a name stands in a text as a whole."""
+    """Whether a text contains a whole name."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None

@@ -1,4 +1,4 @@
-"""Attempts on the disk: what a teacher was paid for is not asked for twice."""
+"""Attempts on the disk, so that a teacher is not paid twice for the same question."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ATTEMPT = TypeAdapter(Attempt)
 
 
 class AttemptLedger:
-    """A file of attempts, one a line; it goes on where an earlier process ended.
+    """A file of attempts, one per line; a new process continues the file of an earlier one.
 
     Attributes:
-        done: by question id.
+        done: attempts by question id.
 
     Raises:
-        DatasetError: it cannot be read, or not be written.
+        DatasetError: the file cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class AttemptLedger:
             raise DatasetError(f"{path}: {error.strerror}") from error
 
     def add(self, attempt: Attempt) -> None:
-        """Write an attempt down; when this returns it survives this process."""
+        """Write an attempt to the file; once this returns, it survives the process."""
         try:
             with self._path.open("ab") as file:
                 file.write(_ATTEMPT.dump_json(attempt) + b"\n")

@@ -1,8 +1,8 @@
-"""Paths mined from answers: relations that lead from a question's topic to just its gold answers.
+"""Paths mined from answers: relations that lead from a question's topic to exactly its gold answers.
 
-A teacher that needs pairs of question and answers alone. What such a path is followed by is the
-player of gold programs (`kbqa.cold_start.demonstrations`). Often several paths end so; which of
-them a question means its words tell (`kbqa.cold_start.wording`).
+Mining needs only pairs of question and answers. A mined path is played as a gold program is
+(`kbqa.cold_start.demonstrations`). Often several paths lead to the answers; the question's words decide
+between them (`kbqa.cold_start.wording`).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Path = tuple[Hop, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far paths are looked for.
+    """Limits of the search for paths.
 
     Attributes:
-        hops: of a path, at most.
-        width: entities that a hop may lead to from one entity, or from all at hand; through a hub no
-            path is followed.
-        entities: whose surroundings are looked at for one question.
-        look_ups: of a path, one for each entity at hand before each of its hops; None for any number.
-            An agent that goes node by node has no turns for more.
+        hops: maximum hops of a path.
+        width: maximum entities that a hop may lead to, from one entity or from all at hand; so no path
+            goes through a hub.
+        entities: maximum entities whose neighbours are looked up for one question.
+        look_ups: maximum look-ups of a path: one for each entity at hand before each hop. An agent that
+            looks up one entity a turn has no turns for more. None sets no limit.
     """
 
     hops: int = 3
@@ -53,7 +53,7 @@ def blind(question: Question) -> Question:
 
 
 def bounds_for(protocol: AgentProtocol, max_turns: int) -> Bounds:
-    """What can be played: KG-R1 asks about one node a turn, the other dialects about all at hand."""
+    """Limits of what can be played: KG-R1 asks about one entity a turn, other dialects about all at hand."""
     return Bounds(look_ups=max_turns - 1 if isinstance(protocol, KgR1) else None)
 
 
@@ -64,12 +64,12 @@ def mine(
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> list[Question]:
-    """The questions, each with the likeliest of the paths that lead to its answers, or none.
+    """The questions, each with the most probable of the paths that lead to its answers, or without a path.
 
-    Nothing of a gold program is read, and none is left in what is returned.
+    Gold programs are not read, and the returned questions contain none.
 
     Args:
-        seed: decides between paths that are equally likely.
+        seed: decides between paths that are equally probable.
         check: called between two questions; whatever it raises ends the search.
 
     Raises:
@@ -86,9 +86,9 @@ def mine(
 
 
 def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds) -> Iterator[Path]:
-    """Every path within the bounds that ends with just the gold answers, by id or by label.
+    """Every path within the bounds that ends with exactly the gold answers, by id or by label.
 
-    A topic that a path comes back to is not what is asked for (MetaQA's gold answers leave it out, too).
+    A topic that a path comes back to does not count as an answer (MetaQA's gold answers leave it out, too).
     """
     if len(question.topic_entities) != 1 or not question.answers:
         return
@@ -121,7 +121,7 @@ def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds
 
 
 class _Neighbours:
-    """What each relation of an entity leads to; asked of the graph once.
+    """What each relation of an entity leads to; each entity is looked up once.
 
     Args:
         width: a relation that leads to more entities is left out.
@@ -135,7 +135,7 @@ class _Neighbours:
         return self._known[kg, graph, entity]
 
     def look_at(self, kg: str, graph: str | None, entities: Iterable[str]) -> None:
-        """Get to know entities, by two batches of actions."""
+        """Look up the neighbours of entities, in two batches of actions."""
         new = [entity for entity in entities if (kg, graph, entity) not in self._known]
         self._known |= {(kg, graph, entity): {} for entity in new}
         edges = [(entity, inverse) for entity in new for inverse in (False, True)]
@@ -163,8 +163,8 @@ class _Neighbours:
 
 
 def _are(items: Sequence[Item], gold: set[str]) -> bool:
-    """Whether entities are those that are named, all by id or all by label."""
-    first = items[0]  # which tells of almost all that they are not
+    """Whether entities are exactly the gold answers, all by id or all by label."""
+    first = items[0]  # it rules out almost all paths
     if first.id not in gold and first.label not in gold:
         return False
     return gold in ({item.id for item in items}, {item.label for item in items})

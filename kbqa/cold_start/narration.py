@@ -1,9 +1,9 @@
 """Thoughts for the steps of a gold program, by a model that chats (ISP-KGR, E.2).
 
 "To prevent information leakage, we provide only the preceding n - 1 steps when generating the
-reasoning text for step n": the model reads the question, those steps with what the graph said, and
-the command that its thought has to lead to; nothing that comes later, and no answer. The commands
-themselves stay as they are.
+reasoning text for step n": the model reads the question, those steps with their observations, and the
+command that its thought has to lead to; nothing that comes later, and no answer. The commands
+themselves do not change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_TOKENS = 256
 def narrate(
     played: Played, narrator: ChatPolicy, *, temperature: float = 0.0, seed: int | None = None
 ) -> list[str]:
-    """The turns of an episode under new thoughts; one whose reply holds none keeps an empty one.
+    """The turns of an episode with new thoughts; a reply without text gives an empty thought.
 
     Raises:
         PolicyUnavailableError, PolicyRefusedError: from the narrator.

@@ -14,8 +14,8 @@ from kbqa.cold_start.demonstrations import Demonstration, is_right, play, recite
 from kbqa.kg.actions import GraphTools, Success
 from kbqa.protocols import AgentProtocol
 
-_TRIES = 8  # wrong turns, of which one has to find nothing
-_CUT = 4  # characters at most that a wrong name lacks
+_TRIES = 8  # wrong turns tried until one finds nothing
+_CUT = 4  # maximum characters that a wrong name lacks
 
 
 def recovery(
@@ -26,13 +26,14 @@ def recovery(
     max_turns: int,
     rng: random.Random,
 ) -> Demonstration | None:
-    """The same episode behind a first turn that finds nothing, played in the real environment.
+    """The same episode after a first turn that finds nothing, played in the real environment.
 
-    The wrong turn is the first of another demonstration, about this topic, or the right one with a
-    stretch of the topic's name left out: what a policy that has learned little gets wrong.
+    The wrong turn is the first turn of another demonstration, about this topic, or the right first turn
+    with a part of the topic's name left out. A policy that has learned little makes such mistakes.
 
     Returns:
-        None if no wrong turn finds nothing, or the episode needs more turns than `max_turns`.
+        None if every wrong turn that was tried finds something, or the episode needs more than
+        `max_turns` turns.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: from the tools.

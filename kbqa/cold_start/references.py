@@ -1,7 +1,7 @@
-"""Rollouts that are shown their next gold step (Referenced Rejection Sampling; KBQA-R1, IV-B1).
+"""Rollouts whose teacher is shown the next gold step (Referenced Rejection Sampling; KBQA-R1, IV-B1).
 
-The hint stands behind the episode's text only while the teacher reads it. The episode itself never
-holds one, so that there is nothing to strip from what becomes of it.
+The hint follows the episode's text only while the teacher reads it. The episode itself never contains
+a hint, so nothing has to be removed from it afterwards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def commands(played: Played) -> tuple[str, ...]:
 
 
 def hint(steps: Sequence[str], turns: Sequence[Turn]) -> str:
-    """What a teacher is shown after some turns: the next step, or that none is left.
+    """What a teacher is shown after some turns: the next step, or that no step is left.
 
-    A turn takes a step if it was executed without a fault, or is that step, fault and all.
+    A turn counts as the next step if it was executed without an error, or if it is that very step.
     """
     taken = 0
     for turn in turns:
@@ -89,7 +89,7 @@ class ReferencedAgent(Agent):
 
     def read(self, episode: Episode) -> list[int]:
         hinted = [*episode.token_ids, *self.codec.encode([Segment(hint(self.steps, episode.turns))])]
-        # At the end of an episode's budget there may be room for a turn and none for a hint.
+        # At the end of an episode's budget there may be room for a turn, but not for a hint.
         return hinted if len(hinted) < self.budget.max_tokens else episode.token_ids
 
 

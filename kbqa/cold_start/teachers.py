@@ -1,8 +1,8 @@
 """Teachers: gold programs, played turn by turn in each dialect.
 
-Where a data set states a logical form or a query beside or instead of a path, that is played by
-the dialects that can say it; KG-R1's can follow paths, intersect what several lead to, and read
-off dated facts what a question about times wants of them.
+If a data set gives a logical form or a query, beside or instead of a path, the dialects that can
+express it play it. KG-R1's dialect can follow paths, intersect their ends, and read the answers of
+questions about times off dated facts.
 """
 
 from __future__ import annotations
@@ -43,35 +43,37 @@ from kbqa.trajectory import Hop, Question
 
 Lesson = Generator[str, Sequence[ActionResult], None]
 """Yields the text of a turn and is sent the results of its actions; ends without an answer if it
-cannot go on. Where a dialogue looks around before its first turn, what it says first is `LISTENING`,
-which is no turn, and it is sent the results of that look."""
+cannot continue. If the dialogue executes actions before its first turn, the lesson may first yield
+`LISTENING`, which is not a turn, and is sent their results."""
 
 LISTENING = ""
 
 Teacher = Callable[[Question, int], Lesson]
-"""Begins a lesson about a question; a result of more than so many items is not shown."""
+"""Begins a lesson about a question; a result with more items than the given number is not shown."""
 
 
 _Branch = tuple[str, tuple[Hop, ...]]
 """An entity, and the path that leads from it to the answers."""
 
-# A number or date is typed by its look, and nobody writes out what type it has.
+# The form of a number or date shows its type, so the type is not written out.
 _TYPED = re.compile(r"\^\^http://www\.w3\.org/2001/XMLSchema#(?:integer|float|date)\b")
 
 
 def kg_r1(question: Question, max_items: int) -> Lesson:
-    """Node by node along each path, thinking of the hops that remain; of several paths what all lead to."""
+    """Follow each path node by node, the remaining hops as thoughts; the answer is what all paths lead to."""
     return _node_by_node(question, max_items, None)
 
 
 def kg_r1_by_reference(question: Question, max_items: int) -> Lesson:
-    """The same, writing references; one that needs more than there are ends."""
+    """As `kg_r1`, writing references; ends if it needs more references than there are."""
     return _node_by_node(question, max_items, References(question.topic_entities))
 
 
 def _node_by_node(question: Question, max_items: int, references: References | None) -> Lesson:
-    """Args:
-    references: of the episode, kept as its dialogue keeps them; None writes names.
+    """The lesson of `kg_r1`, with names or references.
+
+    Args:
+        references: the episode's references, assigned as in its dialogue; None writes names.
     """
     branches = _branches(question)
     reached: list[dict[str, Item]] = []
@@ -85,7 +87,7 @@ def _node_by_node(question: Question, max_items: int, references: References | N
                 name = GET_HEAD_ENTITIES if hop.inverse else GET_TAIL_ENTITIES
                 action = Action(name, {"entity": entity, "relation": hop.relation})
                 (result,) = yield one_hop.write_query(thought, action)
-                # An entity that lacks the relation is part of the gold program, its error too.
+                # Entities that lack the relation are part of the gold program, and so are their errors.
                 if isinstance(result, Success):
                     if not _is_short(result, max_items):
                         return
@@ -95,7 +97,7 @@ def _node_by_node(question: Question, max_items: int, references: References | N
                         found[item.label if references is None else references.of(item.id)] = item
                     dated = (item for item in result.items if isinstance(item, DatedItem))
                     times.update(time for item in dated for time in item.times)
-            # A topic that the path comes back to is not what is asked for (MetaQA drops it too).
+            # A topic that the path comes back to is not an answer (MetaQA drops it, too).
             frontier = {name: item for name, item in found.items() if topic not in (item.label, item.id)}
             if None in frontier:
                 return
@@ -106,7 +108,7 @@ def _node_by_node(question: Question, max_items: int, references: References | N
 
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
-    """The actions of the logical form, one a turn; the graph finds out the directions of relations."""
+    """The actions of the logical form, one per turn; the graph finds the directions of relations."""
     form = _form(question)
     if form is None:
         return
@@ -116,12 +118,12 @@ def kbqa_r1(question: Question, max_items: int) -> Lesson:
         (result,) = yield _TYPED.sub("", forms.write_actions(thought, [action]))
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
-    # Unlike a query, a logical form has no member that it names itself.
+    # Unlike those of a query, the results of a logical form never contain an entity that it names.
     yield forms.write_answer("", [f"expression{len(actions)}"])
 
 
 def chooser(question: Question, max_items: int) -> Lesson:
-    """Hop by hop along the path, from all entities at hand; a hop that is not listed ends it."""
+    """Follow the path hop by hop, from all entities at hand; ends if a hop is not listed."""
     results = yield LISTENING
     for hop in question.path:
         (result,) = results
@@ -140,20 +142,20 @@ def chooser(question: Question, max_items: int) -> Lesson:
 
 
 def knowcoder_a1(question: Question, max_items: int) -> Lesson:
-    """One query for the whole program, and its variable for an answer."""
+    """One query for the whole program, and its variable as the answer."""
     query = _query(question)
     if query is None:
         return
     (result,) = yield tool_calls.write_call(_gist(question), "ExecuteSPARQL", {"sparql": query})
     if isinstance(result, Success) and result.items:
         answers = _variable_or_names(result, question)
-        # Names are copied from what is shown; a variable stands for all, shown or not.
+        # Names are copied from the observation; a variable stands for all results, shown or not.
         if answers and (_is_short(result, max_items) or VARIABLE.fullmatch(answers[0])):
             yield tool_calls.write_answer("", answers)
 
 
 def sparql_refinement(question: Question, max_items: int) -> Lesson:
-    """One query for the whole program; its answers are scalars, so only a single answer is shown."""
+    """One query for the whole program; answers are scalars, so only questions with one answer are played."""
     query = _query(question)
     if query is None or len(question.answers) != 1:
         return
@@ -165,7 +167,7 @@ def sparql_refinement(question: Question, max_items: int) -> Lesson:
 
 
 def interactive_parsing(question: Question, max_items: int) -> Lesson:
-    """Progressively (ISP-KGR, E.2): what surrounds a node, then a query that goes one hop further."""
+    """Step by step (ISP-KGR, E.2): the relations of a node, then a query that goes one hop further."""
     result: ActionResult | None = None
     for node, query, thought in _steps(question):
         if node is not None:
@@ -178,9 +180,10 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
 
 
 def teacher_of(protocol: AgentProtocol) -> Teacher | None:
-    """Who plays programs in a dialect; None if nobody does.
+    """The teacher that plays programs in a dialect, or None.
 
-    That of another distribution is an entry point of the group `kbqa.teachers`, named as its protocol is.
+    A teacher from another distribution is an entry point of the group `kbqa.teachers`, named like its
+    protocol.
     """
     if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
         return kg_r1_by_reference
@@ -199,7 +202,7 @@ TEACHERS: Mapping[str, Teacher] = {
 
 
 def _branches(question: Question) -> list[_Branch]:
-    """The paths whose ends have the answers in common; none if the program is more than that."""
+    """The paths whose common ends are the answers; none if the program is more than their intersection."""
     if _is_path(question) or (question.path and not question.form):
         return [(question.topic_entities[0], question.path)]
     form = _form(question)
@@ -209,10 +212,10 @@ def _branches(question: Question) -> list[_Branch]:
 
 
 def _read_off(question: Question, found: Mapping[str, Item], times: Iterable[str]) -> Sequence[str]:
-    """The gold answers, if dated facts show them: entities, or times or the months or years of those.
+    """The gold answers, if dated facts show them: entities, times, or months or years of these times.
 
     Args:
-        found: entities by what the dialect calls them.
+        found: entities by their names in the dialect.
     """
     written = {item.label: name for name, item in found.items()}
     shown = all(
@@ -235,7 +238,7 @@ def _branch(form: Expression) -> _Branch | None:
 
 
 def _form(question: Question) -> Expression | None:
-    """The gold form, or that of the path; None where nothing in this dialect says either."""
+    """The gold form, or that of the path; None if there is neither, or actions cannot express the form."""
     if not question.form:
         return path_expression(question) if question.path else None
     try:
@@ -247,7 +250,7 @@ def _form(question: Question) -> Expression | None:
 
 
 def _query(question: Question) -> str | None:
-    """The gold query, or that of the path; None where there is neither."""
+    """The gold query, or that of the path; None if there is neither."""
     return question.sparql or (path_query(question) if _is_path(question) else None)
 
 
@@ -256,7 +259,7 @@ def _is_path(question: Question) -> bool:
 
 
 def _steps(question: Question) -> Iterable[tuple[str | None, str, str]]:
-    """Node to look at, query, and what to think: along the path, or as the gold query is taken apart."""
+    """Node, query and thought of each step: along the path, or by decomposition of the gold query."""
     if not question.sparql:
         path = question.path if _is_path(question) else ()
         for hops in range(1, len(path) + 1):
@@ -293,21 +296,21 @@ def path_expression(question: Question) -> Expression:
         raise ValueError(f"question {question.id} has no gold path")
     reached: Entity | Expression = Entity(question.topic_entities[0])
     for hop in question.path:
-        # A relation is read from what is described to what is known: a tail's is inverse.
+        # A join's relation points from the members to the known entity, so a forward hop is inverse.
         expression = Join(Relation(hop.relation, inverse=not hop.inverse), reached)
         reached = expression
     return expression
 
 
 def _undirected(action: FormAction) -> FormAction:
-    """What a policy writes of it: a relation's name, which carries no direction."""
+    """The action as a policy writes it: the relation's name has no direction."""
     if isinstance(action, FindRelation):
         return replace(action, relation=Relation(action.relation.name))
     return action
 
 
 def _variable_or_names(result: Success[Any], question: Question) -> Sequence[str]:
-    """By reference, unless the program comes back to its topic, which is not what is asked for."""
+    """The query's variable; or names without topics, if it has several variables or found a topic."""
     found = list(named(result.items))
     names = _names(found, question)
     columns = list(result.items[0])
@@ -321,7 +324,7 @@ def _names(found: Iterable[Item], question: Question) -> list[str]:
 
 
 def _gist(question: Question) -> str:
-    """The relations that it takes."""
+    """The relations of the program, as a thought."""
     if question.path or not question.form:
         return _thought(question.path)
     form = _form(question)

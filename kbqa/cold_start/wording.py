@@ -1,14 +1,14 @@
-"""Which of several paths a question means: the one whose relations go with its words.
+"""Decides which of several paths a question means: the one whose relations match its words best.
 
-Model 1 of Brown et al. (1993, "The Mathematics of Statistical Machine Translation"), with a path for
-the sentence that a question was translated from. Each word comes from one of the path's hops or from
-none of them, all alike:
+Model 1 of Brown et al. (1993, "The Mathematics of Statistical Machine Translation"), with a path in place
+of the sentence that a question was translated from. Each word comes from one of the path's hops or from
+none of them, with equal probability:
 
     P(words | path) = prod_w mean_{h in path or none} P(w | h)
     P(path) ~ exp(-HOP_COST * hops - BACK_COST * hops that go straight back)
 
-P(w | h) is estimated by EM over all questions and all their paths. What two questions mean by the
-same words is then the same, while the paths that lead to their answers by chance differ.
+P(w | h) is estimated by EM over all questions and all their paths. This works because questions with the
+same words mean the same relations, while the paths that lead to their answers by chance differ.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from operator import itemgetter
 from kbqa.trajectory import Hop
 
 HOP_COST = 1.0
-"""In nats, since there are ever more paths the longer they are, and so ever more that are right by chance."""
+"""In nats per hop. There are more long paths than short ones, and so more that are right by chance."""
 
 BACK_COST = 2.0
-"""In nats, of a hop that follows the relation before it the other way. Some questions mean that, such as
-MetaQA's films of the same director; most such paths are another one with a detour."""
+"""In nats per hop that follows the previous hop's relation backwards. Some questions mean this, such as
+MetaQA's films of the same director; most such paths are another path with a detour."""
 
 _ROUNDS = 5
 _ADDED = 0.01  # to every count
@@ -40,11 +40,11 @@ Path = tuple[Hop, ...]
 
 
 def likeliest(texts: Sequence[str], paths: Sequence[Sequence[Path]], seed: int) -> list[Path | None]:
-    """The likeliest path of each question, of several a random one; None for a question without paths.
+    """The most probable path of each question, ties at random; None for a question without paths.
 
     Args:
         texts: wordings of questions, without the names of their topics.
-        paths: for each, those that may be meant; none, too.
+        paths: the candidate paths of each question; there may be none.
     """
     words = [_WORD.findall(text.casefold()) for text in texts]
     rng = random.Random(f"wording/{seed}")
@@ -62,7 +62,7 @@ def likeliest(texts: Sequence[str], paths: Sequence[Sequence[Path]], seed: int) 
 
 
 class _Translation:
-    """P(word | hop), where no hop at all is None; even before anything was counted."""
+    """P(word | hop), with None for no hop; uniform before anything was counted."""
 
     def __init__(self, vocabulary: set[str]) -> None:
         self._vocabulary = vocabulary
@@ -79,7 +79,7 @@ class _Translation:
         paths: Sequence[Sequence[Path]],
         chances: Sequence[Sequence[float]],
     ) -> _Translation:
-        """A step of EM: words are counted for hops as far as these explain them."""
+        """A step of EM: each word is counted for hops in proportion to how well they explain it."""
         counted = _Translation(self._vocabulary)
         for said, several, chance in zip(words, paths, chances, strict=True):
             for path, weight in zip(several, chance, strict=True):
@@ -109,6 +109,6 @@ class _Translation:
 
 
 def _cost(path: Path) -> float:
-    """What a path costs in nats before any word is read."""
+    """The cost of a path in nats, independent of words."""
     back = sum(a.relation == b.relation and a.inverse != b.inverse for a, b in pairwise(path))
     return HOP_COST * len(path) + BACK_COST * back

@@ -1,4 +1,4 @@
-"""Curricula: which questions a training sees, how often, and when that changes."""
+"""Curricula: which questions a run trains on, how often, and when that changes."""
 
 from kbqa.curricula.balance import balanced, quotas
 from kbqa.curricula.course import Course, Stage, Until

@@ -1,7 +1,7 @@
-"""Samples in which rare kinds are not rare: equal numbers as far as they go, or by up-sampling.
+"""Balanced samples: rare kinds get equal numbers as far as possible, or are up-sampled.
 
 KnowCoder-A1 balances one- and two-hop questions of WebQSP, and up-samples the rare types of CWQ and
-GrailQA's questions without topic entity, for its cold start and for reinforcement alike (4.2.1, 4.3).
+GrailQA's questions without topic entity, both for its cold start and for reinforcement learning (4.2.1, 4.3).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def balanced(items: Sequence[T], kind: Callable[[T], str], count: int | None, rng: random.Random) -> list[T]:
-    """At most `count` items, none twice, of every kind as many as of any other while it has some.
+    """At most `count` items, none twice, and equally many of each kind as far as it has enough.
 
     Args:
         count: None takes as many of each kind as the rarest has.
@@ -39,11 +39,11 @@ def balanced(items: Sequence[T], kind: Callable[[T], str], count: int | None, rn
 
 
 def quotas(counts: Mapping[str, int], total: int, strength: float) -> dict[str, int]:
-    """How many of `total` draws fall to each kind; a kind's share grows as its count ** (1 - strength).
+    """How many of `total` draws each kind gets, in proportion to its count ** (1 - strength).
 
     Args:
         counts: by kind, positive.
-        strength: 0 leaves every kind its natural share, 1 gives all the same.
+        strength: 0 keeps each kind's natural share, 1 gives equal shares.
 
     >>> quotas({"count": 1, "path": 9}, 10, 1.0), quotas({"count": 1, "path": 9}, 10, 0.5)
     ({'count': 5, 'path': 5}, {'count': 3, 'path': 7})

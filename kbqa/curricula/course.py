@@ -1,4 +1,4 @@
-"""A training's course through its stages: what is asked, how it is rewarded, and when that changes.
+"""A run's course through the stages of its curriculum: what is asked, and when that changes.
 
     stage 1   F_0.5      until the validation F1 has stopped rising      (KnowCoder-A1, 4.3.2)
     stage 2   F_1
@@ -7,8 +7,8 @@ or
     stage 2   medium ones
     stage 3   hard ones
 
-A course is a state machine over numbers that a trainer has anyhow. It knows at which position
-each stage began, so that a question that was asked before a switch keeps its stage for ever.
+A course is a state machine over numbers that a trainer records anyway. It knows at which position
+each stage began, so that a question that was asked before a switch keeps its stage.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class Questions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a stage ends: at the first of these that comes true.
+    """When a stage ends: when the first of these conditions is met.
 
     Attributes:
         steps: optimiser steps of the stage.
-        at_least: value that `metric` reaches.
-        patience: looks after which it has not risen by more than `min_gain` above its best.
-        metric, split: what is looked at: a field of an evaluation's record (`validation`), or the mean of
-            a field of the last `window` steps' records (`train`), once the stage has as many.
+        at_least: value that `metric` has to reach.
+        patience: number of looks in a row at which `metric` was not above its best by more than
+            `min_gain`.
+        metric, split: the value at each look: a field of an evaluation's record (`validation`), or the
+            mean of a field of the last `window` steps' records (`train`), once the stage has that many.
     """
 
     steps: int | None = None
@@ -51,9 +52,11 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Attributes:
-    questions: what is asked, counted from the beginning of the stage.
-    until: None for the last stage.
+    """A stage of a course.
+
+    Attributes:
+        questions: the questions by position, counted from the beginning of the stage.
+        until: None for the last stage.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Stage:
 
 @dataclass(slots=True)
 class _Watch:
-    """What the condition of the stage at hand has seen."""
+    """What the condition of the current stage has seen."""
 
     steps: int = 0
     best: float | None = None
@@ -72,8 +75,10 @@ class _Watch:
 
 
 class Course:
-    """Attributes:
-    stage: index of the stage at hand.
+    """The questions of all stages, by position.
+
+    Attributes:
+        stage: index of the current stage.
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
@@ -89,11 +94,11 @@ class Course:
 
     @property
     def name(self) -> str:
-        """Of the stage at hand."""
+        """Name of the current stage."""
         return self._stages[self.stage].name
 
     def stage_at(self, position: int) -> int:
-        """The stage that asked, or would ask, for a position."""
+        """The stage to which a position belongs."""
         return max(index for index, start in enumerate(self._starts) if start <= position)
 
     def __getitem__(self, position: int) -> Question:
@@ -104,7 +109,7 @@ class Course:
         """Take a step's record.
 
         Args:
-            position: the first that was not asked for yet, from which a next stage would begin.
+            position: the first position that was not asked for yet, at which the next stage would begin.
 
         Returns:
             Why the next stage has begun; None if it has not.
@@ -140,7 +145,7 @@ class Course:
         }
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Go on as `to_json` was."""
+        """Restore the state that `to_json` returned."""
         self._starts = list(values["starts"])
         self._watch = _Watch(values["steps"], values["best"], values["since_best"], list(values["window"]))
 

@@ -1,7 +1,7 @@
-"""Training questions without end, each at its position, the same for the same seed.
+"""The endless sequence of training questions, by position, the same for the same seed.
 
-That a position names a question is what makes a run repeatable: a request that is lost or
-undone is asked for again by its number alone.
+A position determines its question, which makes a run repeatable: a request that is lost or undone is
+asked for again by its position alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kbqa.trajectory import Question
 
 
 class Deck:
-    """Every epoch shows each question once, in an order of its own."""
+    """A deck in which every epoch shows each question once, in an order of its own."""
 
     def __init__(self, questions: Sequence[Question], seed: int | str) -> None:
         if not questions:
@@ -35,13 +35,13 @@ class Deck:
 
 
 class BalancedDeck:
-    """Every epoch is as long as the questions are many, and gives each kind its quota.
+    """A deck in which every epoch has as many positions as there are questions, and each kind its quota.
 
-    A kind's own questions come round evenly, over the epochs: none is shown again before all of
-    its kind were.
+    The questions of a kind are repeated evenly across epochs: none is shown again before all others of its
+    kind were shown.
 
     Args:
-        kind: of a question.
+        kind: gives the kind of a question.
         strength: see `kbqa.curricula.balance.quotas`.
     """
 

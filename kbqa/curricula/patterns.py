@@ -1,4 +1,4 @@
-"""Reasoning patterns: questions that differ by nothing but their entities, or by their relations too.
+"""Reasoning patterns: classes of questions that differ only in their entities, or also in their relations.
 
 "We represent each reasoning process as a relation path and abstract it into a path composition
 pattern; we cluster and deduplicate samples based on these patterns" (ISP-KGR, E.1).
@@ -59,7 +59,7 @@ def pattern(question: Question, abstraction: Abstraction = "relations") -> str |
 def representatives(
     questions: Iterable[Question], most: int, abstraction: Abstraction = "relations"
 ) -> Iterator[Question]:
-    """The first so many questions of each pattern; those without one are all kept."""
+    """The first `most` questions of each pattern, and all questions without a pattern."""
     seen: Counter[str] = Counter()
     for question in questions:
         found = pattern(question, abstraction)
@@ -70,7 +70,7 @@ def representatives(
 
 
 class _Letters:
-    """Names by letters, in the order in which they first occur."""
+    """Gives each name a letter, in the order in which names first occur."""
 
     def __init__(self) -> None:
         self._letters: dict[str, str] = {}
@@ -82,7 +82,7 @@ class _Letters:
 
 
 def _form_pattern(expression: Expression, names: Callable[[str], str]) -> str:
-    """As an S-expression, entities and values masked."""
+    """An S-expression with entities and values masked."""
 
     def written(part: Expression | Entity | Literal) -> str:
         match part:
@@ -110,7 +110,7 @@ def _form_pattern(expression: Expression, names: Callable[[str], str]) -> str:
 
 
 def _query_pattern(query: SelectQuery, names: Callable[[str], str]) -> str:
-    """Its triples, variables numbered as they occur; how the answer is computed and ordered beside them."""
+    """The triples, with variables lettered as they occur, and marks for an aggregate and for modifiers."""
     marks = "+".join(
         mark for mark, there in (("aggregate", query.aggregate), ("order", bool(query.modifiers))) if there
     )

@@ -1,7 +1,7 @@
-"""What kind of question a question is: what samples are balanced by, and how hard it is.
+"""Kinds of questions, between which samples are balanced, and the difficulty of questions.
 
-Difficulty is the number of reasoning steps (ISP-KGR, E.1): a gold program is segmented anew, so
-that each step is one that an agent takes, and not an edge that happens to be in the graph.
+Difficulty is the number of reasoning steps (ISP-KGR, E.1): a gold program is decomposed into steps
+that an agent takes, which need not be single edges of the graph.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.trajectory import Question
 
 Stratum = Literal["hops", "steps", "operation", "level", "topics"]
-"""What questions are told apart by: the length of the gold path; reasoning steps; what is asked for beside
-a path; the level of generalisation; the number of topic entities (GrailQA has questions without any)."""
+"""How questions are classified: by the length of the gold path, the number of reasoning steps, the operation
+beside a path, the level of generalisation, or the number of topic entities (0 for some of GrailQA)."""
 
 Tier = Literal["easy", "medium", "hard"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """Attributes:
-    easy: most reasoning steps of an easy question.
-    medium: of one of medium difficulty; more are hard.
+    """The bounds of the difficulties.
+
+    Attributes:
+        easy: maximum reasoning steps of an easy question.
+        medium: maximum of a question of medium difficulty; questions with more steps are hard.
     """
 
     easy: int = 1
@@ -59,7 +61,7 @@ def reasoning_steps(question: Question) -> int:
     """The steps of the gold program: queries of its decomposition, else actions of its form, else hops.
 
     Returns:
-        0 where no program is known, or it cannot be taken apart.
+        0 if no program is known. If it cannot be decomposed, the number of hops.
     """
     try:
         if question.sparql:

@@ -1,4 +1,4 @@
-"""Curves: what the papers plot of a training, as numbers of each step; pure functions of scored rollouts."""
+"""Curves: the numbers of each step that the papers plot, as pure functions of scored rollouts."""
 
 from kbqa.curves.episodes import episode_means, f1_by_hops
 from kbqa.curves.figures import FIGURES, PAPERS, Figure, PaperFigures, curve_names, figures_of, paper_of

@@ -1,4 +1,4 @@
-"""What episodes were like, whatever question they belong to."""
+"""Metrics of episodes, regardless of their questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from kbqa.kg.actions import EXECUTE_SPARQL, ErrorCode, ErrorKind
 from kbqa.trajectory import ExecutedAction, Group, RewardedTrajectory, Status, Trajectory
 
-# A turn that nothing could be executed of.
+# Turns of which nothing could be executed.
 _NOT_UNDERSTOOD = frozenset({Status.UNPARSABLE, Status.OUT_OF_TOKENS})
 _INVALID = _NOT_UNDERSTOOD | {Status.ACTION_ERROR}
 # Not the agent's fault.
@@ -22,14 +22,15 @@ def episode_means(episodes: Sequence[RewardedTrajectory]) -> dict[str, float]:
     Returns:
         Every component of the reward (f1, em, hit, …), and
         `reward`: turn rewards and outcome;
-        `turns`, `generated_tokens`: of an episode;
+        `turns`, `generated_tokens`: per episode;
         `answered`: share of episodes;
-        `invalid_actions`: share of turns that could not be understood or whose action failed;
-        `invalid_calls`: of an episode (KnowCoder-A1, Figure 3d), see `invalid_calls`;
-        `direct`, `recovered`, `incorrect`: shares of episodes (KnowCoder-A1, Figure 4a): those that
-        hit a gold answer without or after an error or empty result, and those that do not;
-        `executability`: share of all queries that were executed (Learning-to-Refine, section 4.5),
-        where there are queries. Empty if there is no episode.
+        `invalid_actions`: share of turns that could not be parsed or whose action failed;
+        `invalid_calls`: per episode (KnowCoder-A1, Figure 3d), see `invalid_calls`;
+        `direct`, `recovered`, `incorrect`: shares of episodes (KnowCoder-A1, Figure 4a) that hit a gold
+        answer without an error or empty result, that hit one after an error or empty result, and that
+        do not hit any;
+        `executability`: share of all queries that were executed without an error (Learning-to-Refine,
+        section 4.5); left out if there are no queries. Empty if there is no episode.
     """
     if not episodes:
         return {}
@@ -79,13 +80,13 @@ def total_reward(episode: RewardedTrajectory) -> float:
 
 
 def invalid_calls(trajectory: Trajectory) -> int:
-    """Turns that could not be understood, and actions that failed otherwise than by finding nothing."""
+    """Number of turns that could not be parsed, plus actions that failed other than by an empty result."""
     misread = sum(turn.status in _NOT_UNDERSTOOD for turn in trajectory.turns)
     return misread + sum(_is_invalid(action) for action in trajectory.actions)
 
 
 def setbacks(trajectory: Trajectory) -> int:
-    """Errors and empty results: turns that were not understood, and actions that found nothing."""
+    """Number of errors and empty results: turns that could not be parsed, plus actions without success."""
     misread = sum(turn.status in _NOT_UNDERSTOOD for turn in trajectory.turns)
     return misread + sum(not action.succeeded for action in trajectory.actions)
 
@@ -99,7 +100,7 @@ def _hits(episode: RewardedTrajectory) -> bool:
 
 
 def _executability(episodes: Iterable[RewardedTrajectory]) -> dict[str, float]:
-    """Of all queries together, as the paper counts; a reward's component is a mean over episodes."""
+    """The share over all queries, as in the paper; the reward's component is a mean over episodes."""
     executed = [
         action.code is None
         for episode in episodes

@@ -1,6 +1,6 @@
-"""Which curves a paper shows of its training, so that a run can be laid beside it.
+"""The curves that each paper shows of its training, for comparison with a run.
 
-A figure names fields of a run's step records; what they mean is said where they are computed.
+A figure names fields of a run's step records; their meaning is documented where they are computed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Figure:
             a whole (`share`), a list of points (`points`) or of counts (`histogram`).
         source: figure, table or section that it belongs to.
         unit: of the values; empty for plain numbers.
-        about: what to see in it.
+        about: what the values are, if the title does not say it.
     """
 
     title: str
@@ -35,7 +35,7 @@ class Figure:
     about: str = ""
 
 
-# Both by the name of the recipe's reward.
+# Both mappings are by the name of the recipe's reward.
 PAPERS: Mapping[str, str] = {
     "knowcoder_a1": "KnowCoder-A1",
     "kbqa_r1": "KBQA-R1",
@@ -103,7 +103,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
     ),
 }
 
-# What a reward of ours adds to a paper's.
+# Our own reward adds to the figures of KG-R1.
 FIGURES["kg_r1_supported"] = (
     *FIGURES["kg_r1"],
     Figure("Supported answers", ("supported",), "not in the paper", about="share of an episode's answers"),
@@ -112,7 +112,7 @@ FIGURES["kg_r1_supported"] = (
 
 @dataclass(frozen=True, slots=True)
 class PaperFigures:
-    """What another distribution shows for its reward, whose name its entry point in `kbqa.figures` has.
+    """The figures of another distribution; its entry point in `kbqa.figures` is named like its reward.
 
     Attributes:
         paper: its name, for people.
@@ -123,7 +123,7 @@ class PaperFigures:
 
 
 def figures_of(reward: str) -> tuple[Figure, ...]:
-    """The figures of the paper whose reward a recipe names; none of a reward that is no paper's."""
+    """The figures of the paper whose reward a recipe names; none if the reward belongs to no paper."""
     if reward in FIGURES:
         return FIGURES[reward]
     theirs: PaperFigures | None = added("figures", reward)
@@ -131,7 +131,7 @@ def figures_of(reward: str) -> tuple[Figure, ...]:
 
 
 def paper_of(reward: str) -> str:
-    """The name of the paper whose reward a recipe names; of one that is no paper's, the reward's."""
+    """The paper whose reward a recipe names; the reward's name if it belongs to no paper."""
     if reward in PAPERS:
         return PAPERS[reward]
     theirs: PaperFigures | None = added("figures", reward)
@@ -139,7 +139,7 @@ def paper_of(reward: str) -> str:
 
 
 def curve_names() -> list[str]:
-    """The numbers among the fields of all figures, one a step."""
+    """The fields of all figures that hold one number per step."""
     rewards = (*FIGURES, *(point.name for point in additions("figures")))
     return sorted(
         {

@@ -1,4 +1,4 @@
-"""What the episodes of one question have in common, or do not; means over questions."""
+"""Metrics over the episodes of one question, as means over questions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ Episodes = Sequence[RewardedTrajectory]
 
 
 def question_means(questions: Sequence[Episodes]) -> dict[str, float]:
-    """Means over questions, of which each has its episodes.
+    """Means over questions.
+
+    Args:
+        questions: the episodes of each question.
 
     Returns:
-        `success`: share with an episode that is all right (ISP-KGR, Figure 4b);
-        `unique_queries`: different final queries of a question (KnowCoder-A1, Figure 4b).
+        `success`: share of questions with an episode of F1 1 (ISP-KGR, Figure 4b);
+        `unique_queries`: number of distinct final queries of a question (KnowCoder-A1, Figure 4b).
         Empty if no question has an episode.
     """
     asked = [episodes for episodes in questions if episodes]
@@ -35,9 +38,9 @@ def tree_means(rollouts: Sequence[ScoredRollout]) -> dict[str, float]:
     """Means over all trees among `rollouts`; empty if there is none.
 
     Returns:
-        `branches` kept at a state (ISP-KGR's effective branches, Table 7 and Figure 4c),
-        `pruned` (share of branches: its pruning rate), and `unexplored` (states of a tree that a
-        cap or deadline left).
+        `branches`: branches kept at a state (ISP-KGR's effective branches, Table 7 and Figure 4c);
+        `pruned`: share of branches that were pruned (its pruning rate);
+        `unexplored`: states of a tree that were not continued because of a cap or deadline.
     """
     trees = [rollout for rollout in rollouts if isinstance(rollout, RewardedTree) and rollout.tree.steps]
     if not trees:
@@ -51,8 +54,7 @@ def tree_means(rollouts: Sequence[ScoredRollout]) -> dict[str, float]:
 
 
 def error_reward_points(questions: Sequence[Episodes]) -> list[tuple[float, float]]:
-    """Errors and empty results of an episode against its reward, means of each question (KnowCoder-A1,
-    Figure 5)."""
+    """Mean errors and empty results, and mean reward, of a question's episodes (KnowCoder-A1, Figure 5)."""
     return [
         (
             round(fmean(setbacks(episode.trajectory) for episode in episodes), 3),
@@ -64,7 +66,7 @@ def error_reward_points(questions: Sequence[Episodes]) -> list[tuple[float, floa
 
 
 def final_queries(episodes: Episodes) -> set[str]:
-    """The last query of each episode, apart from layout; in a dialect without queries the last action."""
+    """The last query of each episode, whatever its layout; in a dialect without queries, the last action."""
     found = (_final_query(episode.trajectory) for episode in episodes)
     return {query for query in found if query is not None}
 

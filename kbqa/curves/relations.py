@@ -1,4 +1,4 @@
-"""How well an agent picks relations (KBQA-R1, section V-F and Figure 4)."""
+"""How well an agent selects relations (KBQA-R1, section V-F and Figure 4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINS = 20
 
 
 def gate_means(rollouts: Sequence[ScoredRollout]) -> dict[str, float]:
-    """What RRCG said of the relations that were written; empty if none was gated.
+    """RRCG's verdicts on the relations that were written; empty if none was gated.
 
     Returns:
         `rrcg_top1`: mean score of the most similar neighbouring relation;
@@ -35,7 +35,7 @@ def gate_means(rollouts: Sequence[ScoredRollout]) -> dict[str, float]:
 def relation_similarities(
     rollouts: Sequence[ScoredRollout], references: Mapping[str, Sequence[str]], encoder: Encoder
 ) -> list[float]:
-    """For each relation that an agent selected, how much the nearest relation of the reference resembles it.
+    """For each relation that an agent selected, its similarity to the nearest relation of the reference.
 
     Args:
         references: by question id, the relations of its reference actions; questions without are
@@ -69,7 +69,7 @@ def histogram(values: Sequence[float]) -> list[int]:
 
 
 def _selected(rollouts: Sequence[ScoredRollout]) -> list[str]:
-    """The relations that actions were executed with: what the gate made of them, or as they were written."""
+    """The relations that actions were executed with: as the gate selected them, or as they were written."""
     selected: list[str] = []
     for action in _actions(rollouts):
         if action.gated:
@@ -80,7 +80,7 @@ def _selected(rollouts: Sequence[ScoredRollout]) -> list[str]:
 
 
 def _actions(rollouts: Sequence[ScoredRollout]) -> list[ExecutedAction]:
-    """Those of a tree once, however many episodes share them."""
+    """All actions; those of a tree once, however many episodes share them."""
     turns = []
     for rollout in rollouts:
         if isinstance(rollout, RewardedTree):

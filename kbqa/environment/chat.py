@@ -1,9 +1,9 @@
-"""An episode of messages, for any model that chats: its text alone is known, never its tokens.
+"""An episode of messages, for chat models, which give text but no tokens.
 
-Commands are understood as in the token form. What differs: the dialect is explained by an
-example, a stop string that the server kept to itself is put back, a call of a function is read
-as the command that it stands for, and observations are messages. Tokens are those that the
-server counted, so nothing can be trained on the trajectory.
+Commands are parsed as in an episode of tokens. The differences: an example explains the dialect, a
+stop string that the server removed is put back, a function call is read as the command that it stands
+for, and observations are messages. Numbers of tokens are those that the server counted, so the
+trajectory cannot be trained on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kbqa.environment.play import Budget, Play
 from kbqa.protocols import AgentProtocol
 from kbqa.trajectory import Question, Segment, Status, Turn
 
-_CHARS_A_TOKEN = 4  # of an observation, whose tokens nobody counts
+_CHARS_A_TOKEN = 4  # estimate for observations, whose tokens are not counted
 
 
 class ChatEpisode(Play):
-    """Play with `observe` and `act` in turn until `done`.
+    """An episode of messages: call `observe` and `act` in turn until `done`.
 
     Args:
-        native_tools: whether the model calls functions where the dialect is one of function
-            calls; else it writes them as text.
+        native_tools: whether the model uses native function calls in a dialect of function calls;
+            otherwise it writes the calls as text.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ChatEpisode(Play):
 
     @property
     def conversation(self) -> Conversation:
-        """What the model is to reply to."""
+        """The messages that the model replies to."""
         return Conversation(tuple(self._messages), self._tools)
 
     def act(self, reply: ChatReply) -> None:
@@ -81,7 +81,7 @@ class ChatEpisode(Play):
 
 
 def _until_stop(reply: ChatReply, stop: Sequence[str]) -> str:
-    """The reply up to its first stop string, which is put back where the server left it out."""
+    """The reply up to its first stop string, which is put back if the server removed it."""
     ends = [at + len(tag) for tag in stop if (at := reply.text.find(tag)) >= 0]
     if ends:
         return reply.text[: min(ends)]

@@ -13,7 +13,7 @@ from kbqa.trajectory import Question, Segment, Status, Turn
 
 
 class Episode(Play):
-    """Play with `observe` and `act` in turn until `done`."""
+    """An episode of tokens: call `observe` and `act` in turn until `done`."""
 
     def __init__(self, question: Question, protocol: AgentProtocol, codec: Codec, budget: Budget) -> None:
         super().__init__(question, protocol, budget)
@@ -23,9 +23,9 @@ class Episode(Play):
             self._begin()
 
     def fork(self) -> Episode:
-        """An episode that goes on from here by itself."""
+        """A copy of the episode that continues independently."""
         twin = copy.copy(self)
-        # What a dialogue was told is never changed, so both may refer to it.
+        # The question and the results never change, so both copies may refer to them.
         told = (self.question, *(result for results in self._results for result in results))
         twin._dialogue = copy.deepcopy(self._dialogue, {id(value): value for value in told})
         twin.token_ids = self.token_ids.copy()
@@ -36,8 +36,8 @@ class Episode(Play):
     def act(self, completion: Completion) -> None:
         """Take the policy's completion of `token_ids`.
 
-        Afterwards either the episode is done, or `observe` has to be called, as long as there
-        are `actions`, with one result for each (none, if the completion was not understood).
+        Afterwards either the episode is done, or `observe` must be called as long as there are
+        `actions`, with one result for each. There are none if the completion could not be parsed.
         """
         start = len(self.token_ids)
         self.token_ids.extend(completion.token_ids)

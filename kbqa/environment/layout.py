@@ -1,4 +1,4 @@
-"""Where the tokens of an episode come from: text of the dialect, within the frame of the model."""
+"""Encodes the text of an episode: the dialect's text within the model's frame."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbqa.trajectory import Segment
 
 
 class Shown(NamedTuple):
-    """Tokens that the environment appends: the observation itself, and what the frame puts around it."""
+    """Tokens that the environment appends: an observation, and the frame's text around it."""
 
     before: list[int]
     observation: list[int]
@@ -33,9 +33,9 @@ def shown_ids(
     """What the policy reads after a turn.
 
     Args:
-        turn: tokens of what it wrote; the frame's end of a turn is added unless it wrote that itself.
+        turn: tokens of the turn; the frame's `end` is added unless the policy wrote it.
         observation: first and last segment are its opening and closing tag.
-        most: tokens between the two; what is longer is cut. None leaves it whole.
+        most: maximum tokens between the two tags; the rest is cut. None cuts nothing.
     """
     frame = codec.frame
     opening, *body, closing = observation
@@ -48,7 +48,7 @@ def shown_ids(
 
 
 def _joined(segments: Sequence[Segment]) -> list[Segment]:
-    """Neighbours that are trusted alike as one: a tokenizer may join characters across their border."""
+    """Join adjacent segments of equal trust: a tokenizer may merge characters across their border."""
     joined: list[Segment] = []
     for segment in segments:
         if joined and joined[-1].trusted == segment.trusted:

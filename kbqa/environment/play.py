@@ -1,7 +1,7 @@
-"""What an episode is, however its text is kept: a question, a dialogue, budgets, and the turns so far.
+"""The state of an episode, however its text is stored: question, dialogue, budget, and turns so far.
 
-It is a state machine without input or output of its own: a rollout asks the policy for a
-completion and the graph for results, and hands both in.
+It is a state machine without input or output: a rollout asks the policy for a completion and the
+graph for results, and passes both in.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Budget:
     """Bounds of an episode.
 
     Attributes:
-        max_turns: most turns, the answer's included.
-        max_tokens: most tokens of the whole episode.
-        max_turn_tokens: most tokens of a completion.
-        max_observation_tokens: longer observations are cut and closed again.
+        max_turns: maximum turns, including the answer.
+        max_tokens: maximum tokens of the whole episode.
+        max_turn_tokens: maximum tokens of a completion.
+        max_observation_tokens: maximum tokens of an observation between its tags; the rest is cut.
     """
 
     max_turns: int
@@ -44,7 +44,7 @@ class Budget:
 
 
 class Play(ABC):
-    """`observe` as long as there are `actions`, then let the policy say its turn, until `done`."""
+    """An episode: call `observe` as long as there are `actions`, then pass in the next turn, until `done`."""
 
     def __init__(self, question: Question, protocol: AgentProtocol, budget: Budget) -> None:
         self.question = question
@@ -53,7 +53,7 @@ class Play(ABC):
         self.actions: tuple[Action, ...] = self._dialogue.first_look()
         self._budget = budget
         self._turns: list[Turn] = []
-        self._executed: list[ExecutedAction] = []  # of the turn at hand
+        self._executed: list[ExecutedAction] = []  # of the current turn
         self._results: list[tuple[ActionResult, ...]] = []  # of each turn
         self._answers: tuple[PredictedAnswer, ...] = ()
         self._turn_began = time.perf_counter()
@@ -68,7 +68,7 @@ class Play(ABC):
 
     @property
     def results(self) -> tuple[ActionResult, ...]:
-        """What the actions of the last turn came to, in order."""
+        """The results of the last turn's actions, in order."""
         return self._results[-1] if self._results else ()
 
     @property
@@ -76,7 +76,7 @@ class Play(ABC):
         return self._answers
 
     def observe(self, results: Sequence[ActionResult]) -> None:
-        """Take the results of `actions`, in order; a turn may ask for further ones."""
+        """Take the results of `actions`, in order; a turn may ask for further actions."""
         if not self.actions:
             return
         if not self._turns:
@@ -111,7 +111,7 @@ class Play(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Keep what the policy reads before its first turn."""
+        """Store what the policy reads before its first turn."""
 
     @abstractmethod
     def _tokens(self) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class Play(ABC):
 
     @abstractmethod
     def _keep(self, observation: Sequence[Segment]) -> str:
-        """Append an observation, cut to its budget with the closing tag kept; its text."""
+        """Append an observation, cut to its budget except for the closing tag; returns its text."""
 
     @property
     @abstractmethod
@@ -127,10 +127,10 @@ class Play(ABC):
         """Whether the budget has no token left for another turn."""
 
     def _said(self, turn: Turn, *, cut: bool) -> None:
-        """Understand what the policy wrote.
+        """Parse what the policy wrote.
 
         Args:
-            turn: the turn, as far as it is known from the text alone.
+            turn: the turn, as far as it is known before parsing.
             cut: whether the completion ended at its budget.
         """
         reply = self._dialogue.reply(turn.text)
@@ -185,7 +185,7 @@ def _executed(action: Action, result: ActionResult) -> ExecutedAction:
 
 
 def _gated(details: Mapping[str, Any]) -> Iterator[GatedRelation]:
-    """The gate's verdicts in what an action says; see `kbqa.kg.ranking.gating.Verdict`."""
+    """The gate's verdicts in the details of a result; see `kbqa.kg.ranking.gating.Verdict`."""
     for verdict in (details, *details.get("relations", ())):
         if "tier" in verdict:
             # A rejected relation comes with its neighbours, best first.

@@ -1,4 +1,4 @@
-"""LoRA adapters in an engine of this process: merged into the base's weights, so that they cost no time.
+"""LoRA adapters in an in-process engine: merged into the base's weights, so that they cost no time.
 
 W' = W + (alpha / r) B A, with W [out, in], A [r, in], B [out, r] (Hu et al. 2022, section 4.1).
 """
@@ -28,33 +28,34 @@ _OTHERWISE = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in
 
 
 class AdaptedModel:
-    """A base model, with one adapter at a time in its weights.
+    """A base model with one adapter at a time merged into its weights.
 
     Args:
-        model: of the base; changed in place.
-        base_model: its name, for messages.
+        model: the base model; changed in place.
+        base_model: name of the base model, for messages.
 
     Attributes:
-        model: computes as the base with the adapter; as fast as the base.
+        model: the base model with the adapter merged in; as fast as the base model.
     """
 
     def __init__(self, model: Any, base_model: str) -> None:
         self.model, self._base_model = model, base_model
-        # Of the layers that an adapter has changed: to take it out of them again would round each time.
+        # Original weights of adapted layers: subtracting an adapter again would add rounding errors.
         self._unmerged: dict[str, Tensor] = {}
 
     @classmethod
     def load(cls, adapter: Path, base_model: str | None, probe: Probe | None) -> AdaptedModel:
-        """The base of an adapter from this machine, and the adapter of a version's directory in it.
+        """Load an adapter's base model from this machine, and merge the adapter into it.
 
         Args:
-            base_model: as the version's manifest names it.
-            probe: what the version's trainer makes of a few tokens; None if it did not say.
+            adapter: directory of the version.
+            base_model: name of the base model in the version's manifest.
+            probe: the version's probe; None if it has none.
 
         Raises:
             BaseNotFoundError: the base is not on this machine; says what to install.
             PolicyIntegrityError: the base or the adapter cannot be loaded, or they do not fit each other.
-            PolicyMismatchError: the adapter was trained beside another base.
+            PolicyMismatchError: the adapter was trained on another base model.
         """
         if base_model is None:
             raise PolicyIntegrityError(f"{adapter}: the adapter does not name its base model")
@@ -64,10 +65,11 @@ class AdaptedModel:
 
     @torch.no_grad()
     def swap(self, adapter: Path, probe: Probe | None) -> None:
-        """Take another adapter in place of the one before; the base is not read again.
+        """Replace the adapter; the base model is not read again.
 
         Raises:
-            PolicyIntegrityError, PolicyMismatchError: as `load`; after the latter the model is in doubt.
+            PolicyIntegrityError: as `load`.
+            PolicyMismatchError: as `load`; the model must not be used afterwards.
         """
         updates, scale, whole = _read(adapter)
         own = dict(self.model.named_parameters())
@@ -89,24 +91,24 @@ class AdaptedModel:
             self._verify(adapter, probe)
 
     def _keep(self, name: str, shape: tuple[int, int], adapter: Path) -> None:
-        """Remember a layer's own weights."""
+        """Keep a copy of a layer's original weights."""
         try:
             weight = self.model.get_submodule(name).weight
         except AttributeError:
             weight = None
-        tied = weight is self.model.get_input_embeddings().weight  # a change would reach what is read, too
+        tied = weight is self.model.get_input_embeddings().weight  # a change would alter inputs, too
         if weight is None or tuple(weight.shape) != shape or tied:
             raise PolicyIntegrityError(f"{adapter}: {name} does not fit base model {self._base_model}")
         if name not in self._unmerged:
             self._unmerged[name] = weight.detach().clone()
 
     def _verify(self, adapter: Path, probe: Probe) -> None:
-        """Hold the model to what its trainer computed."""
+        """Compare the model's log-probabilities with its trainer's."""
         ids = torch.tensor([probe.token_ids], device=self.model.device)
         start = len(probe.token_ids) - len(probe.logprobs)
         logprobs = self.model(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].log_softmax(-1)
         gap = probe.gap(logprobs.gather(-1, ids[0, start:, None])[:, 0].tolist())
-        if not gap <= LARGEST_GAP["float32"]:  # a gap that is no number is none of the small ones
+        if not gap <= LARGEST_GAP["float32"]:  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"{adapter} in base model {self._base_model}: log-probabilities differ from the trainer's by "
                 f"{gap:.2g} on average: check that it is the base model that the adapter was trained on"
@@ -114,17 +116,17 @@ class AdaptedModel:
 
 
 def _load_base(base: Path, adapter: Path) -> Any:
-    """What an adapter was trained beside: a language model, or an encoder that begins to choose."""
+    """The model that an adapter was trained on: a language model, or a chooser from an encoder."""
     if is_encoder(base):
         return begin_chooser(base, tags_of(adapter), seed=0)[0]  # the adapter brings the head
     return load_language_model(base)
 
 
 def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Mapping[str, Tensor]]:
-    """A and B of each layer that an adapter changes, alpha / r, and parameters that it brings whole.
+    """A and B of each adapted layer, alpha / r, and the parameters that the adapter holds in full.
 
     Raises:
-        PolicyIntegrityError: it cannot be read, or is of another kind than plain LoRA.
+        PolicyIntegrityError: the adapter cannot be read, or is not a plain LoRA adapter.
     """
     try:
         config = json.loads((adapter / _CONFIG).read_bytes())

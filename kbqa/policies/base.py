@@ -1,6 +1,6 @@
 """The policy port: token ids in, token ids and log-probabilities out.
 
-Beside it the port of models that are known by their text alone.
+Also the port of chat models, which exchange text only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kbqa.trajectory import Segment
 
 
 class FinishReason(StrEnum):
-    """Why a completion ended: a stop string, its most tokens, or that nobody wanted more of it."""
+    """Why a completion ended: at a stop string, at its token limit, or because the caller aborted it."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -26,9 +26,9 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Which tokens may be drawn at all: the k likeliest, and of those the nucleus that holds p of their mass.
+    """Which tokens can be drawn: the k most probable and, of those, the nucleus with probability mass p.
 
-    The temperature comes first. What is not kept has no probability, the rest is renormalised.
+    The temperature is applied first. All other tokens get probability 0; the rest is renormalised.
 
     Attributes:
         top_p: 1 keeps all.
@@ -40,7 +40,7 @@ class Truncation:
 
     @property
     def cuts(self) -> bool:
-        """Whether it leaves anything out."""
+        """Whether it excludes any token."""
         return self.top_p < 1 or self.top_k is not None
 
 
@@ -49,12 +49,12 @@ class SamplingParams:
     """How to sample.
 
     Attributes:
-        max_tokens: most tokens of a completion.
-        max_total_tokens: most tokens of a prompt and its completion together.
+        max_tokens: maximum tokens of a completion.
+        max_total_tokens: maximum tokens of a prompt and its completion together.
         temperature: 0 takes the most probable token.
-        stop: a completion ends with the first of these that it contains.
+        stop: a completion ends with the first of these strings that it contains.
         seed: makes a call repeatable, whatever else the engine does meanwhile.
-        truncation: at temperature 0 it means nothing.
+        truncation: ignored at temperature 0.
     """
 
     max_tokens: int
@@ -70,11 +70,11 @@ class Completion:
     """What the policy wrote after a prompt.
 
     Attributes:
-        token_ids: the sampled tokens, the stop string's included.
-        logprobs: of each token under the distribution that it was drawn from (that is, after
-            temperature and truncation, renormalised); at temperature 0 under temperature 1.
-        policy_version: full id of the version that wrote it; of the one that began it, where an
-            engine changes its weights in the midst of a completion.
+        token_ids: the sampled tokens, including those of the stop string.
+        logprobs: log-probability of each token under the distribution that it was drawn from (that is,
+            after temperature and truncation, renormalised); at temperature 0, under temperature 1.
+        policy_version: full id of the version that wrote it, or that began it, if the engine changed its
+            weights during the completion.
     """
 
     token_ids: tuple[int, ...]
@@ -88,7 +88,7 @@ class Policy(Protocol):
 
     @property
     def max_length(self) -> int:
-        """Most tokens of prompt and completion together."""
+        """Maximum tokens of prompt and completion together."""
         ...
 
     def generate(
@@ -102,12 +102,12 @@ class Policy(Protocol):
         """Continue each prompt; safe to call from several threads.
 
         Args:
-            deadline: `time.monotonic()` after which completions that are not finished are aborted:
-                the engine computes no more of them, within a second.
-            cancelled: likewise, once it is set.
+            deadline: `time.monotonic()` at which unfinished completions are aborted; the engine stops
+                computing them within a second.
+            cancelled: once set, aborts completions in the same way.
 
         Returns:
-            Of each prompt what was written; perhaps nothing, if it was aborted.
+            The completion of each prompt; it may be empty if it was aborted.
 
         Raises:
             PolicyUnavailableError: the engine does not answer.
@@ -117,15 +117,15 @@ class Policy(Protocol):
 
 
 class Codec(Protocol):
-    """A tokenizer as far as an environment needs it."""
+    """The part of a tokenizer that an environment needs."""
 
     @property
     def frame(self) -> Frame:
-        """What its model wants around the messages of an episode."""
+        """The texts that its model expects around the messages of an episode."""
         ...
 
     def encode(self, segments: Sequence[Segment]) -> list[int]:
-        """Token ids of the segments in turn; only trusted ones may yield tag tokens."""
+        """Token ids of the segments, in order; only trusted segments may yield tag tokens."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -134,7 +134,7 @@ class Codec(Protocol):
 
 
 class ChatPolicy(Protocol):
-    """A model that is known by its text alone; it plays, and is never trained."""
+    """A model that exchanges text only; it plays episodes, and is never trained."""
 
     @property
     def name(self) -> str: ...
@@ -151,13 +151,13 @@ class ChatPolicy(Protocol):
 
         Args:
             deadline: `time.monotonic()` after which replies are no longer waited for.
-            cancelled: likewise, once it is set.
+            cancelled: once set, replies are no longer waited for.
 
         Returns:
-            None for a conversation without a reply by then.
+            The replies; None for a conversation without one by then.
 
         Raises:
             PolicyUnavailableError: the endpoint does not answer.
-            PolicyRefusedError: it refuses requests.
+            PolicyRefusedError: the endpoint refuses the request.
         """
         ...

@@ -1,12 +1,12 @@
-"""What stands around the messages of an episode: a model's own chat template, or its first token.
+"""The text around the messages of an episode: from a model's chat template, or only its first token.
 
-An instruct model has learned that it is asked and replies in turn, within marks that its tokenizer
-knows. An episode is laid out so:
+An instruct model has learned to read and write messages in turn, delimited by special tokens. The
+layout of an episode:
 
     first | prompt | reply | turn 0 | end | again | observation | reply | turn 1 …
 
-Where the policy writes `end` itself, it is part of its turn; where a stop string of the dialect comes
-first, it is put there for it, as the environment's.
+If the policy writes `end` itself, it is part of the turn. If a stop string of the dialect comes first,
+the environment appends `end`, which is then not part of the turn.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ASKED, _SAID, _ASKED_AGAIN = "⟦asked⟧", "⟦said⟧", "⟦again⟧"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Each is text whose tags are tokens; all are empty for a model that knows no messages.
+    """Texts whose tags are single tokens; without a chat template, all but `first` are empty.
 
     Attributes:
-        first: before the prompt: the first token of all, and a system message where there is one.
-        reply: between what is asked and what the policy writes.
-        end: the token that ends what the policy writes.
+        first: before the prompt: the first token, and a system message if there is one.
+        reply: between what the policy reads and what it writes.
+        end: the token that ends a turn of the policy.
         again: between the end of a turn and what the policy reads next.
     """
 
@@ -41,20 +41,20 @@ class Frame:
 
 
 def read_frame(directory: Path, tokenizer: Tokenizer) -> Frame:
-    """The frame that a model's directory asks for.
+    """Read the frame of a model from its directory.
 
     Args:
-        tokenizer: that directory's.
+        tokenizer: the directory's tokenizer.
 
     Raises:
-        PolicyIntegrityError: its chat template cannot be rendered, or does not keep messages apart.
+        PolicyIntegrityError: its chat template cannot be rendered, or does not separate messages.
     """
     file = directory / "tokenizer_config.json"
     try:
         config = json.loads(file.read_bytes()) if file.is_file() else {}
         if (directory / "chat_template.jinja").is_file() or config.get("chat_template"):
             return _of_template(directory, tokenizer)
-    except Exception as error:  # a template is a program, and whatever it raises is its own
+    except Exception as error:  # a template is a program that may raise anything
         raise PolicyIntegrityError(
             f"{directory}: its chat template cannot be used ({error}): correct it, or remove it to use "
             "none (chat_template.jinja, or chat_template in tokenizer_config.json)"
@@ -63,8 +63,8 @@ def read_frame(directory: Path, tokenizer: Tokenizer) -> Frame:
 
 
 def _of_template(directory: Path, tokenizer: Tokenizer) -> Frame:
-    """Taken from what the template makes of messages that are easily found again."""
-    from transformers import PreTrainedTokenizerFast  # seconds, which small policies need not wait for
+    """Take the frame from the rendering of messages that are easily found in it."""
+    from transformers import PreTrainedTokenizerFast  # takes seconds, and small policies do not need it
 
     asked = {"role": "user", "content": _ASKED}
     said = {"role": "assistant", "content": _SAID}

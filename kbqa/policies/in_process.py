@@ -1,4 +1,4 @@
-"""A model in this process as a policy, by what kind of model it is."""
+"""Opens a model in this process as a policy, according to the kind of model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InProcessPolicy(Policy, Protocol):
 
 
 def load_model(directory: Path) -> Any:
-    """The model of a Hugging Face directory, fp32, safetensors only: a language model, or one that chooses.
+    """Load the model of a Hugging Face directory, fp32, safetensors only: a language model or a chooser.
 
     Raises:
         PolicyIntegrityError: the directory holds no model that can be loaded.
@@ -55,18 +55,18 @@ def open_policy(
     cached_tokens: int = 65536,
     deterministic: bool = False,
 ) -> InProcessPolicy:
-    """The engine that computes with a model.
+    """Open an engine that computes with a model.
 
     Args:
         version: full id of the version that the model holds.
-        longest: most tokens that any episode may have, where that is less than the model takes.
+        longest: maximum tokens of an episode, if less than the model's own limit.
         max_rows, cached_tokens: of a language model; see `TransformersPolicy`.
-        deterministic: whether the same request must come to the same numbers, to the digit.
+        deterministic: whether the same request must always give exactly the same numbers.
     """
     if isinstance(model, Chooser):
         return ChooserPolicy(model, version, deterministic=deterministic)
     if deterministic:
-        # What else is computed at a time, or was before, changes the last digits of a sum.
+        # Other rows of a batch, and cached prefixes, change the last digits of a sum.
         max_rows, cached_tokens = 1, 0
     length = int(model.config.max_position_embeddings)
     length = length if longest is None else min(length, longest)

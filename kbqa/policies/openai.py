@@ -1,4 +1,4 @@
-"""A model behind any OpenAI-compatible chat endpoint, untrained and known by its text alone."""
+"""A model behind an OpenAI-compatible chat endpoint, which exchanges text only and is not trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class OpenAiPolicy:
     """`ChatPolicy` over one endpoint. Close it when it is no longer needed.
 
     Raises:
-        ConfigurationError: the model's URL is none.
+        ConfigurationError: the model's URL is invalid.
     """
 
     def __init__(self, model: ChatModel) -> None:

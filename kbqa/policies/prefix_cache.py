@@ -1,4 +1,4 @@
-"""Keys and values of token prefixes that were computed before."""
+"""A cache of the keys and values of token prefixes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PrefixCache:
     """Finds the longest known prefix of a token sequence, in whole blocks.
 
     Args:
-        capacity: tokens kept; the least recently used sequences go first.
+        capacity: maximum tokens; the least recently used sequences are evicted first.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -1,4 +1,4 @@
-"""A few tokens of which a version says how likely they are, so that an engine can be held to it."""
+"""A version's probe: a few tokens with their log-probabilities, with which an engine is checked."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the trainer's own model makes of a few tokens.
+    """A few tokens and their log-probabilities under the trainer's model.
 
     Attributes:
-        token_ids: a prompt and its greedy continuation, length T. Where a policy is sure, the
-            rounding of bf16 hardly shows, and wrong weights show most.
-        logprobs: of the continuation's tokens, each given all before it, at temperature 1.
+        token_ids: a prompt and its greedy continuation, length T. Where a policy is confident, rounding
+            to bf16 has the least effect and wrong weights have the greatest.
+        logprobs: of the continuation's tokens, each given all tokens before it, at temperature 1.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
 
     def gap(self, logprobs: Sequence[float]) -> float:
-        """Mean absolute difference to what an engine computed for the same tokens.
+        """Mean absolute difference from an engine's log-probabilities of the same tokens.
 
         Raises:
-            ValueError: they are not as many.
+            ValueError: the engine gave more or fewer of them.
         """
         return fmean(abs(mine - its) for mine, its in zip(self.logprobs, logprobs, strict=True))

@@ -12,14 +12,14 @@ from torch import Tensor
 
 
 class RowCache:
-    """Keys and values of all rows, [layers, 2, rows, H, max_length, D], as transformers' cache.
+    """Keys and values of all rows, [layers, 2, rows, H, max_length, D], as a cache of transformers.
 
     It offers the two methods that a transformers model calls on a cache.
 
     Args:
-        config: of the model.
-        rows: most of them.
-        max_length: most tokens of one.
+        config: the model's configuration.
+        rows: maximum number of rows.
+        max_length: maximum tokens of a row.
     """
 
     is_compileable = False
@@ -35,7 +35,7 @@ class RowCache:
         self._rows = self._positions = torch.zeros(1)
 
     def aim(self, first: int, positions: Tensor, reach: int) -> None:
-        """Say where the next forward writes: rows from `first`, at `positions` [b, T], reading [0, reach)."""
+        """Aim the next forward: it writes rows from `first`, at `positions` [b, T], and reads [0, reach)."""
         self._first, self._reach = first, reach
         self._rows = torch.arange(first, first + positions.shape[0])[:, None]
         self._positions = positions.clamp(max=self._max_length)
@@ -56,7 +56,7 @@ class RowCache:
         return self._data[:, :, row, :, :length].clone()
 
     def write(self, row: int, known: Tensor) -> None:
-        """Begin a row with what `read` gave."""
+        """Begin a row with a result of `read`."""
         self._data[:, :, row, :, : known.shape[-2]] = known
 
     def copy(self, source: int, target: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Drawing one token for each of several distributions, each from a stream of its own."""
+"""Draws a token from each of several distributions, each with its own random stream."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def draw(
 
     Args:
         logits: [B, V]; the first of a row is finite.
-        params: how each row is drawn; at temperature 0 it is the likeliest.
-        streams: of each row; one number is taken from it, so what else is in the batch does not matter.
+        params: how each row is drawn; temperature 0 takes the most probable column.
+        streams: random stream of each row; one number is taken from each, so that a draw does not depend
+            on the rest of the batch.
 
     Returns:
         The columns drawn, and their log-probabilities under the distribution that they were drawn
-        from; at temperature 0 under temperature 1.
+        from; at temperature 0, under temperature 1.
     """
     temperatures = torch.tensor([p.temperature for p in params])[:, None]
     greedy = temperatures == 0

@@ -12,7 +12,7 @@ from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.frame import Frame, read_frame
 from kbqa.trajectory import Segment
 
-# Tags, and names that a graph lists again and again.
+# Encodings of short texts are cached: tags, and names that a graph lists repeatedly.
 _SHORT_CHARS, _KEPT = 64, 1 << 14
 _NO_FRAME = Frame()
 
@@ -20,8 +20,8 @@ _NO_FRAME = Frame()
 class TokenizerCodec:
     """Encodes trusted and untrusted text with the same vocabulary.
 
-    Two handles on one vocabulary: one that recognises special tokens, one that
-    spells them out as characters. So no question and no graph can forge a tag.
+    It holds two tokenizers over one vocabulary: one recognises special tokens, the other encodes
+    them as plain characters, so that no question and no graph can forge a tag.
     """
 
     def __init__(self, tokenizer: Tokenizer, frame: Frame = _NO_FRAME) -> None:
@@ -35,7 +35,7 @@ class TokenizerCodec:
         """Read `tokenizer.json` of a model directory, and its chat template.
 
         Raises:
-            PolicyIntegrityError: there is no tokenizer, or one of them cannot be used.
+            PolicyIntegrityError: there is no tokenizer, or it or the template cannot be used.
         """
         path = directory / "tokenizer.json"
         try:

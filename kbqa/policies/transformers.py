@@ -5,8 +5,8 @@ Shapes: B rows in flight, T new tokens, L cached positions, V vocabulary.
 One thread owns the model. Callers queue their prompts; the thread admits them
 into free rows, and each step extends every row by a token. Rows in flight are
 always the first B of the cache, so that attention reads a view and copies
-nothing. What a finished row computed is kept under its tokens: the next turn of
-the same episode, and the siblings of the same question, start from it.
+nothing. The keys and values of a finished row are cached under its tokens: the
+next turn of the same episode, and the siblings of the same question, reuse them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kbqa.policies.sampling import draw
 
 logger = logging.getLogger(__name__)
 
-_STOP_WINDOW = 16  # latest tokens that are searched for a stop string
+_STOP_WINDOW = 16  # number of last tokens that are searched for a stop string
 _PREFILL_TOKENS = 4096  # padded tokens of one prefill batch; bounds its memory
 
 
@@ -45,7 +45,7 @@ def load_language_model(directory: Path) -> Any:
     Raises:
         PolicyIntegrityError: the directory holds no model that can be loaded.
     """
-    disable_progress_bar()  # on standard error, of a moment, in the midst of what a process has to say
+    disable_progress_bar()  # it would appear on standard error among the log messages
     try:
         model = AutoModelForCausalLM.from_pretrained(
             directory,
@@ -64,9 +64,9 @@ class TransformersPolicy:
 
     Args:
         model: a causal language model whose attention takes a cache (Llama, Qwen2 and kin).
-        codec: its tokenizer; turns stop strings into something to look for.
+        codec: its tokenizer, for finding stop strings.
         version: full id of the version that the model holds.
-        max_rows: most completions computed at a time; more wait.
+        max_rows: maximum completions computed at a time; others wait.
         cached_tokens: tokens of finished rows that are kept for reuse.
     """
 
@@ -119,7 +119,7 @@ class TransformersPolicy:
         for index, prompt in enumerate(prompts):
             if not 0 < len(prompt) < limit:
                 raise ValueError(f"a prompt of {len(prompt)} tokens leaves no room within {limit}")
-            # One stream per sample, so that what else is in the batch does not matter.
+            # One stream per sample, so that it does not depend on the rest of the batch.
             rng = random.Random() if params.seed is None else random.Random(f"{params.seed}/{index}")
             requests.append(_Request(tuple(prompt), params, limit, rng, deadline, cancelled))
         for request in requests:
@@ -131,8 +131,8 @@ class TransformersPolicy:
     def swap(self, version: str, change: Callable[[Any], None]) -> None:
         """Let `change` replace the model's weights, between completions.
 
-        Admission waits and completions in flight finish first, so that one version
-        writes all of a completion. Cached rows are forgotten.
+        New requests wait and completions in flight finish first, so that each
+        completion is written by one version. Cached rows are dropped.
         """
         done: Future[None] = Future()
         self._swap = (version, change, done)
@@ -159,7 +159,7 @@ class TransformersPolicy:
                         self._admit()
                     if self._rows:
                         self._step()
-        except Exception as error:  # whatever it is, nobody may wait for ever
+        except Exception as error:  # after any failure, no caller may wait for ever
             self._closed = True
             logger.exception("the policy engine failed")
             self._fail_all(PolicyUnavailableError(f"the policy engine failed: {error!r}"), cause=error)
@@ -176,7 +176,7 @@ class TransformersPolicy:
                 self._unanswered.add(request)
 
     def _abort(self) -> None:
-        """Answer what nobody waits for any more, whether it has begun or not."""
+        """Answer requests that nobody waits for any more, whether they have begun or not."""
         for request in [request for request in self._waiting if request.unwanted]:
             self._waiting.remove(request)
             self._unanswered.discard(request)
@@ -259,7 +259,7 @@ class TransformersPolicy:
     def _forward(self, ids: Tensor, positions: Tensor, first: int) -> Tensor:
         """Hidden states [b, T, width] of rows first..first+b, whose keys and values are written."""
         reach = min(int(positions.max()), self._max_length) + 1
-        mask = torch.arange(reach) <= positions[:, None, :, None]  # [b, 1, T, L]: all that is earlier
+        mask = torch.arange(reach) <= positions[:, None, :, None]  # causal, [b, 1, T, L]
         self._cache.aim(first, positions, reach)
         output = self._model.model(
             input_ids=ids,
@@ -279,12 +279,12 @@ class TransformersPolicy:
             row.append(token, logprob, self._codec)
 
     def _retire(self) -> None:
-        """Answer finished rows, keep what they computed, and close the gaps."""
+        """Answer finished rows, cache their keys and values, and close the gaps."""
         for index in reversed(range(len(self._rows))):
             row = self._rows[index]
             if row.finish_reason is None:
                 continue
-            # The last token was sampled, not yet read: it has no keys and values.
+            # The last token was sampled but not read yet, so it has no keys and values.
             known = row.token_ids[:-1]
             self._prefixes.add(known, self._cache.read(index, len(known)))
             last = len(self._rows) - 1

@@ -1,7 +1,7 @@
-"""Top-k and nucleus sampling: what is left of a distribution.
+"""Top-k and nucleus truncation of a distribution.
 
-An engine that draws from it and a trainer that asks how likely a draw was use this one
-function, so that the ratio between them is 1 for a policy that has not changed.
+The engine that samples and the trainer that scores samples use this one function, so that the ratio
+of their probabilities is 1 for a policy that has not changed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from torch import Tensor
 
 from kbqa.policies.base import Truncation
 
-_ROWS = 128  # sorted at a time: a vocabulary is wide, and a sort needs its size several times
+_ROWS = 128  # rows sorted at a time: a sort needs several times the memory of its logits
 
 
 def truncated(logits: Tensor, truncation: Truncation, drawn: Tensor | None = None) -> Tensor:
-    """Logits after the temperature, [N, V], with -inf where a token is not kept.
+    """The logits [N, V] with -inf in place of every token that is not kept.
 
-    Tokens as likely as the last one that is kept stay too. The rest is renormalised by whoever
-    takes the softmax; which tokens are kept is not differentiated.
+    Tokens as probable as the last kept one are kept, too. The softmax of the result renormalises; the
+    choice of the kept tokens is not differentiated.
 
     Args:
-        drawn: [N], a token of each row that is kept in any case. A policy that has changed
-            since may not count it to its nucleus any more; it was drawn all the same, and is
-            given the little probability that it has instead of none.
+        logits: [N, V], after the temperature.
+        drawn: [N], a token of each row that is always kept: the one that was drawn. If the policy has
+            changed since, the token may be outside of its nucleus; it then keeps its small
+            probability instead of 0.
     """
     if not truncation.cuts:
         return logits

@@ -1,4 +1,4 @@
-"""Where policies are kept: versions, integrity, promotion, retention. Knows no tensor library."""
+"""The policy store: versions, integrity, promotion, retention. Imports no tensor library."""
 
 from kbqa.policy_store.changes import Changes, TensorChange, compare
 from kbqa.policy_store.manifest import Manifest

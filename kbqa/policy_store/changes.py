@@ -1,4 +1,4 @@
-"""What differs between two versions: fields of their manifests, and how far each tensor has moved."""
+"""Differences between two versions: fields of their manifests, and how far each tensor has moved."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TensorChange:
     """How far a tensor has moved.
 
     Attributes:
-        norm: Euclidean, of the difference.
-        relative: `norm` over the old tensor's; infinite where that was zero and this is not.
+        norm: Euclidean norm of the difference.
+        relative: `norm` divided by the old tensor's norm; infinite if only the old tensor is zero.
     """
 
     name: str
@@ -33,12 +33,12 @@ class TensorChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """From one version to another.
+    """The changes from one version to another.
 
     Attributes:
-        fields: of the manifest, with both values; metrics count one by one, as `metrics.f1`.
-        tensors: those that both have in one shape, in order of their names.
-        added, removed: tensors that one of both lacks, or has in another shape.
+        fields: fields of the manifest that differ, with both values; each metric is one, as `metrics.f1`.
+        tensors: tensors that both have in the same shape, in order of their names.
+        added, removed: tensors that one of the two lacks, or has in another shape.
         files: other files that differ.
     """
 
@@ -50,7 +50,7 @@ class Changes:
 
 
 def compare(old: PolicyVersion, new: PolicyVersion) -> Changes:
-    """The changes from `old` to `new`, whose files are here.
+    """The changes from `old` to `new`, whose files must both be local.
 
     Raises:
         PolicyIntegrityError: weights are not safetensors.

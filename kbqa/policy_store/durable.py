@@ -1,6 +1,6 @@
-"""Files and directories that are whole or not there at all, whatever dies when.
+"""Atomic writes: a file or directory is complete or absent, even after a crash.
 
-Everything is written aside, flushed to the disk, and renamed into place.
+Everything is written under a temporary name, flushed to the disk, and renamed into place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def create_file(path: Path, data: bytes) -> bool:
     aside = _aside(path)
     try:
         _write(aside, data)
-        os.link(aside, path)  # fails where a rename would replace
+        os.link(aside, path)  # fails if the file exists; a rename would replace it
     except FileExistsError:
         return False
     finally:
@@ -44,7 +44,7 @@ def create_file(path: Path, data: bytes) -> bool:
 
 @contextmanager
 def new_directory(parent: Path) -> Iterator[Path]:
-    """A directory to fill and then hand to `put_in_place`; removed if the block leaves it behind."""
+    """A temporary directory to fill and pass to `put_in_place`; removed if that is not done in the block."""
     parent.mkdir(parents=True, exist_ok=True)
     aside = parent / f"{_ASIDE}{uuid.uuid4().hex}"
     aside.mkdir()
@@ -55,7 +55,7 @@ def new_directory(parent: Path) -> Iterator[Path]:
 
 
 def put_in_place(directory: Path, final: Path) -> None:
-    """Flush a directory and all files in it, then give it its name.
+    """Flush a directory and all files in it, then rename it to `final`.
 
     Raises:
         OSError: `final` is a directory that is not empty.
@@ -68,7 +68,7 @@ def put_in_place(directory: Path, final: Path) -> None:
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove a directory so that nobody finds half of it."""
+    """Remove a directory so that nobody sees it half removed."""
     aside = directory.with_name(f"{_ASIDE}{uuid.uuid4().hex}")
     try:
         directory.rename(aside)
@@ -78,7 +78,7 @@ def remove_directory(directory: Path) -> None:
 
 
 def sweep(parent: Path) -> None:
-    """Remove what a writer left aside when it died; for the only writer of `parent`."""
+    """Remove temporary files of a writer that died; only for the sole writer of `parent`."""
     for path in parent.glob(f"{_ASIDE}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a policy version says of itself."""
+"""The manifest of a policy version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANIFEST_NAME = "manifest.json"
 
 Kind = Literal["full", "lora"]
 
-# Weights are safetensors and all else is text, so nothing that is read can run code.
+# Weights are safetensors and everything else is text, so reading a version cannot run code.
 _FILE = re.compile(
     r"([A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.(safetensors|json|txt|jinja|model|md)"
 )
@@ -27,13 +27,13 @@ class Manifest(BaseModel):
     Attributes:
         id: `v000006-1a2b3c4d`: the number, and the first 8 digits of `sha256`.
         kind: whole weights, or a LoRA adapter of `base_model`.
-        recipe: its name; `recipe_digest` is the SHA-256 of all its resolved values.
-        base_model: the pretrained model that training began with; None for a policy from nothing.
-        step: optimiser steps of reinforcement learning behind it.
+        recipe: name of the recipe; `recipe_digest` is the SHA-256 of all its resolved values.
+        base_model: the pretrained model that training began with; None for a small policy.
+        step: number of optimiser steps of reinforcement learning.
         sha256: over the names and checksums of all files, the recipe's included.
         files: SHA-256 of each file, by its path relative to the directory.
         created_at: ISO 8601, UTC.
-        probe: what the trainer's model makes of a few tokens; None before versions had one.
+        probe: the version's probe; None in versions from before there were probes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,6 +1,6 @@
-"""Where a policy store keeps its files: a directory, or a place behind a URL with a cache beside it.
+"""Where a policy store keeps its files: in a directory, or at a remote URL with a local cache.
 
-Paths are relative, with slashes, and made of names that the store has checked.
+Paths are relative, with slashes, and consist of names that the store has checked.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from kbqa.retries import retry
 
 T = TypeVar("T")
 
-_LISTED_S = 1.0  # how long what a remote directory holds is believed
+_LISTED_S = 1.0  # how long the listing of a remote directory is reused
 _PATIENCE_S = 120.0
 _CACHED_VERSIONS = 8  # of a run
 
 
 class Shelf(Protocol):
-    """Files of a policy store.
+    """The files of a policy store.
 
     Attributes:
-        path: the local directory under which versions lie once they are here.
+        path: the local directory for versions that are on this machine.
     """
 
     path: Path
 
     def names(self, under: str) -> list[str]:
-        """What a directory holds; nothing if it is not there."""
+        """The names in a directory; none if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file, now and not a second ago."""
+        """Whether a file exists now, without regard to earlier listings."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -50,23 +50,23 @@ class Shelf(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; it does not matter if it is not there."""
+        """Remove a file, if it exists."""
         ...
 
     def publish(self, directory: Path, path: str) -> None:
-        """Make a local directory, which is used up, that of a version; its manifest comes last."""
+        """Publish a local directory, which is moved, as a version; its manifest comes last."""
         ...
 
     def bring(self, path: str, files: Iterable[str]) -> None:
-        """Have these files of a version here. Raises: FileNotFoundError."""
+        """Copy these files of a version to this machine, if necessary. Raises: FileNotFoundError."""
         ...
 
     def forget(self, path: str) -> None:
-        """Remove what was brought here of a version, since it is damaged."""
+        """Remove the local copy of a version, because it is damaged."""
         ...
 
     def discard(self, path: str) -> None:
-        """Remove a version's directory, here and there."""
+        """Remove a version's directory, with any local copy."""
         ...
 
 
@@ -102,28 +102,28 @@ class LocalShelf:
         put_in_place(directory, self.path / path)
 
     def bring(self, path: str, files: Iterable[str]) -> None:
-        """They are here."""
+        """The files are local already."""
 
     def forget(self, path: str) -> None:
-        """What is here is all there is."""
+        """Does nothing, because there is no other copy."""
 
     def discard(self, path: str) -> None:
         remove_directory(self.path / path)
 
 
 class RemoteShelf:
-    """An S3-compatible bucket, or whatever else fsspec reaches that replaces objects whole.
+    """An S3-compatible bucket, or any other fsspec store that replaces objects atomically.
 
-    Keys, region and endpoint come from the environment, for S3 from `AWS_ACCESS_KEY_ID`,
+    Keys, region and endpoint come from the environment; for S3, from `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY`, `AWS_DEFAULT_REGION` and `AWS_ENDPOINT_URL`.
 
     Args:
         url: `s3://bucket/prefix`.
         cache: directory for versions that were pulled; several processes may share it.
-        patience_s: how long a store that fails is asked again.
+        patience_s: how long a failing store is tried again.
 
     Raises:
-        ConfigurationError: nothing is installed that speaks the URL's protocol.
+        ConfigurationError: no installed package supports the URL's protocol.
     """
 
     def __init__(self, url: str, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
@@ -133,7 +133,7 @@ class RemoteShelf:
         try:
             from fsspec.core import url_to_fs
 
-            # Neither what was there a while ago nor a connection made for another endpoint.
+            # Neither an old listing nor a connection to another endpoint may be reused.
             self._files, self._root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
@@ -151,7 +151,7 @@ class RemoteShelf:
         return bool(self._patiently(lambda: self._files.exists(self._at(path))))
 
     def read(self, path: str) -> bytes:
-        if path in self._manifests:  # they never change
+        if path in self._manifests:  # manifests never change
             return self._manifests[path]
         data: bytes = self._patiently(lambda: self._files.cat_file(self._at(path)))
         if path.endswith(f"/{MANIFEST_NAME}"):
@@ -180,7 +180,7 @@ class RemoteShelf:
             there = self._at(f"{path}/{file.relative_to(directory).as_posix()}")
             self._put(partial(self._files.put_file, str(file), there))
         self._listed.clear()
-        if not (self.path / path).exists():  # pulled by somebody else meanwhile
+        if not (self.path / path).exists():  # else another process has pulled it meanwhile
             put_in_place(directory, self.path / path)
 
     def bring(self, path: str, files: Iterable[str]) -> None:
@@ -214,7 +214,7 @@ class RemoteShelf:
         remove_directory(self.path / path)
 
     def _tidy(self, newest: Path) -> None:
-        """Keep the newest versions of a run in the cache, and the one just pulled."""
+        """Keep only the newest versions of a run in the cache, and the one just pulled."""
         pulled = sorted(
             (p for p in newest.parent.iterdir() if not p.name.startswith(".")), key=lambda p: p.name
         )
@@ -255,8 +255,8 @@ class RemoteShelf:
             yield
         except (FileNotFoundError, NotADirectoryError):
             raise
-        except PermissionError as error:  # waiting does not help
+        except PermissionError as error:  # another attempt does not help
             raise ConfigurationError(f"{self._url}: {error}: check the keys in the environment") from error
-        except Exception as error:  # each protocol has errors of its own
+        except Exception as error:  # each protocol has its own errors
             reason = str(error) or type(error).__name__
             raise PolicyStoreUnavailableError(f"the policy store at {self._url} fails ({reason})") from error

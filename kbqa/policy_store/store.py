@@ -5,8 +5,8 @@
                                         recipe.json, manifest.json
     policies/.uses/<holder>.json        versions that a process uses, until when
 
-A version is an ordinary Hugging Face directory that never changes. It is one once its
-manifest is there, which comes last and goes first.
+A version is an ordinary Hugging Face directory that never changes. A directory is a version only
+while it has a manifest, which is written last and removed first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PROMOTED = "promoted.json"
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A published version; `path` is its directory, which `PolicyStore.verify` makes sure is here."""
+    """A published version; `path` is its local directory, which exists after `PolicyStore.verify`."""
 
     path: Path
     manifest: Manifest
@@ -64,7 +64,7 @@ class PolicyVersion:
         """The whole resolved recipe, as plain values.
 
         Raises:
-            PolicyIntegrityError: its file is missing or no JSON object.
+            PolicyIntegrityError: its file is missing, or is not a JSON object.
         """
         path = self.path / RECIPE_NAME
         try:
@@ -78,10 +78,10 @@ def open_store(home: Path, location: str | None = None) -> PolicyStore:
 
     Args:
         home: `KBQA_HOME`.
-        location: a directory or an fsspec URL (`KBQA_POLICY_STORE`); unless given, `home`/policies.
+        location: a directory or an fsspec URL (`KBQA_POLICY_STORE`); `home`/policies by default.
 
     Raises:
-        ConfigurationError: nothing is installed that speaks the URL's protocol.
+        ConfigurationError: no installed package supports the URL's protocol.
     """
     if location is not None and "://" in location:
         return PolicyStore(RemoteShelf(location.rstrip("/"), home / "pulled-policies"))
@@ -89,13 +89,13 @@ def open_store(home: Path, location: str | None = None) -> PolicyStore:
 
 
 class PolicyStore:
-    """Versions of all runs, and the pointer to the one that answers users.
+    """Versions of all runs, and the pointer to the promoted version.
 
     Safe for any number of readers, and one writer for each run. A remote store that does not
     answer raises `PolicyStoreUnavailableError` after a while.
 
     Args:
-        shelf: where the files are; a directory stands for itself.
+        shelf: where the files are kept; a path stands for a `LocalShelf`.
     """
 
     def __init__(self, shelf: Shelf | Path) -> None:
@@ -116,17 +116,17 @@ class PolicyStore:
         kind: Kind = "full",
         probe: Probe | None = None,
     ) -> PolicyVersion:
-        """Publish a version; it appears whole or not at all.
+        """Publish a version atomically.
 
         Args:
             number: orders the versions of a run; higher is newer.
             write: fills an empty directory with the model's and the tokenizer's files.
             recipe: all resolved values, with a `name`.
-            probe: what the model in training makes of a few tokens, for engines to be held to.
+            probe: a few tokens and their log-probabilities in training, with which engines are checked.
 
         Raises:
-            NoPolicyError: the run's name is none.
-            PolicyIntegrityError: a file that was written is none of a version.
+            NoPolicyError: the run's name is invalid.
+            PolicyIntegrityError: `write` has written a file that is not allowed in a version.
         """
         here = self._shelf.path / _checked(run)
         sweep(here)
@@ -158,7 +158,7 @@ class PolicyStore:
             except ValidationError as error:
                 raise PolicyIntegrityError(f"version {number} of run {run}: {error}") from error
             (directory / MANIFEST_NAME).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-            if not self._shelf.exists(_manifest_path(run, manifest.id)):  # else the same is there already
+            if not self._shelf.exists(_manifest_path(run, manifest.id)):  # else it is published already
                 self._shelf.publish(directory, f"{run}/{manifest.id}")
         return self.get(run, manifest.id)
 
@@ -167,7 +167,7 @@ class PolicyStore:
         return sorted(name for name in self._shelf.names("") if _RUN.match(name))
 
     def ids(self, run: str) -> list[str]:
-        """Ids of all versions of a run, damaged ones too, in no order."""
+        """Ids of all versions of a run, including damaged ones, in no order."""
         return [name for name in self._shelf.names(_checked(run)) if _VERSION.match(name)]
 
     def versions(self, run: str) -> list[PolicyVersion]:
@@ -175,7 +175,7 @@ class PolicyStore:
         return sorted(self._readable(run, self.ids(run)), key=_age)
 
     def newest(self, run: str, at_least: int = 0) -> PolicyVersion | None:
-        """The version with the highest number, or None if there is none from `at_least` on."""
+        """The version with the highest number, or None if no number is `at_least` or higher."""
         ids = self.ids(run)
         for number in sorted({_number(name) for name in ids}, reverse=True):
             if number < at_least:
@@ -188,7 +188,7 @@ class PolicyStore:
         """One version by its full id.
 
         Raises:
-            NoPolicyError: there is none of that id.
+            NoPolicyError: there is no version of that id.
             PolicyIntegrityError: its manifest cannot be read.
         """
         _checked(run)
@@ -202,11 +202,11 @@ class PolicyStore:
         except (OSError, ValidationError) as error:
             raise PolicyIntegrityError(f"{path}: no readable manifest ({error})") from error
         if (manifest.run, manifest.id) != (run, version):
-            raise PolicyIntegrityError(f"{path}: the manifest is that of {manifest.run}/{manifest.id}")
+            raise PolicyIntegrityError(f"{path}: the manifest belongs to {manifest.run}/{manifest.id}")
         return PolicyVersion(path, manifest)
 
     def verify(self, version: PolicyVersion) -> None:
-        """Have a version's files here, and compare every one with its checksum.
+        """Copy a version's files to this machine if necessary, and compare each with its checksum.
 
         Raises:
             PolicyIntegrityError: a file is missing, was changed or was added.
@@ -222,29 +222,30 @@ class PolicyStore:
             raise
 
     def hold(self, holder: str, versions: Iterable[PolicyVersion]) -> None:
-        """Say which versions a process uses from now on, and no others, so that they stay.
+        """Declare which versions a process uses from now on, so that they are not removed.
 
-        It is believed for `uses.HELD_S`, so say it again meanwhile: that costs nothing.
+        It replaces the process's earlier declaration and expires after `uses.HELD_S`. Repeat it in time;
+        a repetition is cheap, because most of them write nothing.
 
         Args:
             holder: name of the process.
 
         Raises:
-            NoPolicyError: one has been removed.
+            NoPolicyError: one of the versions has been removed.
         """
         held = [(version.run, version.id) for version in versions]
         if not self._uses.hold(holder, held):
             return
-        # Whoever removes hides the manifest and then looks who uses the version; so one of both notices.
+        # `retain` removes the manifest and then looks for users, so one of the two processes notices.
         for run, version in held:
             if not self._shelf.exists(_manifest_path(run, version)):
                 raise NoPolicyError(f"policy version {version} of run {run} has been removed")
 
     def promote(self, run: str, version: str) -> PolicyVersion:
-        """Make a version the one that answers users.
+        """Make a version the one that the gateway serves.
 
         Raises:
-            NoPolicyError: there is none of that id.
+            NoPolicyError: there is no version of that id.
             PolicyIntegrityError: its files do not match the manifest.
         """
         found = self.get(run, version)
@@ -256,10 +257,10 @@ class PolicyStore:
         return found
 
     def promoted(self) -> PolicyVersion:
-        """The version that answers users.
+        """The version that the gateway serves.
 
         Raises:
-            NoPolicyError: none was promoted yet; says how to get one.
+            NoPolicyError: no version was promoted yet; says how to get one.
             PolicyIntegrityError: the pointer or the manifest cannot be read.
         """
         pointer = self._pointer()
@@ -270,7 +271,7 @@ class PolicyStore:
     def retain(self, run: str, keep: int, protect: Collection[str] = ()) -> list[str]:
         """Remove all but the newest `keep` versions of a run; returns the ids removed.
 
-        The newest, the promoted one, those in `protect` and those that anybody holds always stay.
+        The newest version, the promoted one, those in `protect` and those that any process holds always stay.
         """
         versions = self.versions(run)
         spared = {*protect, *(version.id for version in versions[-max(keep, 1) :])} | self._spoken_for(run)
@@ -287,12 +288,12 @@ class PolicyStore:
             self._shelf.discard(f"{run}/{version.id}")
             removed.append(version.id)
         for name in set(self.ids(run)) - {version.id for version in versions}:
-            if not self._shelf.exists(_manifest_path(run, name)):  # what a remover or writer that died left
+            if not self._shelf.exists(_manifest_path(run, name)):  # left by a process that died
                 self._shelf.discard(f"{run}/{name}")
         return removed
 
     def _spoken_for(self, run: str) -> set[str]:
-        """Versions of a run that are promoted, or held by anybody."""
+        """Versions of a run that are promoted, or held by any process."""
         pointer = self._pointer()
         promoted = {pointer[1]} if pointer is not None and pointer[0] == run else set()
         return promoted | self._uses.of(run)
@@ -313,13 +314,13 @@ class PolicyStore:
             try:
                 versions.append(self.get(run, name))
             except (NoPolicyError, PolicyIntegrityError):
-                continue  # removed meanwhile, or damaged: `verify` says so, nobody is offered it
+                continue  # removed meanwhile, or damaged: not offered
         return versions
 
 
 def _checked(run: str) -> str:
     if not _RUN.match(run):
-        raise NoPolicyError(f"{run!r} is no name of a run")
+        raise NoPolicyError(f"{run!r} is not a valid name of a run")
     return run
 
 
@@ -336,7 +337,7 @@ def _age(version: PolicyVersion) -> tuple[int, str]:
 
 
 def _compare(path: Path, stated: Mapping[str, str]) -> None:
-    """Raises: PolicyIntegrityError."""
+    """Compare a directory with the stated checksums. Raises: PolicyIntegrityError."""
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     if extra := present - {*stated, MANIFEST_NAME}:
         raise PolicyIntegrityError(f"{path}: {min(extra)} is not part of the version")

@@ -1,7 +1,8 @@
-"""Tensors of safetensors files as numbers, without a tensor library.
+"""Reads the tensors of safetensors files without a tensor library.
 
 The format (https://huggingface.co/docs/safetensors): eight bytes with the header's length, the header
-as JSON (`{name: {dtype, shape, data_offsets}}`), the data. numpy has no bfloat16, hence not the library.
+as JSON (`{name: {dtype, shape, data_offsets}}`), the data. The safetensors library is not used here, because
+numpy has no bfloat16.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Tensors:
     """All tensors in a directory's safetensors files.
 
     Raises:
-        PolicyIntegrityError: a file is not of the format.
+        PolicyIntegrityError: a file is not in this format.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -53,19 +54,19 @@ class Tensors:
             try:
                 self._entries |= _read_header(path)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise PolicyIntegrityError(f"{path}: no safetensors file ({error})") from error
+                raise PolicyIntegrityError(f"{path}: not a safetensors file ({error})") from error
 
     @property
     def names(self) -> list[str]:
         return sorted(self._entries)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """None if there is no such tensor."""
+        """The shape of a tensor; None if there is no such tensor."""
         entry = self._entries.get(name)
         return None if entry is None else entry.shape
 
     def numbers(self, name: str, start: int, count: int) -> npt.NDArray[np.float64]:
-        """At most `count` of a tensor's numbers, flat, from `start` on."""
+        """At most `count` numbers of a flattened tensor, from index `start`."""
         entry = self._entries[name]
         kind = np.dtype(_TYPES[entry.dtype])
         count = min(count, math.prod(entry.shape) - start)
@@ -82,7 +83,7 @@ def _read_header(path: Path) -> dict[str, _Entry]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(_LONGEST_HEADER, size - 8):
-            raise ValueError(f"a header of {length} bytes in a file of {size}")
+            raise ValueError(f"a header of {length} bytes does not fit a file of {size} bytes")
         header: dict[str, Any] = json.loads(file.read(length))
     header.pop("__metadata__", None)
     entries = {}
@@ -91,6 +92,6 @@ def _read_header(path: Path) -> dict[str, _Entry]:
         shape = tuple(int(n) for n in entry["shape"])
         width = np.dtype(_TYPES[entry["dtype"]]).itemsize
         if not 0 <= begin <= end <= size - 8 - length or end - begin != math.prod(shape) * width:
-            raise ValueError(f"{name} from {begin} to {end}")
+            raise ValueError(f"tensor {name}: bytes {begin} to {end} do not fit its shape")
         entries[name] = _Entry(path, entry["dtype"], shape, 8 + length + begin)
     return entries

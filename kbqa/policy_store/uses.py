@@ -1,4 +1,4 @@
-"""Which versions processes use, so that none of them is removed."""
+"""Records which versions processes use, so that these are not removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from kbqa.policy_store.shelves import Shelf
 
 HELD_S = 3600.0
-"""How long a process is believed to use what it said; one that was killed cannot say that it ended."""
+"""How long a declaration is valid; a process that was killed cannot withdraw it."""
 
 _RENEWED_S = HELD_S / 4
 _DIRECTORY = ".uses"
@@ -19,20 +19,20 @@ _HOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
 class Uses:
-    """A file for each process that uses any version."""
+    """One file for each process that uses any version."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._said: dict[str, tuple[list[str] | None, float]] = {}  # by holder, with the time
 
     def hold(self, holder: str, versions: Iterable[tuple[str, str]]) -> bool:
-        """Write down the versions, by run and id; False if that was said a moment ago.
+        """Record the versions, by run and id; False if the same were recorded recently.
 
         Raises:
-            ValueError: that is no name of a process.
+            ValueError: the name of the process is invalid.
         """
         if not _HOLDER.match(holder):
-            raise ValueError(f"{holder!r} is no name of a process")
+            raise ValueError(f"{holder!r} is not a valid name of a process")
         names, now = sorted(f"{run}/{version}" for run, version in versions), time.time()
         said, at = self._said.get(holder, (None, 0.0))
         if said == names and now < at + _RENEWED_S:
@@ -43,13 +43,13 @@ class Uses:
         return True
 
     def of(self, run: str) -> set[str]:
-        """Ids of the versions of a run that anybody uses."""
+        """Ids of the versions of a run that any process uses."""
         used: set[str] = set()
         for name in self._shelf.names(_DIRECTORY):
-            if not name.endswith(".json"):  # one that is being written
+            if not name.endswith(".json"):  # a file that is being written
                 continue
             path = f"{_DIRECTORY}/{name}"
-            # Gone meanwhile, or not ours.
+            # The file was removed meanwhile, or is not such a record.
             with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
                 record = json.loads(self._shelf.read(path))
                 if float(record["until"]) < time.time():

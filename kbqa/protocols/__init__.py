@@ -1,4 +1,4 @@
-"""Agent dialects: one module for each, behind one port."""
+"""Agent dialects, one module for each, behind one port."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What an agent dialect is: a prompt, a parser, and the text of observations.
+"""The port of agent dialects: a prompt, a parser, and the text of observations.
 
 A protocol is a paper's dialect; a dialogue is one episode in it. The dialogue keeps
-what the dialect has to remember: the expressions and queries of earlier turns, and the
+the state of the episode: the expressions and queries of earlier turns, and the
 entities that observations have shown. One turn goes like this:
 
-    reply = dialogue.reply(text)            # the policy's completion, understood
+    reply = dialogue.reply(text)            # the policy's completion, parsed
     actions = reply.actions
     while actions:                          # in most dialects once
         actions = dialogue.take(graph_tools.execute(kg, actions))
@@ -36,16 +36,16 @@ class PredictedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A completion, understood.
+    """A parsed completion.
 
     Exactly one of `actions`, `answers` and `problem` says what it is.
 
     Attributes:
-        thought: what stood between the thinking tags, "" if nothing did.
-        well_formed: reasoning and one well-formed action or answer (the format reward).
+        thought: the text between the thinking tags, "" if there is none.
+        well_formed: whether it is reasoning and one well-formed action or answer (the format reward).
         actions: retrieval actions to execute first.
         answers: the predicted answers, unique, in the order given; the episode ends.
-        problem: why it is neither, in words for the policy.
+        problem: why it is neither, as a message to the policy.
         fatal: whether a problem ends the episode (Learning-to-Refine).
     """
 
@@ -76,7 +76,7 @@ class Dialogue(Protocol):
     """One episode in a dialect."""
 
     def first_look(self) -> tuple[Action, ...]:
-        """Actions that the prompt needs; `take` is given their results before it is asked for."""
+        """Actions that the prompt needs; `take` receives their results before `prompt` is called."""
         return ()
 
     def prompt(self) -> list[Segment]:
@@ -87,12 +87,12 @@ class Dialogue(Protocol):
         """The chat form of the prompt.
 
         Args:
-            native_tools: whether the model can call functions; matters where commands are such calls.
+            native_tools: whether the model can call functions; matters in dialects of function calls.
         """
         ...
 
     def reply(self, text: str) -> Reply:
-        """Understand a completion; never raises."""
+        """Parse a completion; never raises."""
         ...
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
@@ -113,7 +113,7 @@ class Dialogue(Protocol):
         ...
 
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
-        """The text after a turn that could not be understood."""
+        """The text after a turn that could not be parsed."""
         ...
 
 

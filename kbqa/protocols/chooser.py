@@ -1,15 +1,15 @@
 """A dialect of choices: each turn takes one of the options that the graph has.
 
-In the way of Pangu (Gu et al. 2023, "Don't generate, discriminate") the policy writes no name and no
-query: it is shown the relations, both ways, of the entities at hand, and writes the number of the one
-that is to be followed, or 0 to answer with the entities at hand. One turn:
+As in Pangu (Gu et al. 2023, "Don't generate, discriminate"), the policy writes neither names nor queries:
+it reads the relations of the entities at hand, in both directions, and writes the number of the relation
+to follow, or 0 to answer with the entities at hand. One turn:
 
     <options><0> answer<1> directed by<2><inverse> starred actors</options>   what the policy reads
     <2>                                                                        what it writes
 
-What is followed is followed from the whole set of entities, as KG-R1's four one-hop actions do from
-one (`follow_path`). Every number is a token of its own for a policy that chooses
-(`kbqa.policies.chooser`), and a language model can write it as well.
+A relation is followed from the whole set of entities (`follow_path`); KG-R1's four one-hop actions
+follow it from one entity. Every number is a token of its own for a chooser (`kbqa.policies.chooser`);
+a language model can write it, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kbqa.protocols.registry import PROTOCOLS
 from kbqa.trajectory import Question, Segment
 
 MOST_OPTIONS = 256
-"""Numbers there are; a policy's vocabulary holds one token for each."""
+"""How many numbers of options there are; a policy's vocabulary holds one token for each."""
 
 ANSWER = 0
 """Number of the option to answer with the entities at hand."""
@@ -40,7 +40,7 @@ _LAST_PART = re.compile(r"[^/#.:]+(?=[/#.:]*$)")
 _SHOWN = 5  # entities at hand that a language model is shown
 _MESSAGE_CHARS = 200
 
-# Short, without names and with examples: of several wordings the one that a small model follows most often.
+# Short, without names and with examples: of several wordings, a small model follows this one most often.
 _INSTRUCTION = """\
 Choose the relation of a knowledge graph that leads towards the answer, in at most {hops} steps, or <0> to \
 answer with what you have found. <inverse> marks a relation that is followed backwards. Reply with its number.
@@ -68,9 +68,9 @@ class ChoosingProtocol:
         prompt: `brief` holds the question alone, with a tag in place of the entity that it is about, so
             that a sentence encoder reads what is asked and not a name; `full` explains the dialect
             to a language model, and shows it some of the entities at hand.
-        max_options: most relations that are listed; of more, the graph chooses those that fit the
+        max_options: maximum relations listed; if there are more, the graph chooses those that fit the
             question best.
-        revisit: whether a path that comes back to where it began finds that entity again.
+        revisit: whether a path may lead back to the entity at which it began.
     """
 
     prompt: Literal["brief", "full"] = "brief"
@@ -138,7 +138,7 @@ class ChooserDialogue(Dialogue):
             asked = [Segment("Question: "), Segment(text, trusted=False)]
             return [Segment(_INSTRUCTION.format(hops=self._hops)), *asked, *self._look_around()]
         segments = [Segment("<question>")]
-        # A name says nothing of what is asked; where there are several, options tell where they begin.
+        # The topic's name says nothing about what is asked. If there are several topics, options name them.
         named = None if len(self._topics) != 1 else place(text, *self._topics.items())
         if named is None:
             segments.append(Segment(text, trusted=False))
@@ -213,7 +213,7 @@ class ChooserDialogue(Dialogue):
         self._offer(listed)
 
     def _offer(self, listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Number what can be followed; where walks may begin at several entities, each with its name."""
+        """Number the relations that can be followed; with several topics, add the topic's name to each."""
         options: list[_Option] = []
         for topic, relations in listed.items():
             name = f"{self._topics[topic]} : " if len(listed) > 1 else ""
@@ -224,7 +224,7 @@ class ChooserDialogue(Dialogue):
         self._options = dict(enumerate(options[: MOST_OPTIONS - 1], start=1))
 
     def _look_around(self) -> list[Segment]:
-        """What can be chosen now, and why what was chosen before could not be followed."""
+        """The current options, and why the last choice could not be followed."""
         if self._protocol.prompt == "full":
             return self._tell()
         problem = [Segment("<error>"), Segment(self._problem, trusted=False), Segment("</error>")]
@@ -232,7 +232,7 @@ class ChooserDialogue(Dialogue):
         return [*problem, *listed] if self._problem else listed
 
     def _tell(self) -> list[Segment]:
-        """The same for a language model, which is shown some of the entities at hand, too."""
+        """The same for a language model, with some of the entities at hand."""
         segments = [Segment("\n")]
         if self._problem:
             segments += [Segment("Error: "), Segment(self._problem, trusted=False), Segment("\n")]
@@ -254,13 +254,13 @@ class ChooserDialogue(Dialogue):
 
 
 def _relations(result: ActionResult) -> list[Mapping[str, Any]]:
-    """What can be followed next; see `kbqa.kg.retrieval.follow_path`."""
+    """The relations that can be followed next; see `kbqa.kg.retrieval.follow_path`."""
     relations: list[Mapping[str, Any]] = list(result.details["relations"])
     return relations
 
 
 def answers_of(items: Iterable[Item]) -> Iterable[PredictedAnswer]:
-    """The entities as answers; those of one name are one answer."""
+    """The entities as answers; entities with the same label are one answer."""
     named: dict[str, list[str]] = {}
     for item in items:
         named.setdefault(item.label, []).append(item.id)
@@ -268,7 +268,7 @@ def answers_of(items: Iterable[Item]) -> Iterable[PredictedAnswer]:
 
 
 def in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Relations as words: their label, or the last part of their id; or all of it if that is another's."""
+    """Relations as words: the label or the last part of the id, or the whole id if that is ambiguous."""
     named = [(_short(relation["id"], relation["label"]), relation["direction"]) for relation in relations]
     counts = Counter(named)
     return [

@@ -2,7 +2,7 @@ r"""ISP-KGR's dialect: `<think>`, `<node>`, `<relation>`, `<sparql>`, `<informat
 
 A turn is one thought and one command (section 4.1): a node whose relations the policy wants to
 see, a SPARQL query, or the answer. The prompt is in our own words around the paper's tags
-(Figure 8); the texts of fruitless commands are those of the released code.
+(Figure 8); the texts after commands without results are those of the released code.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class InteractiveParsing:
     Attributes:
         prompt: `full` explains it to a pretrained model; `brief` holds the question and its
             entities alone, for a policy that learned the dialect in a cold start.
-        top_k: relations, or pairs of them, that a node shows.
-        max_rows: rows of a result that the policy reads.
+        top_k: maximum relations, or pairs of relations, shown for a node.
+        max_rows: maximum rows of a result that the policy reads.
     """
 
     prompt: Literal["full", "brief"] = "full"
@@ -200,12 +200,12 @@ class InteractiveParsingDialogue(Dialogue):
         if not VARIABLE.fullmatch(node):
             return Action(NODE_RELATIONS, {"node": entity_id(node), **arguments})
         query = next((query for query in reversed(self._queries) if query.mentions(node)), None)
-        # Without a query the graph refuses the variable, as any node that there is not.
+        # Without a query the graph refuses the variable, like any unknown node.
         resolved = {} if query is None else {"query": query.text}
         return Action(NODE_RELATIONS, {"node": f"?{node[1:]}", **resolved, **arguments})
 
     def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
-        """What a box lists, or what its variable stands for."""
+        """The answers that a box lists, or that its variable stands for."""
         boxed = boxed.strip()
         if VARIABLE.fullmatch(boxed):
             return answers_by_reference([query.result for query in self._queries], boxed)
@@ -236,7 +236,7 @@ def _sparql(body: str) -> Action:
 
 
 def _listed(text: str) -> list[str]:
-    """Items between commas; one that holds a comma stands in quotes. A list's brackets may be there."""
+    """Items separated by commas, in quotes if they contain one; the list may be in brackets."""
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     names = (
         re.sub(r"\\(.)", r"\1", item["quoted"]) if item["bare"] is None else item["bare"]

@@ -1,8 +1,8 @@
 """KBQA-R1's dialect: `<think>`, `<action>`, `<information>`, `<answer>`; six actions (Table II).
 
-A turn may hold several actions, one a line; the k-th that succeeds in an episode makes
-`expression<k>`, which later ones may name. Relations are words that the graph gates (RRCG),
-direction and all. The prompt is in our own words around the paper's tags (Table I).
+A turn may hold several actions, one per line; the k-th that succeeds in an episode makes
+`expression<k>`, which later actions may name. Relations are written in words; the graph gates them
+(RRCG) and finds their directions. The prompt is in our own words around the paper's tags (Table I).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _FINAL_TURN = (
     "Because this is the final turn, you must provide the final answer (only MID / number / date) "
     "after thinking."
 )
-# A listing longer than the first shows no more than the second (released code).
+# A listing of more than _LONG items shows only _SHOWN of them (released code).
 _LONG, _SHOWN = 200, 50
 
 
@@ -108,10 +108,10 @@ class KbqaR1:
     Attributes:
         prompt: `full` explains it to a pretrained model; `brief` holds the question and its
             entities alone, for a policy that learned the dialect in a cold start.
-        actions: those that the prompt offers. The released code leaves Compare and Count out
+        actions: the actions that the prompt offers. The released code leaves Compare and Count out
             for WebQSP, and Time_constraint for GrailQA and GraphQuestions.
-        top_k: candidates that an observation tells of a relation that was only similar.
-        tau_high, tau_low: RRCG's thresholds; those of the graph's encoder when unset.
+        top_k: number of candidates that an observation lists for a relation that was only similar.
+        tau_high, tau_low: RRCG's thresholds; when unset, the defaults for the graph's encoder.
         now: the day that NOW means in a time constraint; the graph's default when unset.
     """
 
@@ -206,7 +206,7 @@ class KbqaR1Dialogue(Dialogue):
             try:
                 self._keep(result)
             except LogicalFormError as error:
-                # With the graph's longer names in place of those written it may have grown too long.
+                # The graph's names may be longer than the written ones, which can make it too long.
                 self._told.append(f"the expression cannot be kept: {error}")
         return self._next()
 
@@ -217,7 +217,7 @@ class KbqaR1Dialogue(Dialogue):
         return _information(problem, turns_left)
 
     def _read(self, line: str) -> bool:
-        """Keep the action of a line, or tell why it is none."""
+        """Queue the action of a line, or report why it cannot be parsed; returns whether it was queued."""
         try:
             self._waiting.append(parse_action(line))
         except LogicalFormError as error:
@@ -226,7 +226,7 @@ class KbqaR1Dialogue(Dialogue):
         return True
 
     def _next(self) -> tuple[Action, ...]:
-        """The next action that can be executed; those before it that cannot are told of."""
+        """The next action that can be executed; reports the ones before it that cannot."""
         while self._waiting:
             action = self._waiting.pop(0)
             try:
@@ -239,7 +239,7 @@ class KbqaR1Dialogue(Dialogue):
         """An action on the graph, with the expressions that it names written out.
 
         Raises:
-            LogicalFormError: it names one that is not there.
+            LogicalFormError: it names an expression that does not exist.
         """
         expressions = [made.expression for made in self._made]
         made = apply(action, expressions)
@@ -261,10 +261,10 @@ class KbqaR1Dialogue(Dialogue):
         return Action(EXECUTE_LOGICAL_FORM, arguments)
 
     def _keep(self, result: Success[Item]) -> None:
-        """Number the expression of a result, and tell of its members.
+        """Number the expression of a result, and report its members.
 
         Raises:
-            LogicalFormError: it is larger than expressions may be.
+            LogicalFormError: the expression is too large.
         """
         expression = parse_s_expression(result.details["expression"])
         for item in result.items:
@@ -279,14 +279,14 @@ class KbqaR1Dialogue(Dialogue):
         self._told.append("\n".join(line for line in lines if line))
 
     def _answers(self, body: str) -> Iterable[PredictedAnswer]:
-        """The members of the expression that is named, or the names that are listed."""
+        """The members of the named expression, or the listed names."""
         reference = _REFERENCE.fullmatch(body)
         if reference is not None and 1 <= int(reference[1]) <= len(self._made):
             return dict.fromkeys(map(_answer, self._made[int(reference[1]) - 1].items))
         pieces, start = body.split(), 0
         answers: list[PredictedAnswer] = []
         while start < len(pieces):
-            # Names of plain graphs hold spaces: the longest run of words that was seen is one.
+            # Names in plain graphs contain spaces: the longest run of words that was seen is one name.
             ends = range(len(pieces), start, -1)
             end = next((e for e in ends if " ".join(pieces[start:e]) in self._seen), start + 1)
             name = " ".join(pieces[start:end])
@@ -307,7 +307,7 @@ def write_answer(thought: str, answers: Sequence[str]) -> str:
 
 
 def _source(source: Entity | FormLiteral | Expression) -> dict[str, str]:
-    """What a relation is asked of, as the graph's action takes it."""
+    """The source of a relation, as arguments of the graph's action."""
     if isinstance(source, Entity):
         return {"entity": source.id}
     if isinstance(source, FormLiteral):
@@ -316,7 +316,7 @@ def _source(source: Entity | FormLiteral | Expression) -> dict[str, str]:
 
 
 def _verdicts(result: Success[Item]) -> list[dict[str, Any]]:
-    """What the gate said of each relation."""
+    """The gate's verdict on each relation."""
     told = result.details
     if "relation" in told:
         return [{key: told[key] for key in ("tier", "relation", "candidates", "also") if key in told}]
@@ -324,7 +324,7 @@ def _verdicts(result: Success[Item]) -> list[dict[str, Any]]:
 
 
 def _similar(verdict: dict[str, Any]) -> str:
-    """What to tell of a relation that was only similar, or is as good the other way round."""
+    """The message about a relation that was only similar, or that fits the other direction as well."""
     relation, told = verdict["relation"], []
     if "candidates" in verdict:
         others = ", ".join(f"{c['id']} ({c['score']:.3f})" for c in verdict["candidates"])
@@ -339,7 +339,7 @@ def _similar(verdict: dict[str, Any]) -> str:
 
 
 def _rejected(failed: Failure) -> str:
-    """An error; of a rejected relation with all neighbours and their scores."""
+    """The message of a failure; for a rejected relation, with all neighbouring relations and scores."""
     candidates = failed.details.get("candidates", ())
     if not candidates:
         return failed.message

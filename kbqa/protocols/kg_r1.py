@@ -1,6 +1,6 @@
 """KG-R1's dialect: `<think>`, `<kg-query>`, `<information>`, `<answer>`.
 
-One reasoning part and one query or answer a turn (section 3.2); four one-hop
+A turn is one reasoning part and one query or answer (section 3.2); four one-hop
 actions; observations and errors as in appendix D.5 and figures 10 to 15. The
 prompt is in our own words around the paper's tags and placeholders.
 """
@@ -41,7 +41,7 @@ _ARGUMENTS = {
 
 RelationFormat = Literal["flat", "hierarchical"]
 
-_ECHOED = 100  # characters of what is no reference that an error repeats
+_ECHOED = 100  # maximum characters of an unknown reference that an error repeats
 
 _TAGS = (
     "<think>",
@@ -126,13 +126,13 @@ class KgR1:
     """The dialect.
 
     Attributes:
-        prompt: `full` explains tags and queries to a pretrained model; `brief` holds the
-            question alone, for a policy that learned the dialect in its cold start.
+        prompt: `full` explains tags and queries to a pretrained model; `brief` holds the question and
+            its entities alone, for a policy that learned the dialect in its cold start.
         relations: a `flat` list, or `hierarchical`: relations named domain.type.property as
             an indented tree (E.3.2, Table 10), half as long and on CWQ 16.9 % worse.
         entities: the policy reads and writes their `names`, as in the paper, or `references`
-            (`kbqa.protocols.references`), which are replaced by ids before the graph is asked. By
-            the brief prompt results are references alone; else names stand behind them.
+            (`kbqa.protocols.references`), which are replaced by ids before the graph is asked. With the
+            brief prompt, results show references only; otherwise they show names as well.
     """
 
     prompt: Literal["full", "brief"] = "full"
@@ -163,8 +163,8 @@ class KgR1Dialogue(Dialogue):
 
     def prompt(self) -> list[Segment]:
         if self._protocol.prompt == "brief":
-            # A colon stands before listed entities and nowhere else, as in observations: a small
-            # policy that is to write an entity can always copy what follows the last one.
+            # As in observations, a colon stands before listed entities and nowhere else, so that a small
+            # policy can always copy an entity from what follows the last colon.
             return [
                 Segment("Question "),
                 Segment(self._question.text, trusted=False),
@@ -222,13 +222,13 @@ class KgR1Dialogue(Dialogue):
         return _information(advice, failed=True)
 
     def _answers(self, text: str) -> tuple[PredictedAnswer, ...]:
-        """Answers as labels. A label that was seen wins over a separator that happens to stand in it."""
+        """Answers as labels. A label that was seen is not split, even if it contains a separator."""
         names = [name for line in text.strip().splitlines() for name in _split_line(line, self._seen)]
         return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(names))
 
 
 class ReferringDialogue(KgR1Dialogue):
-    """An episode by reference; its actions bear ids, so that they are evidence as those of any other."""
+    """An episode by reference; its actions carry ids, so that they serve as evidence like any others."""
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
         super().__init__(question, max_turns, protocol)
@@ -249,7 +249,7 @@ class ReferringDialogue(KgR1Dialogue):
         ]
 
     def opening(self, *, native_tools: bool) -> Opening:
-        self._names_shown = True  # a model that chats can make use of them
+        self._names_shown = True  # a chat model can make use of names
         asked = "".join(segment.text for segment in self._asked)
         user = f"Question: {asked}\nInitial entities: {self._topics}"
         return Opening(self._instruction + _REFERENCE_CHAT_RULES, user)
@@ -270,8 +270,8 @@ class ReferringDialogue(KgR1Dialogue):
         (action,) = self._actions
         self._written = action.arguments["entity"]
         entity = self._references.entity(self._written)
-        # Asked for what no graph has, even one with an entity named e9 or as the policy has it, the graph
-        # says that it is not there.
+        # No graph has an entity of this name, even if it has one named e9 or named as the policy wrote; so
+        # the graph says that it is unknown.
         id_ = f"unknown reference {self._written[:_ECHOED]}" if entity is None else entity.id
         self._actions = (replace(action, arguments={**action.arguments, "entity": id_}),)
         return replace(reply, actions=self._actions)
@@ -297,7 +297,7 @@ class ReferringDialogue(KgR1Dialogue):
         return _information(_describe(asked, result, self._protocol.relations), failed=False)
 
     def _answers(self, text: str) -> tuple[PredictedAnswer, ...]:
-        """Entities by their references; what is none, such as a date or a number, stands for itself."""
+        """Entities by their references; anything else, such as a date or a number, stands for itself."""
         pieces = [piece.strip() for piece in re.split(r"[,\n]", text)]
         found: dict[str, PredictedAnswer] = {}
         for piece in filter(None, pieces):
@@ -308,7 +308,7 @@ class ReferringDialogue(KgR1Dialogue):
         return tuple(dict.fromkeys(found.values()))
 
     def _fault(self, action: Action, message: str) -> list[Segment]:
-        """An error about what the policy wrote, where the graph has told one about an id."""
+        """The graph's error about an id, with what the policy wrote in place of the id."""
         opening, text, closing = _information(message, failed=True)
         before, quoted, after = message.partition(f'"{action.arguments.get("entity")}"')
         if not quoted:
@@ -318,7 +318,7 @@ class ReferringDialogue(KgR1Dialogue):
         return [opening, Segment(f'{before}"', False), named, Segment(f'"{after}', False), closing]
 
     def _found(self, result: Success[Item]) -> list[Segment]:
-        """References of what was found, with the times of dated facts; how many, if some have none."""
+        """References of the results, with the times of dated facts; the total, if some have no reference."""
         separator = "; " if any(isinstance(item, DatedItem) for item in result.items) else ", "
         listed: list[Segment] = []
         left_out = result.truncated
@@ -332,7 +332,7 @@ class ReferringDialogue(KgR1Dialogue):
         return [*listed, Segment(f", ... ({result.total} in all)")] if left_out else listed
 
     def _beside_its_name(self, item: Item) -> Item:
-        """An entity as results show it where they show names."""
+        """An entity with its reference and its name, as results show it when they show names."""
         reference = self._references.of(item.id)
         return item if reference is None else replace(item, label=f"{reference} ({item.label})")
 
@@ -355,8 +355,8 @@ def write_answer(thought: str, answers: Sequence[str]) -> str:
 def _parse_query(body: str) -> tuple[Action, bool]:
     """An action and whether it is one of the four with the right number of arguments.
 
-    What is not a call at all is passed on under its own text: the graph's error
-    for an unknown action is the right thing for the policy to read.
+    Text that is not a call is passed on as the name of an action, so that the policy
+    reads the graph's error for an unknown action.
     """
     call = _CALL.fullmatch(body)
     if call is None:
@@ -364,7 +364,7 @@ def _parse_query(body: str) -> tuple[Action, bool]:
     name, inside = call.groups()
     names = _ARGUMENTS.get(name, ("entity", "relation"))
     values = _parse_arguments(inside.strip(), len(names))
-    # A surplus argument keeps its value under the next name, so that the graph complains.
+    # A surplus argument is passed on under the next name, so that the graph reports it.
     keys = [*names, "relation", "surplus"][: len(values)] if name in _ARGUMENTS else ["entity", "relation"]
     arguments = dict(zip(keys, values, strict=False))
     return Action(name, arguments), name in ONE_HOP_ACTIONS and len(values) == len(names)
@@ -422,7 +422,7 @@ def _listed(items: Sequence[Item]) -> str:
 
 
 def _as_tree(relations: Sequence[Item]) -> str:
-    """Relations by domain and type, one type a line (Table 10); other names stand first."""
+    """Relations by domain and type, one type per line (Table 10); other names come first."""
     plain = [item.label for item in relations if item.label.count(".") < 2]
     domains: dict[str, dict[str, list[str]]] = {}
     for item in relations:

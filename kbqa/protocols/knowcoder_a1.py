@@ -1,7 +1,7 @@
 r"""KnowCoder-A1's dialect: `<think>`, `<tool_call>`, `<tool_response>`, `<answer>` with `\boxed{[...]}`.
 
-Three tools (section 3.2) are called as Qwen and Hermes write it, one JSON object a turn;
-their errors are those of Interactive-KBQA, from which the paper has its tools. The prompt
+Three tools (section 3.2) are called in the format of Qwen and Hermes, one JSON object per
+turn. Error texts are those of Interactive-KBQA, from which the paper takes its tools. The prompt
 is in our own words around the paper's tags, placeholders and signatures (appendix E).
 """
 
@@ -99,7 +99,7 @@ a Python list of all answers, or \\boxed{{?x}} for all that your last query with
 
 """
 
-# For a model that calls functions by itself.
+# For a model with native function calls.
 _CALLING = f"""\
 {_TASK}Split a complex question into sub-questions and solve one after the other, with as many calls as you \
 need, one at a time. Begin each message with your reasoning inside <think>...</think>; then either call one \
@@ -136,7 +136,7 @@ class KnowCoderA1:
     Attributes:
         prompt: `full` explains it to a pretrained model; `brief` holds the question and its
             entities alone, for a policy that learned the dialect in a cold start.
-        max_results: values of a query's result, or types, that the policy reads.
+        max_results: maximum values of a query's result, or types, that the policy reads.
     """
 
     prompt: Literal["full", "brief"] = "full"
@@ -161,7 +161,7 @@ class KnowCoderA1:
 
 
 class KnowCoderA1Dialogue(Dialogue):
-    """An episode; it remembers what its queries found, and the entities that this showed."""
+    """An episode; it remembers the results of its queries, and the entities that they showed."""
 
     def __init__(self, question: Question, instruction: str, max_results: int) -> None:
         self._question, self._instruction, self._max_results = question, instruction, max_results
@@ -227,7 +227,7 @@ class KnowCoderA1Dialogue(Dialogue):
         return _response(problem if problem.startswith("Error") else f"Error! {problem}")
 
     def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
-        """What a box lists, or what its variable stands for."""
+        """The answers that a box lists, or that its variable stands for."""
         if VARIABLE.fullmatch(boxed):
             return answers_by_reference(self._found, boxed)
         return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(_listed(boxed)))
@@ -277,7 +277,7 @@ def _parse_call(body: str) -> Action:
 
 
 def _error(failed: Failure) -> str:
-    """A failure in the words of Interactive-KBQA, where it has some."""
+    """A failure in the words of Interactive-KBQA, for failures that it has a text for."""
     if failed.kind is ErrorKind.QUERY_TIMEOUT:
         return "Error: timed out query."
     if failed.details.get("reason") == "unused_variable":
@@ -288,7 +288,7 @@ def _error(failed: Failure) -> str:
 
 
 def _patterns(result: Success[Any]) -> str:
-    """`[(?e, r1 -> r2, "label"), ...]`, the variable where it stands (Table 9)."""
+    """`[(?e, r1 -> r2, "label"), ...]`, with the variable as head or as tail (Table 9)."""
     variable = result.details.get("variable", "?x")
     shown = []
     for item in result.items:
@@ -300,7 +300,7 @@ def _patterns(result: Success[Any]) -> str:
 
 
 def _row(row: Mapping[str, Mapping[str, str]]) -> str:
-    """The values of a row; an entity without a name of its own as the term that a query can go on with."""
+    """The values of a row; an entity without a name as a term that later queries can use."""
     values = []
     for term in row.values():
         label, id_ = term.get("label", term["value"]), term.get("id", term["value"])

@@ -1,7 +1,7 @@
 """Entities by reference: `e1`, `e2` … stand for them, in the order in which an episode shows them.
 
-A policy that writes references copies no names, which a small one from random weights has to learn
-first (docs/adr/0038-references-and-mined-paths.md). The topics of a question come first.
+A policy that writes references copies no names; a small policy would first have to learn copying
+(docs/adr/0038-references-and-mined-paths.md). The topics of a question come first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kbqa.kg.actions import Item
 from kbqa.trajectory import Segment
 
 REFERENCES = tuple(f"e{number}" for number in range(1, 25))
-"""All there are: tags of the dialect, so that each is one token of a small policy's tokenizer."""
+"""All references; they are tags of the dialect, so that a small policy has one token for each."""
 
 _BLANK = re.compile(r"[\s_]+")
 
@@ -37,11 +37,11 @@ class References:
         return twin
 
     def add(self, items: Iterable[Item]) -> None:
-        """Let each entity that has none have the next reference, as long as there are any."""
+        """Assign the next reference to each entity without one, as long as there are any left."""
         for item in items:
             if item.id not in self._references and len(self._references) < len(REFERENCES):
                 self._references[item.id] = REFERENCES[len(self._references)]
-            if item.id in self._references:  # of a topic nothing was known but its id
+            if item.id in self._references:  # for a topic, only the id was known before
                 self._entities[self._references[item.id]] = item
 
     def of(self, id_: str) -> str | None:
@@ -49,15 +49,15 @@ class References:
         return self._references.get(id_)
 
     def entity(self, reference: str) -> Item | None:
-        """The entity of a reference, however it is wrapped; None if it stands for none."""
+        """The entity of a reference, which may be in quotes; None if there is none."""
         return self._entities.get(reference.strip(" \t\r\n\"'"))
 
 
 def referring(text: str, topics: Sequence[str]) -> list[Segment]:
-    """A question's text in which references stand for its topics; for one that it does not name, behind it.
+    """A question's text with references in place of its topics.
 
-    Case does not matter, nor whether a name has blanks or underscores; the longest name is replaced first.
-    References are trusted, the rest is not.
+    References of topics that it does not name are put behind it. Case is ignored, blanks and underscores
+    are equal, and the longest name is replaced first. References are trusted, the rest is not.
     """
     named = dict(zip(REFERENCES, topics, strict=False))
     missing = []
@@ -71,7 +71,7 @@ def referring(text: str, topics: Sequence[str]) -> list[Segment]:
 
 
 def _replaced(piece: Segment, name: str, reference: str) -> list[Segment]:
-    """A piece of text, parted where it holds a name."""
+    """A piece of text in which a reference replaces each occurrence of a name."""
     words = [re.escape(word) for word in _BLANK.split(name) if word]
     if piece.trusted or not words:
         return [piece]

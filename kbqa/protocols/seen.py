@@ -1,4 +1,4 @@
-"""The entities that an episode has seen: what its answers are resolved against."""
+"""The entities that an episode has seen, against which its answers are resolved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbqa.kg.actions import Item
 class SeenEntities:
     """Labels and ids that observations showed.
 
-    A label that several entities share stands for all of them (decisions, answer identity).
+    A label that several entities share stands for all of them.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SeenEntities:
             self._ids.setdefault(name, {})[item.id] = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> SeenEntities:
-        # Forks of an episode copy thousands of names; the general way takes ten times as long.
+        # Forks of an episode copy thousands of names; the default deepcopy takes ten times as long.
         twin = SeenEntities()
         twin._ids = {name: ids.copy() for name, ids in self._ids.items()}
         twin._labels = self._labels.copy()
@@ -35,7 +35,7 @@ class SeenEntities:
         return normalise(name) in self._labels
 
     def label(self, name: str) -> str:
-        """A name as an observation wrote it; itself if none did."""
+        """A name as an observation wrote it; the name itself if none did."""
         return self._labels.get(normalise(name), name)
 
     def ids(self, name: str) -> tuple[str, ...]:

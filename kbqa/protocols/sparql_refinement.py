@@ -2,7 +2,7 @@
 
 Each turn thinks and then either executes a SPARQL query or gives the answer, a scalar
 (section 3.2). Output of any other shape ends the episode. The prompt is in our own words
-around the paper's tags; its examples show a refinement each.
+around the paper's tags; its example shows a refinement.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SparqlRefinement:
     Attributes:
         prompt: `full` explains it to a pretrained model; `brief` holds the question and its
             entities alone, for a policy that learned the dialect in a cold start.
-        max_rows: rows of a result that the policy reads.
+        max_rows: maximum rows of a result that the policy reads.
     """
 
     prompt: Literal["full", "brief"] = "full"

@@ -27,7 +27,7 @@ def entity_term(id_: str) -> str:
 
 
 def entity_id(term: str) -> str:
-    """The id behind a term as a query writes it; what is none stays as it is."""
+    """The id of a term in a query; any other text is returned unchanged."""
     prefix, _, local = term.partition(":")
     if (prefix == "ns" and _FREEBASE_ID.fullmatch(local)) or (
         prefix == "wd" and _WIKIDATA_ID.fullmatch(local)
@@ -43,12 +43,12 @@ def topics_text(ids: Iterable[str], *, gap: str = " ") -> str:
 
 
 def is_plain_name(id_: str) -> bool:
-    """Whether an id is a name in a delimited file, and not an identifier that nobody can read."""
+    """Whether an id is a readable name, as in a delimited file, and not an identifier."""
     return entity_term(id_) == f"<{entity_iri(id_)}>"
 
 
 def rows_text(result: Success[Any], *, max_rows: int) -> str:
-    """The rows of a query, one a line, values separated by ` | `; an entity as `label (term)`."""
+    """The rows of a query, one per line, values separated by ` | `; an entity as `label (term)`."""
     if "boolean" in result.details:
         return "true" if result.details["boolean"] else "false"
     if not result.items:
@@ -60,13 +60,13 @@ def rows_text(result: Success[Any], *, max_rows: int) -> str:
 
 
 def answers_by_reference(results: Sequence[Success[Any]], variable: str) -> tuple[PredictedAnswer, ...]:
-    """What a variable stands for: its values in the latest of `results` that binds it."""
+    """The answers of a variable: its values in the latest of `results` that binds it."""
     values = next(filter(None, (_column(result, variable[1:]) for result in reversed(results))), {})
     return tuple(PredictedAnswer(label, tuple(ids)) for label, ids in values.items())
 
 
 def _column(result: Success[Any], variable: str) -> Mapping[str, list[str]]:
-    """Label → ids of a variable's values, in their order; an entity's ids alone."""
+    """The values of a variable: label → ids, in the order of the rows."""
     values: dict[str, list[str]] = {}
     for row in result.items:
         if variable in row:

@@ -1,4 +1,4 @@
-"""A turn as most dialects write it: a thought in its tags, then one command in its own."""
+"""Parses a turn of most dialects: a thought in its tags, then one command in its tags."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class TurnText:
-    """What a completion holds.
+    """The parts of a completion.
 
     Attributes:
-        thought: what stands between the thinking tags, "" without them.
+        thought: the text between the thinking tags, "" without them.
         kind: name of the first command's tag, None if there is no command.
-        body: what stands between the command's tags.
-        tidy: whether there is a thought, and nothing but it and the command.
+        body: the text between the command's tags.
+        tidy: whether there is a thought, and nothing but the thought and the command.
     """
 
     thought: str
@@ -28,7 +28,7 @@ class TurnText:
 
 
 def read_turn(text: str, command: re.Pattern[str]) -> TurnText:
-    """Take a completion apart; any text will do.
+    """Parse a completion, which may be any text.
 
     Args:
         command: matches a command; its groups are the tag's name and the body.
@@ -44,11 +44,11 @@ def read_turn(text: str, command: re.Pattern[str]) -> TurnText:
 
 
 def read_json(text: str) -> Any:
-    """The value of some JSON that a model wrote; line ends may stand in its strings.
+    """The value of JSON that a model wrote; its strings may contain line breaks.
 
     Raises:
-        ValueError: it is none, or nests too deep, or holds a number of thousands of digits or half
-            a character, which nobody could send on.
+        ValueError: it is not JSON, nests too deep, or contains a number of thousands of digits or half a
+            surrogate pair, which could not be sent on.
     """
     try:
         value = json.loads(text, strict=False)

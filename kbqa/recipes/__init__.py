@@ -23,12 +23,12 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe by name or by path of a YAML file, resolved.
+    """Load a recipe by name, or by the path of a YAML file, and resolve it.
 
-    A file may name another under `extends`; its own values are laid over that one's.
+    A file may name a parent recipe under `extends`; its own values override the parent's.
 
     Args:
-        overrides: values by dotted key (`{"schedule.steps": 50}`), laid over the file's.
+        overrides: values by dotted key (`{"schedule.steps": 50}`); they override the file's.
 
     Raises:
         RecipeError: unknown recipe, unknown key or impossible value; names the key.
@@ -46,7 +46,7 @@ def load_recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe
 
 
 def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
-    """A recipe from plain values.
+    """Build a recipe from plain values.
 
     Raises:
         RecipeError: names each wrong key and what is allowed there.
@@ -60,14 +60,14 @@ def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
 
 def _explain(fault: Any) -> str:
     keys: list[str] = []
-    section: Any = Recipe  # the one that the last key stands in
-    inner: Any = Recipe  # the one that it names, or those that it may be, by the tags of their union
+    section: Any = Recipe  # the section that holds the last key
+    inner: Any = Recipe  # the section that the last key names, or the members of its union by tag
     for part in fault["loc"]:
-        if isinstance(inner, dict):  # pydantic names the tag between two keys
+        if isinstance(inner, dict):  # pydantic puts the union's tag between two keys
             inner = inner[part]
             continue
         keys.append(str(part))
-        if isinstance(part, int):  # one of several alike
+        if isinstance(part, int):  # an index into a list
             continue
         section = inner
         field = getattr(section, "model_fields", {}).get(part)
@@ -79,13 +79,13 @@ def _explain(fault: Any) -> str:
 
 
 def _tagged(annotation: Any) -> dict[str, Any]:
-    """The sections of a union, by their tags; none of another type."""
+    """The sections of a tagged union, by tag; empty for any other type."""
     members = [get_args(member) for member in get_args(annotation)]
     return {member[1].tag: member[0] for member in members if len(member) > 1 and isinstance(member[1], Tag)}
 
 
 def _wanted(annotation: Any) -> Any:
-    """The type of a value that may be left out, or of those in a list."""
+    """The type inside an optional value or a list."""
     return next((member for member in get_args(annotation) if member is not type(None)), annotation)
 
 
@@ -123,5 +123,5 @@ def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_another_part(below: dict[str, Any], above: dict[str, Any]) -> bool:
-    """Whether a section names another part, to which the options of the one below mean nothing."""
+    """Whether a section names a different part, for which the inherited options are meaningless."""
     return "name" in above and above["name"] != below.get("name")

@@ -1,4 +1,4 @@
-"""What a recipe says of the time before reinforcement: questions, small policies, cold starts."""
+"""Recipe sections for the time before reinforcement learning: questions, small policies, cold starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WarmUpSection(Section):
 
 
 class SmallPolicySection(Section):
-    """A transformer from nothing; see `kbqa.training.small_policy` and `kbqa.training.copying`.
+    """A transformer with random weights; see `kbqa.training.small_policy` and `kbqa.training.copying`.
 
     Attributes:
         warm_up: None for a dialect in which nothing is copied.
@@ -57,8 +57,8 @@ class QuestionsSection(Section):
     """Which questions of a data set suit a recipe.
 
     Attributes:
-        max_answers: those with more gold answers are left out, of every split; a dialect whose
-            answers are scalars has no use for them.
+        max_answers: questions with more gold answers are left out of every split; a dialect with
+            scalar answers cannot use them.
     """
 
     max_answers: Positive | None = None
@@ -68,28 +68,28 @@ class QuestionsSection(Section):
 
 
 class ColdStartSection(Section):
-    """SFT on demonstrations: of paths, or those of a file.
+    """Supervised fine-tuning on demonstrations, which are played from paths or read from a file.
 
     Attributes:
-        paths: `mined` from the answers of questions (`kbqa.cold_start.mining`); a run then keeps the gold
-            programs of all that it learns from out of everybody's sight. Or `gold`, the programs of the data
-            set's cold-start questions.
-        demonstrations: questions at most, of which each gives one or none; mining goes on from the
-            cold-start questions to those of training.
-        file: of demonstrations, in KBQA_HOME/cold_start; `kbqa cold-start` makes one. They take the place
-            of paths.
-        fresh_names: whether entities get new names each time that a demonstration is drawn, which a
-            small policy needs (`kbqa.cold_start.imitation`) and a pretrained one does not.
-        known_names: of those, the share that is drawn from among the names of other entities: those of
-            the demonstrations, and topics of training questions. The rest is made up.
-        recoveries: share of the demonstrations that are shown a second time as a recovery: behind a
-            first turn that finds nothing and is not imitated (`kbqa.cold_start.recoveries`).
-        steps: with demonstrations drawn at random.
-        epochs: in place of steps: passes over all of them, each in an order of its own.
-        max_length: tokens of a demonstration; longer ones are left out.
-        lora: an adapter to be trained, and merged into the weights afterwards; None trains them all.
-        validate_every: steps between two looks at the validation F1; the best one wins.
-        patience: looks without a new best after which the cold start ends.
+        paths: `mined` finds paths by search from the questions' answers (`kbqa.cold_start.mining`); the run
+            then hides the gold programs of all questions that it learns from. `gold` takes the gold
+            programs of the data set's cold-start questions.
+        demonstrations: maximum number of questions, each of which gives one demonstration or none; mining
+            continues with the training questions after the cold-start questions.
+        file: file of demonstrations in KBQA_HOME/cold_start, used in place of paths; `kbqa cold-start`
+            makes one.
+        fresh_names: whether entities get new names each time a demonstration is drawn. A small policy
+            needs this (`kbqa.cold_start.imitation`), a pretrained one does not.
+        known_names: share of the new names that are names of other entities, taken from the
+            demonstrations and the topics of training questions. The rest are made up.
+        recoveries: share of the demonstrations that are repeated as a recovery: after a first turn that
+            finds nothing and is not imitated (`kbqa.cold_start.recoveries`).
+        steps: optimiser steps, on demonstrations drawn at random.
+        epochs: alternative to steps: passes over all demonstrations, each in a new random order.
+        max_length: maximum tokens of a demonstration; longer ones are left out.
+        lora: an adapter to train and then merge into the weights; None trains all weights.
+        validate_every: steps between two evaluations of the validation F1; the best weights are kept.
+        patience: number of evaluations without a new best F1 after which the cold start ends.
         warm_up_steps, decay, floor, learned_loss, cool_down_steps, precision: see
             `kbqa.training.sft.SftConfig`.
     """
@@ -133,7 +133,7 @@ class ColdStartSection(Section):
         return self
 
     def build(self, demonstrations: int) -> SftConfig:
-        """Numbers of an imitation of so many demonstrations."""
+        """The SFT settings for a number of demonstrations."""
         from kbqa.training.sft import SftConfig
 
         passes = math.ceil((self.epochs or 0) * demonstrations / self.batch)

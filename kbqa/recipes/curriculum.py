@@ -1,4 +1,4 @@
-"""What a recipe says of the order in which questions come, and of rewards that change on the way."""
+"""Recipe sections for the curriculum: the order of questions, and rewards that change during training."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class UntilSection(Section):
 
 
 class StageSection(Section):
-    """A part of reinforcement learning.
+    """A stage of reinforcement learning.
 
     Attributes:
-        reward: options of the recipe's reward that are others in this stage.
-        tiers: difficulties of the questions that are asked; a question whose gold program is unknown
-            has none, and is asked where all three are.
-        until: when the next one begins; None for the last.
+        reward: options of the recipe's reward that this stage overrides.
+        tiers: difficulties of the questions asked. A question without a known gold program has no
+            difficulty; it is asked only in stages with all three tiers.
+        until: when the next stage begins; None for the last stage.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -85,9 +85,9 @@ class CurriculumSection(Section):
     """How training questions are drawn, stage by stage.
 
     Attributes:
-        balance: kinds of questions that are drawn equally often; None draws as they come.
-        strength: of the balance: 0 leaves every kind its natural share, 1 gives all the same.
-        representatives: questions that are kept of each reasoning pattern; None keeps all.
+        balance: the kinds between which questions are balanced; None does not balance.
+        strength: strength of the balance: 0 keeps each kind's natural share, 1 gives equal shares.
+        representatives: number of questions kept per reasoning pattern; None keeps all.
         pattern: what a pattern is; see `kbqa.curricula.patterns`.
         tiers: bounds of the difficulties.
     """
@@ -123,7 +123,7 @@ class CurriculumSection(Section):
         if self.representatives is not None:
             kept = representatives(questions, self.representatives, self.pattern)
         tiers = self.tiers.build()
-        # Taking a program apart costs more than keeping what came of it.
+        # Decomposing a program is costly, so each tier is computed once.
         tiered = [(question, tiers.of(question)) for question in kept]
         return Course([self._stage(stage, tiered, seed) for stage in self.stages])
 

@@ -1,4 +1,4 @@
-"""What a recipe says of reinforcement: the objective, the schedule, and what is watched for."""
+"""Recipe sections for reinforcement learning: the objective, the schedule and the guards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LoraSection(Section):
     """A low-rank adapter in place of whole weights; see `kbqa.training.adapters.Adapter`.
 
     Attributes:
-        rank: one that vLLM can serve.
+        rank: only ranks that vLLM can serve.
     """
 
     rank: Literal[8, 16, 32, 64, 128, 256, 320, 512] = 32
@@ -43,15 +43,15 @@ class LoraSection(Section):
 
 
 class OptimisationSection(Section):
-    """The objective, its optimiser, and what is done with one batch of rollouts.
+    """The objective, its optimiser, and how a batch of rollouts is used.
 
     Attributes:
-        decay, warm_up_steps, warm_up_share: of the learning rate over the steps of the schedule;
+        decay, warm_up_steps, warm_up_share: shape of the learning rate over the schedule's steps;
             see `kbqa.training.learning_rate`.
         betas: of AdamW.
         mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
             `kbqa.training.grpo.GrpoConfig`.
-        lora: an adapter to be trained; None trains all weights.
+        lora: an adapter to train; None trains all weights.
     """
 
     learning_rate: Rate
@@ -94,8 +94,10 @@ class OptimisationSection(Section):
         return LearningRate(self.learning_rate, self.decay, self.warm_up_steps, self.warm_up_share)
 
     def build(self, sampling: SamplingSection | None = None) -> GrpoConfig:
-        """Args:
-        sampling: how the rollouts are drawn; by default from the whole distribution.
+        """The GRPO settings.
+
+        Args:
+            sampling: how the rollouts are sampled; by default from the full distribution.
         """
         from kbqa.objectives import SurrogateConfig
         from kbqa.training.grpo import GrpoConfig
@@ -116,7 +118,7 @@ class OptimisationSection(Section):
                 self.importance_cap,
             ),
             betas=self.betas,
-            # What was drawn greedily is scored under temperature 1.
+            # Greedy samples are scored at temperature 1.
             temperature=(sampling and sampling.temperature) or 1.0,
             truncation=Truncation() if sampling is None else sampling.truncation(),
             mini_batch_questions=self.mini_batch_questions,
@@ -129,12 +131,12 @@ class OptimisationSection(Section):
 
 
 class BestBySection(Section):
-    """By what the best weights of a run are told; it ends with those, not with the last.
+    """The criterion for the best weights of a run; the run ends with those, not with the last ones.
 
     Attributes:
-        metric: a field of the records looked at, such as f1, em or reward.
-        split: `validation` looks at each evaluation; `train` at the mean over the steps since the
-            last checkpoint, whenever one is written.
+        metric: a field of the split's records, such as f1, em or reward.
+        split: `validation` takes the metric of each evaluation; `train` takes, at each checkpoint, its
+            mean over the steps since the previous checkpoint.
     """
 
     metric: str = "f1"
@@ -147,15 +149,16 @@ class ScheduleSection(Section):
 
     Attributes:
         questions_per_step: groups that one optimiser step consumes.
-        max_in_flight: rollout requests that are out at a time.
-        max_staleness: a group whose oldest turn was written that many versions before the
-            current one still counts; an older one is dropped.
-        request_deadline_s: an unanswered request is sent again after that, under its id.
-        max_seconds: reinforcement learning ends after that; None leaves only `steps`.
-        max_sampled_tokens: it ends when the policy has written that many tokens in its rollouts, branches
-            that were pruned included; runs of different recipes are comparable so.
-        max_run_seconds: it ends when the whole run, cold start and all, has worked that long.
-        keep_checkpoints: newest ones that are kept, beside that of the best weights.
+        max_in_flight: maximum number of rollout requests in flight.
+        max_staleness: maximum number of versions between a group's oldest turn and the current version;
+            an older group is dropped.
+        request_deadline_s: seconds after which an unanswered request is sent again, under the same id.
+        max_seconds: seconds after which reinforcement learning ends; None sets no limit.
+        max_sampled_tokens: reinforcement learning ends once the policy has written this many tokens in
+            rollouts, pruned branches included; this makes runs of different recipes comparable.
+        max_run_seconds: reinforcement learning ends once the whole run, cold start included, has worked
+            for this many seconds.
+        keep_checkpoints: number of newest checkpoints kept, besides that of the best weights.
         best_by: None ends with the last weights.
     """
 
@@ -176,8 +179,7 @@ class ScheduleSection(Section):
     def _enough_in_flight(self) -> Self:
         if self.max_in_flight < self.questions_per_step:
             raise ValueError(
-                f"max_in_flight: a step needs {self.questions_per_step} groups, so no step could ever be "
-                "taken"
+                f"max_in_flight: must be at least questions_per_step, which is {self.questions_per_step}"
             )
         return self
 
@@ -186,18 +188,20 @@ AlarmName = Literal["entropy", "no_spread", "logprob_gap", "kl"]
 
 
 class GuardsSection(Section):
-    """What a run is watched for; see `kbqa.runs.guards`. A bound that is None is not watched.
+    """Bounds on a run's metrics; see `kbqa.runs.guards`. A metric whose bound is None is not watched.
 
     Attributes:
-        steps: an alarm is raised when its bound is broken in so many steps in a row.
+        steps: number of consecutive steps that must break a bound to raise its alarm.
         min_entropy: mean entropy of the policy's tokens, nats.
-        max_no_spread: share of a step's questions that teach nothing, since all their returns are equal.
+        max_no_spread: share of a step's questions that teach nothing, because their returns are all equal.
         max_logprob_gap: mean absolute difference between a token's log-probability in the engine
             that wrote it and in the trainer, nats.
         max_kl: mean estimate of the divergence from the reference, nats.
-        max_not_finite: the run fails when loss or gradient were not finite in so many steps in a row.
+        max_not_finite: the run fails after this many consecutive steps whose loss or gradient was not
+            finite.
         stop_on: alarms that end reinforcement learning, as its last step would.
-        patience: evaluations without a new best after which it ends; needs `schedule.best_by`.
+        patience: number of evaluations without a new best after which reinforcement learning ends; needs
+            `schedule.best_by`.
     """
 
     steps: Positive = 3
@@ -210,7 +214,7 @@ class GuardsSection(Section):
     patience: Positive | None = None
 
     def bound(self, alarm: AlarmName) -> float | None:
-        """Of the alarm; entropy has a lower one, the others an upper one."""
+        """The bound of an alarm: a lower bound for entropy, an upper bound for all others."""
         return {
             "entropy": self.min_entropy,
             "no_spread": self.max_no_spread,

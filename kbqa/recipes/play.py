@@ -1,4 +1,4 @@
-"""What a recipe says of episodes: how they are played, and what they are worth."""
+"""Recipe sections for episodes: how they are played, and how they are rewarded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ProtocolSection(PartSection[AgentProtocol]):
 
 
 class SamplingSection(Section):
-    """How tokens are drawn; see `kbqa.policies.base.Truncation`. At temperature 0 nothing is."""
+    """How tokens are sampled; see `kbqa.policies.base.Truncation`. Temperature 0 is greedy."""
 
     temperature: Annotated[float, Field(ge=0, le=2)]
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -37,13 +37,13 @@ class SamplingSection(Section):
 
 
 class EvaluationSection(SamplingSection):
-    """How the one episode of a question is sampled when a policy is evaluated."""
+    """How a policy is sampled in evaluation, with one episode per question."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
 
 
 class EpisodeSection(SamplingSection):
-    """What every kind of rollout says of its episodes."""
+    """Options common to all kinds of rollouts."""
 
     max_turns: Positive
     max_tokens: Positive
@@ -62,11 +62,11 @@ class LinearSection(EpisodeSection):
 
     @property
     def width(self) -> int:
-        """Completions that one state is continued by at a time."""
+        """Number of completions sampled from one state at a time."""
         return self.n
 
     def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
-        """As `kbqa.rollouts.Rollout.play`, with `n` in place of its own."""
+        """As `kbqa.rollouts.Rollout.play`; the argument `n` replaces the section's own."""
         return linear_rollout(agent, question, n, temperature, **until)
 
 
@@ -81,19 +81,19 @@ class TreeSection(EpisodeSection):
 
     @property
     def width(self) -> int:
-        """As that of a linear rollout."""
+        """As `LinearSection.width`."""
         return self.k
 
     def branching(self) -> Branching:
         return Branching(self.k, self.max_active, self.max_nodes, self.pruning)
 
     def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
-        """As `kbqa.rollouts.Rollout.play`, with `n` branches in place of `k`."""
+        """As `kbqa.rollouts.Rollout.play`; the argument `n` replaces `k`."""
         return tree_rollout(agent, question, replace(self.branching(), k=n), temperature, **until)
 
 
 class AddedRolloutSection(EpisodeSection):
-    """A kind of another distribution with its options; see `kbqa.rollouts.Rollout`."""
+    """A rollout kind from another distribution, with its options; see `kbqa.rollouts.Rollout`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -113,7 +113,7 @@ class AddedRolloutSection(EpisodeSection):
 
     @property
     def width(self) -> int:
-        """As that of a linear rollout."""
+        """As `LinearSection.width`."""
         return self.n
 
     def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
@@ -133,7 +133,7 @@ class JudgeSection(PartSection[Judge]):
 
 
 class AddedAdvantageSection(Section):
-    """An advantage of another distribution with its options; see `kbqa.advantages.Credit`."""
+    """An advantage from another distribution, with its options; see `kbqa.advantages.Credit`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -147,7 +147,7 @@ class AddedAdvantageSection(Section):
         kind = values.get("kind")
         if kind not in ADVANTAGES.names():
             raise ValueError(_no_such_kind(kind, (*get_args(AdvantageKind), *ADVANTAGES.names())))
-        # What a recipe below this one says of its own kind means nothing here.
+        # Options inherited from a recipe with a built-in kind mean nothing to this one.
         ours = AdvantageSection.model_fields.keys() - ADVANTAGES.options(kind)
         options = {key: value for key, value in values.items() if key not in ours}
         return {"kind": kind, **ADVANTAGES.resolve(kind, options)}

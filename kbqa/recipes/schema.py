@@ -1,7 +1,7 @@
-"""What a recipe says: one protocol, one rollout kind, one reward sum, one advantage, and numbers.
+"""The recipe: one protocol, one rollout kind, one reward, one advantage, and numbers.
 
-Reading one must not load torch, since services and the command line do it at their start:
-what is configured is imported where it is built.
+Reading a recipe must not load torch, because services and the command line read recipes when they
+start. Sections therefore import what needs torch only in their `build`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kbqa.rewards import Reward, TreeReward
 
 
 class Recipe(Section):
-    """A paper as numbers.
+    """All choices of one experiment.
 
     Attributes:
-        base_model: the pretrained model to start from; None makes a small policy from nothing.
-        deterministic: the same seed gives the same numbers on the same machine, however a run was
+        base_model: the pretrained model to start from; None makes a small policy with random weights.
+        deterministic: the same seed gives the same numbers on the same machine, even if the run is
             interrupted; completions are then computed one at a time, which is slow.
     """
 
@@ -91,7 +91,7 @@ class Recipe(Section):
         return self
 
     def reward_in(self, stage: int | None) -> Reward:
-        """The reward in a stage of the curriculum, counted from 0; None is the recipe's own.
+        """The reward in a stage of the curriculum, counted from 0; None means the recipe's own reward.
 
         Raises:
             ValueError: the recipe has no such stage.

@@ -1,4 +1,4 @@
-"""A part of a recipe: what all of them share."""
+"""Base classes of recipe sections."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Moment = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
-    """Part of a recipe; a key that it does not know is an error."""
+    """A part of a recipe; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PartSection(Section, Generic[T]):
-    """A named part with its options, which are the fields of the part itself."""
+    """A named part with its options, which are the fields of the part's class."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     parts: ClassVar[Parts[Any]]

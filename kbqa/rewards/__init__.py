@@ -1,4 +1,4 @@
-"""Rewards: what a trajectory is worth, from its gold answers, and where a recipe asks for it, the graph."""
+"""Rewards: scores of trajectories, from gold answers and, if a recipe asks for it, from the graph."""
 
 from __future__ import annotations
 

@@ -13,21 +13,21 @@ from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Step, Tr
 
 
 class Verdict(Protocol):
-    """What a judge says; see `kbqa.judges`."""
+    """The decision of a judge; see `kbqa.judges`."""
 
     @property
     def correct(self) -> bool: ...
 
 
 class Judge(Protocol):
-    """See `kbqa.judges`; named here since rewards and judges do not know each other."""
+    """See `kbqa.judges`; declared here, because rewards and judges do not import each other."""
 
     def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """What a reward may measure with: the graph for distances, a judge for answers in words."""
+    """What a reward may use: the graph for distances, a judge for answers in words."""
 
     tools: GraphTools
     judge: Judge
@@ -39,7 +39,7 @@ class Reward(Protocol):
     def score(
         self, question: Question, trajectory: Trajectory, instruments: Instruments
     ) -> RewardedTrajectory:
-        """What the trajectory is worth.
+        """Score a trajectory.
 
         Raises:
             JudgeUnavailableError: the judge gave no verdict.
@@ -53,10 +53,10 @@ class TreeReward(Reward, Protocol):
     """A reward that also scores the steps of a tree."""
 
     def score_tree(self, id_: str, question: Question, tree: Tree, instruments: Instruments) -> RewardedTree:
-        """What each step is worth; raises as `score`.
+        """Score each step of a tree; raises as `score`.
 
         Args:
-            id_: of the rewarded tree.
+            id_: id of the rewarded tree.
         """
         ...
 

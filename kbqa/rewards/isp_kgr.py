@@ -15,13 +15,13 @@ from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
 from kbqa.rewards.progress import Command, MeasuredStep, measure
 from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajectory, Tree
 
-# Released code: what a query found is as good as the answers from that F1 on.
+# Released code: from this F1 on, a query's result counts as the answers.
 _GOOD_F1 = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class StepReward:
-    """The three parts of a step's reward, before they are weighed."""
+    """The three parts of a step's reward, before weighting."""
 
     format: float
     progress: float
@@ -31,16 +31,16 @@ class StepReward:
 @REWARDS.register("isp_kgr")
 @dataclass(frozen=True, slots=True)
 class IspKgrReward:
-    """A SPARQL step that advances earns 1.0 on the way to all answers, a node or the answer 0.4.
+    """If all answers are found, a SPARQL step that advances earns 1.0, a node or the answer 0.4.
 
-    Rewards of steps hold the outcome, so that the one of a trajectory is 0 beside them.
+    The rewards of steps contain the outcome, so the outcome of the trajectory itself is 0.
 
     Attributes:
-        variant: `algorithm` is Algorithm 2. By the running `text` a bad format is 0, not -1,
-            the outcome always counts, and a query has to come nearer than the latest node. The
-            `released` code rates what a query found by its F1 first, and lets a query advance
-            only right after a node, or with an F1 of 0.9.
-        max_distance: D; what lies farther apart counts as unconnected.
+        variant: `algorithm` is Algorithm 2. In the paper's main `text`, a bad format is 0, not -1, the
+            outcome always counts, and a query has to come nearer than the latest node. The `released`
+            code first rates a query's result by its F1, and lets a query advance only right after a
+            node, or with an F1 of 0.9.
+        max_distance: D; entities farther apart count as unconnected.
     """
 
     w_format: float = 0.1
@@ -90,8 +90,8 @@ class IspKgrReward:
         """Algorithm 2.
 
         Args:
-            steps: of one episode, in order.
-            outcomes: for each, the final F1.
+            steps: steps of one episode, in order.
+            outcomes: the final F1 for each step.
             known: DIST of each topic entity.
         """
         rewards: list[StepReward] = []

@@ -1,4 +1,4 @@
-"""KBQA-R1's reward (section IV-C1): F1, and the format where the answer is not all wrong.
+"""KBQA-R1's reward (section IV-C1): F1, plus the format if F1 is above 0.
 
 R = w_F1 F1 + w_format 1[F1 > 0] 1[format]
 """
@@ -16,13 +16,13 @@ from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Tu
 @REWARDS.register("kbqa_r1")
 @dataclass(frozen=True, slots=True)
 class KbqaR1Reward:
-    """Answers are compared as a set; the format holds if every turn is well formed and the last answers.
+    """Answers are compared as a set; the format holds if all turns are well formed and the last one answers.
 
     Attributes:
-        partial_format: of w_format, what a trajectory earns whose format does not hold, times the
-            share of its tags that are there in pairs; beside an F1 above 0, as the format itself
-            (the released code: 0.3; the paper: nothing).
-        timeouts_score_nothing: a trajectory that met a timeout earns 0 outright (released code).
+        partial_format: share of w_format for a trajectory whose format does not hold, times the share of
+            its tags that are paired; like the format itself, only with an F1 above 0 (the released code:
+            0.3; the paper: nothing).
+        timeouts_score_nothing: a trajectory with a query timeout earns 0 in total (released code).
     """
 
     w_f1: float = 1.0
@@ -47,7 +47,7 @@ class KbqaR1Reward:
 
 
 def _paired_tags(turns: Sequence[Turn]) -> float:
-    """Mean over the tags: 1 in equal pairs, 0.5 in unequal numbers, 0.2 if half is missing, else 0."""
+    """Mean over tags: 1 if as many close as open, 0.5 if not, 0.2 if they only open or only close, else 0."""
     written = "".join(turn.text for turn in turns)
     whole = written + "".join(turn.observation for turn in turns)
     texts = {"think": written, "action": written, "information": whole, "answer": written}

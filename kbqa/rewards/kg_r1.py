@@ -16,7 +16,7 @@ from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Tu
 @REWARDS.register("kg_r1")
 @dataclass(frozen=True, slots=True)
 class KgR1Reward:
-    """Weights are those of table 8.
+    """KG-R1's rewards; the weights are those of table 8.
 
     Attributes:
         unique_queries: a query that repeats an earlier one of the trajectory earns no w_kg

@@ -2,7 +2,7 @@
 
 R = min(R_fmt + F_beta, 1)
 
-Table 3 sets it beside a reward that is 1 for any right answer, which the paper calls exact match.
+Table 3 compares it with a reward that is 1 for any right answer, which the paper calls exact match.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SCHEMA_TERM = re.compile(rf"\bns:((?![mg]\.)[a-z][\w-]*(?:\.[\w-]+)+)|<{RELATIO
 @REWARDS.register("knowcoder_a1")
 @dataclass(frozen=True, slots=True)
 class KnowCoderA1Reward:
-    """Phase 1 has beta 0.5, phase 2 beta 1.
+    """KnowCoder-A1's reward; phase 1 has beta 0.5, phase 2 beta 1.
 
     Attributes:
-        measure: of the answers; `hit` is that of table 3.
+        measure: how answers are scored; `hit` is that of table 3.
         format: R_fmt, for a final turn with an answer box.
         unseen_penalty: for each tool call with a relation or type that no earlier observation showed.
         timeout_penalty: for each query that timed out.
-        penalty_cap: most that penalties may take, together.
+        penalty_cap: maximum of all penalties together.
     """
 
     beta: float = 0.5

@@ -15,13 +15,13 @@ from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory
 @REWARDS.register("learning_to_refine")
 @dataclass(frozen=True, slots=True)
 class LearningToRefineReward:
-    """Gold with one query earns 1 + 0.5 - 0.02 * 2 = 1.46.
+    """A right answer after one query earns 1 + 0.5 - 0.02 * 2 = 1.46.
 
     Attributes:
-        correct, incorrect: R_ans, as the judge says.
+        correct, incorrect: R_ans, by the judge's verdict.
         error_cost: for each of N_err: queries with a syntax error, a timeout or a failure of
-            the endpoint. An empty result is none.
-        turn_cost: for each of T turns, the answer's included (decisions).
+            the endpoint. An empty result is not an error.
+        turn_cost: for each of T turns, including the answer.
         invalid: the reward of a trajectory that breaks the format or does not end in an answer.
     """
 

@@ -1,7 +1,7 @@
-"""How near to the answers each step of an episode came (ISP-KGR, section 4.3.2 and appendix F.8).
+"""How near each step of an episode came to the answers (ISP-KGR, section 4.3.2 and appendix F.8).
 
-DIST is a score: max(0, (D - d) / D), d the least number of edges between what a query found
-and the answers, direction aside; 0 if nothing connects them within D, or on an error.
+DIST is a score: max(0, (D - d) / D), where d is the smallest number of edges between a query's result
+and the answers, regardless of direction; 0 if nothing connects them within D, or on an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COUNT = re.compile(
 )
 _GROUPED = re.compile(r"\bGROUP\s+BY\b", re.IGNORECASE)
 _EXTREME = re.compile(r"\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
-# A graph that could not answer has not said that the sets lie far apart.
+# If the graph could not answer, the distance is unknown, not large.
 _UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
 
 
@@ -47,20 +47,20 @@ class Command(StrEnum):
     SPARQL = "sparql"
     ANSWER = "answer"
     NONE = "none"
-    """Nothing that could be executed, or nothing that still was."""
+    """Nothing could be executed, or nothing was executed in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A step as Algorithm 2 looks at it.
+    """A step as Algorithm 2 sees it.
 
     Attributes:
         subject: the node, or the query in its canonical form.
         score: DIST of what a query found; None if it found nothing or failed.
-        variables: of the query's SELECT, as a node writes them.
-        counts: the query counts, and so do the answers: a score of 1 is the right number, and
-            only that is progress.
-        f1: of what the query found, taken as an answer.
+        variables: variables of the query's SELECT, as a node command writes them.
+        counts: whether the query and the gold answer are counts; then a score of 1 means the right
+            number, and only that is progress.
+        f1: F1 of the query's result as an answer.
     """
 
     command: Command
@@ -74,9 +74,11 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Attributes:
-    steps: one for each turn that was asked about.
-    known: DIST of each topic entity.
+    """The measured turns of an episode, or of all branches of a tree.
+
+    Attributes:
+        steps: one for each turn.
+        known: DIST of each topic entity.
     """
 
     steps: tuple[MeasuredStep, ...]
@@ -88,8 +90,8 @@ def measure(
 ) -> Measurement:
     """Measure the turns of an episode, or of all branches of a tree.
 
-    A superlative is told by a query with ORDER BY and LIMIT, MAX or MIN that finds exactly the
-    answers: if there is one, a query that finds them among others is one edge away (F.8).
+    A question counts as a superlative if a query with ORDER BY and LIMIT, MAX or MIN finds exactly the
+    answers; a query that finds them among others is then one edge away (F.8).
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
@@ -135,7 +137,7 @@ def measure(
 
 
 def without_count(query: str) -> str | None:
-    """The query for what a query counts (F.8); None if it does not just count."""
+    """The query for the items that a query counts (F.8); None if it does more than count."""
     if _GROUPED.search(query):
         return None
     stripped, replaced = _COUNT.subn(
@@ -179,12 +181,12 @@ class _Gauge:
 
 
 def _query(turn: Turn) -> ExecutedAction | None:
-    """What a turn asked the graph for: a query, or the end of a path."""
+    """The query or followed path of a turn; None if it has neither."""
     return next((action for action in turn.actions if action.name in (EXECUTE_SPARQL, FOLLOW_PATH)), None)
 
 
 def _text(query: ExecutedAction) -> str:
-    """A query; of a path, where it begins and its steps."""
+    """The text of a query; for a path, its start and its steps."""
     arguments = query.arguments
     return (
         arguments["query"] if query.name == EXECUTE_SPARQL else f"{arguments['entity']} {arguments['path']}"
@@ -192,7 +194,7 @@ def _text(query: ExecutedAction) -> str:
 
 
 def _finds(query: ExecutedAction) -> bool:
-    """Whether it found something; that an ASK says yes or no is something."""
+    """Whether a query found something; the yes or no of an ASK counts."""
     return query.code is None and (bool(query.items) or _form(_text(query)) == "ASK")
 
 

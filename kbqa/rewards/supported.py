@@ -1,8 +1,8 @@
-"""KG-R1's reward with one term more, which is ours: what of the answers the graph supports.
+"""KG-R1's reward with a term of our own: the share of the answers that the graph supports.
 
 R = w_F1 F1(predicted, gold) + w_ret v_ret + w_sup v_sup
 
-F1 and v_ret hold against gold answers, so that one that was guessed earns what one that was found does.
+F1 and v_ret compare with gold answers, so that a guessed answer earns as much as one that was found.
 v_sup is the share of the answers that are supported (`kbqa.evidence`), gold or not.
 """
 
@@ -20,11 +20,11 @@ from kbqa.trajectory import Question, RewardedTrajectory, Trajectory
 @REWARDS.register("kg_r1_supported")
 @dataclass(frozen=True, slots=True)
 class SupportedKgR1Reward(KgR1Reward):
-    """A reward of its own, so that recipes of the paper, and their digests, know nothing of it.
+    """A reward of its own, so that the paper's recipes and their digests do not change.
 
     Attributes:
-        w_supported: of v_sup; at 0 the graph is not asked. A wrong answer may be supported as well as a
-            right one: keep it small beside w_f1.
+        w_supported: weight of v_sup; at 0 the graph is not asked. A wrong answer may be supported, too:
+            keep the weight small compared with w_f1.
     """
 
     w_supported: float = 0.0
@@ -32,7 +32,7 @@ class SupportedKgR1Reward(KgR1Reward):
     def score(
         self, question: Question, trajectory: Trajectory, instruments: Instruments
     ) -> RewardedTrajectory:
-        # Not by `super()`, which does not find its way into a dataclass with slots.
+        # Not `super()`, which does not work in a dataclass with slots.
         scored = KgR1Reward.score(self, question, trajectory, instruments)
         if not self.w_supported:
             return scored
@@ -45,7 +45,7 @@ class SupportedKgR1Reward(KgR1Reward):
 
 
 def support(question: Question, trajectory: Trajectory, instruments: Instruments) -> float:
-    """v_sup: of the trajectory's answers, those with evidence that the graph confirms; 0 without an answer.
+    """v_sup: the share of the answers with evidence that the graph confirms; 0 without an answer.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: the graph could not be asked.

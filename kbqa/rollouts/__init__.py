@@ -1,4 +1,4 @@
-"""Rollouts: how trajectories of a question come about."""
+"""Rollouts: playing a question with a policy."""
 
 from kbqa.rollouts.agent import Agent, ChatAgent, Player
 from kbqa.rollouts.kinds import KINDS, Rollout

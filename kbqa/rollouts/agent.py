@@ -1,4 +1,4 @@
-"""Who plays an episode, and how it plays a turn of many episodes at once."""
+"""Players of episodes, which play a turn of many episodes at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Sampling:
     """How a turn is sampled.
 
     Attributes:
-        turn: its number; with a seed, each draws from its own stream.
+        turn: number of the turn; with a seed, each turn has its own random stream.
         deadline: `time.monotonic()` after which the policy stops.
-        cancelled: likewise, once it is set.
+        cancelled: once set, the policy stops.
     """
 
     turn: int
@@ -42,7 +42,7 @@ class Sampling:
 
 
 class Player(Protocol[EpisodeT]):
-    """What plays episodes of its kind."""
+    """Plays episodes of one kind."""
 
     @property
     def tools(self) -> GraphTools: ...
@@ -52,7 +52,7 @@ class Player(Protocol[EpisodeT]):
         ...
 
     def speak(self, episodes: Sequence[EpisodeT], sampling: Sampling) -> None:
-        """Let the policy say a turn in each of several running episodes.
+        """Let the policy write a turn in each of several running episodes.
 
         Raises:
             PolicyUnavailableError: the policy does not answer.
@@ -62,10 +62,10 @@ class Player(Protocol[EpisodeT]):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Everything that plays an episode of tokens but the question.
+    """Everything that an episode of tokens needs, except the question.
 
     Attributes:
-        truncation: of the distributions that the policy draws from.
+        truncation: truncation of the policy's distributions.
     """
 
     policy: Policy
@@ -84,7 +84,7 @@ class Agent:
         return episode.token_ids
 
     def speak(self, episodes: Sequence[Episode], sampling: Sampling) -> None:
-        """As `Player.speak`; one call of the policy for all. An episode that is not finished in time ends."""
+        """As `Player.speak`, by one call of the policy; an episode whose completion is late ends."""
         completions = self.policy.generate(
             [self.read(episode) for episode in episodes],
             SamplingParams(
@@ -107,10 +107,10 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class ChatAgent:
-    """Everything that plays an episode of messages but the question.
+    """Everything that an episode of messages needs, except the question.
 
     Attributes:
-        native_tools: whether the model calls functions in a dialect of function calls.
+        native_tools: whether the model uses native function calls in a dialect of function calls.
     """
 
     policy: ChatPolicy
@@ -151,14 +151,14 @@ class ChatAgent:
 def take_turn(
     player: Player[EpisodeT], question: Question, episodes: Sequence[EpisodeT], sampling: Sampling
 ) -> None:
-    """Play one turn of episodes that still run: one call of the policy, and one of the graph, for all."""
+    """Play one turn of all running episodes, by one call of the policy and one of the graph."""
     player.speak(episodes, sampling)
     consult(player.tools, question, episodes)
 
 
 def consult(tools: GraphTools, question: Question, episodes: Sequence[Play]) -> None:
-    """Ask the graph what the episodes' turns want to know."""
-    # The graph's actions of a turn may need each other's results: a batch at a time.
+    """Execute the actions of the episodes' turns on the graph."""
+    # Actions of a turn may need the results of earlier ones, so they are executed in batches.
     while waiting := [episode for episode in episodes if episode.actions]:
         batch = [action for episode in waiting for action in episode.actions]
         results = iter(tools.execute(question.kg, batch, graph=question.graph))

@@ -1,4 +1,4 @@
-"""Kinds of rollouts that other distributions add."""
+"""Kinds of rollouts from other distributions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kbqa.trajectory import Question, Trajectory, Tree
 
 
 class Rollout(ABC):
-    """How the episodes of a question come about in training.
+    """A kind of rollout: how the episodes of a question are played in training.
 
-    A kind is a dataclass with `play`, an entry point of the group `kbqa.rollouts`, and named by a recipe's
-    `rollout.kind`; its fields are options beside those that every kind has.
+    A kind is a dataclass with `play`. It is an entry point of the group `kbqa.rollouts`, and a recipe's
+    `rollout.kind` names it. Its fields are options besides those that every kind has.
     """
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class Rollout(ABC):
             deadline: `time.monotonic()` after which episodes that still run time out.
 
         Raises:
-            PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: nothing is salvaged.
+            PolicyUnavailableError, GraphNotFoundError, GraphUnavailableError: all episodes are lost.
         """
 
 

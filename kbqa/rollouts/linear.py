@@ -14,14 +14,14 @@ from kbqa.trajectory import Question, Trajectory, Turn
 
 
 class Listener(Protocol):
-    """Hears of the turns of a rollout while it goes on; runs are counted from 0."""
+    """Is told about the turns of a rollout as they happen; runs are counted from 0."""
 
     def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
-        """The policy has written a turn; `actions` are those that the graph is asked first."""
+        """The policy has written a turn; `actions` are the first ones that will be executed."""
         ...
 
     def took(self, run: int, turn: Turn) -> None:
-        """The turn is complete: its actions are executed."""
+        """The turn is complete: its actions have been executed."""
         ...
 
 
@@ -38,18 +38,18 @@ def linear_rollout(
 ) -> list[Trajectory]:
     """Roll out `n` trajectories of one question.
 
-    All episodes that still run share one call of the policy and one of the graph a turn, and what
-    several of them ask of the graph is asked once.
+    In each turn, all running episodes share one call of the policy and one of the graph. Equal actions
+    of several episodes are executed once.
 
     Args:
         temperature: 0 is greedy.
         seed: makes the samples repeatable; each turn draws from its own stream.
         deadline: `time.monotonic()` after which episodes that still run time out.
-        cancelled: times them out once it is set.
+        cancelled: once set, episodes that still run time out.
 
     Raises:
         PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
-            nothing is salvaged, since a group is whole or not at all.
+            all episodes are lost, because a group must be complete.
     """
     tools = QueryCache(player.tools) if n > 1 else player.tools
     episodes = [player.begin(question) for _ in range(n)]
@@ -62,7 +62,7 @@ def linear_rollout(
                 episode.expire()
             break
         player.speak([e for _, e in running], Sampling(turn, temperature, seed, deadline, cancelled))
-        # One whose completion did not come in time has no such turn.
+        # An episode whose completion did not come in time has no such turn.
         spoken = [(run, episode) for run, episode in running if len(episode.turns) > turn]
         if listener is not None:
             for run, episode in spoken:

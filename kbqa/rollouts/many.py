@@ -1,4 +1,4 @@
-"""One episode for each of many questions, a number of them at a time."""
+"""Plays one episode for each of many questions, several at a time."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def many_rollouts(
 ) -> Iterator[tuple[int, Trajectory]]:
     """Roll out one trajectory of each question; an episode that ends makes room for the next.
 
-    Each goes on as soon as its own turn is over: what computes them together is the policy, which takes
-    calls from many threads and batches them, turn for turn or token for token.
+    Each episode continues as soon as its own turn is over. The policy computes them together: it takes
+    calls from many threads and batches them, turn by turn or token by token.
 
     Args:
         temperature: 0 is greedy.
-        width: most episodes under way, which bounds memory however many questions there are.
+        width: maximum episodes at a time, which bounds memory for any number of questions.
         seed: makes the samples repeatable, for the same questions in the same order.
 
     Yields:
-        The place of a question and its trajectory, as they end.
+        The index of a question and its trajectory, in the order in which episodes end.
 
     Raises:
-        PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError: what
-            has been yielded stays good.
+        PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
+            trajectories that were yielded before remain valid.
     """
     waiting, cancelled = iter(enumerate(questions)), threading.Event()
 
@@ -56,4 +56,4 @@ def many_rollouts(
                 for ended in wait(places, return_when=FIRST_COMPLETED).done:
                     yield places.pop(ended), ended.result()
         finally:
-            cancelled.set()  # nobody hears the others, after an error or when no more is wanted
+            cancelled.set()  # after an error, or if the caller wants no more

@@ -1,4 +1,4 @@
-"""Graph tools that ask for the same thing once."""
+"""Graph tools that execute equal actions once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kbqa.kg.actions import Action, ActionResult, Failure, GraphTools
 
 
 class QueryCache:
-    """For the rollout of one question: what branches ask alike is asked once (Algorithm 1, Q_cache).
+    """For the rollout of one question: equal actions of branches are executed once (Algorithm 1, Q_cache).
 
-    A failure that may pass is told to all who asked at that moment, and asked for again later.
+    A transient failure is returned for all equal actions of a call, but it is not cached.
     """
 
     def __init__(self, tools: GraphTools) -> None:

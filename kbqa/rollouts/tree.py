@@ -1,4 +1,4 @@
-"""Tree rollouts (ISP-KGR, 4.3.1 and appendix F): K branches at every state, less those that saw the same."""
+"""Tree rollouts (ISP-KGR, 4.3.1 and appendix F): K branches at every state, without redundant ones."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Branching:
 
     Attributes:
         k: branches that are sampled at each state.
-        max_active: states of a level that go on; where there are more, each parent keeps some.
-        max_nodes: most steps of a tree.
-        pruning: branches are compared with their siblings (F.5), or with the whole tree
-            (Algorithm 1's state cache). Answers are compared with siblings only. `none` keeps all
+        max_active: maximum states of a level that continue; if there are more, every parent keeps some.
+        max_nodes: maximum steps of a tree.
+        pruning: `parent` compares branches with their siblings (F.5), `tree` with the whole tree
+            (Algorithm 1's state cache); answers are compared with siblings only. `none` keeps all
             (table 2, without the success filter).
     """
 
@@ -40,7 +40,7 @@ class Branching:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An episode at the end of a tree; `step` led there, None at the root."""
+    """An episode at a leaf of the tree; `step` led there, None at the root."""
 
     step: int | None
     episode: Episode
@@ -58,10 +58,10 @@ def tree_rollout(
     """Roll out a tree of one question, as deep as the agent's budget has turns.
 
     All states of a level share one call of the policy and one of the graph. A branch that fails
-    (it cannot be understood or executed, or finds nothing) ends there, and is always kept.
+    (it cannot be parsed or executed, or finds nothing) ends there, and is always kept.
 
     Args:
-        seed: as that of `linear_rollout`, and so are the errors.
+        seed: as in `linear_rollout`; the errors are the same, too.
         deadline: `time.monotonic()` after which the tree grows no further, as at a cap.
     """
     agent = replace(agent, tools=QueryCache(agent.tools))
@@ -88,14 +88,14 @@ def tree_rollout(
 
 
 class _Redundancy:
-    """Keeps one branch of those that saw the same, and all that failed; or all."""
+    """Keeps one of the branches that saw the same, and all that failed; without pruning, keeps all."""
 
     def __init__(self, within: Pruning) -> None:
         self._within = within
         self._seen: set[tuple[int | None, str]] = set()
 
     def kept(self, children: Sequence[_Branch]) -> list[_Branch]:
-        """The branches of a level that stay, in their order; a well-formed one represents its equals."""
+        """The branches of a level to keep, in their order; of equal branches, the first well-formed one."""
         chosen: dict[tuple[int | None, str], int] = {}
         kept: list[int] = []
         for position, child in enumerate(children):
@@ -110,7 +110,7 @@ class _Redundancy:
         return [children[position] for position in sorted([*kept, *chosen.values()])]
 
     def _key(self, child: _Branch) -> tuple[int | None, str] | None:
-        """What a branch saw, and where that counts as the same; None if it is kept in any case."""
+        """What a branch saw, and with which branches that is compared; None if it is always kept."""
         episode = child.episode
         if self._within == "none":
             return None
@@ -141,10 +141,10 @@ def _serialised(result: ActionResult) -> Iterator[str]:
 
 
 def _identity(item: Any) -> Any:
-    """What makes an item the same as another: ids of a row in their order, whatever its variables."""
+    """What identifies an item; for a row, its ids in order, whatever its variables are called."""
     if isinstance(item, Item):
         return item.id
-    if "line" in item:  # a relation around a node; how well it fits the question is no matter
+    if "line" in item:  # a relation around a node, whatever its score
         return item["line"]
     return [term.get("id", term["value"]) if isinstance(term, Mapping) else term for term in item.values()]
 
@@ -169,7 +169,7 @@ def _step(branch: _Branch) -> Step:
 
 
 def _spread(active: Sequence[_Branch], steps: Sequence[Step]) -> list[_Branch]:
-    """States in an order in which a cap takes from every parent alike."""
+    """States in an order in which a cap takes equally many of every parent."""
     ranks: Counter[int | None] = Counter()
 
     def rank(branch: _Branch) -> int:

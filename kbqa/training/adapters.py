@@ -24,11 +24,13 @@ from kbqa.policies.chooser.model import Chooser
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Attributes:
-    rank: r; the update of a matrix is the product of two with r columns and rows.
-    alpha: the update is scaled by alpha / r.
-    targets: names of the linear layers that get one.
-    quantised: whether the frozen weights are held in 4 bits (QLoRA; Dettmers et al. 2023).
+    """Options of an adapter.
+
+    Attributes:
+        rank: r; the update of a matrix is a product of two matrices with r columns and r rows.
+        alpha: the update is scaled by alpha / r.
+        targets: names of the linear layers that are adapted.
+        quantised: whether the frozen weights are held in 4 bits (QLoRA; Dettmers et al. 2023).
     """
 
     rank: int = 32
@@ -38,9 +40,9 @@ class Adapter:
 
 
 def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
-    """Freeze a model and put a fresh adapter into it, in place; what the model computes is unchanged.
+    """Freeze a model and insert a fresh adapter, in place; the model's output is unchanged.
 
-    Of a policy that chooses, what it has beside its encoder is trained whole, and saved with the adapter.
+    The head of a chooser is trained in full and saved with the adapter.
 
     Raises:
         ConfigurationError: the model has no layer of these names.
@@ -51,7 +53,7 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
         lora_alpha=adapter.alpha,
         target_modules=list(adapter.targets),
         task_type=None if chooses else "CAUSAL_LM",
-        modules_to_save=["head"] if chooses else None,  # it has learned nothing that could be kept
+        modules_to_save=["head"] if chooses else None,  # it has no pretrained weights
     )
     try:
         with torch.random.fork_rng():
@@ -62,12 +64,12 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
 
 
 def has_adapter(model: Any) -> bool:
-    """Whether a model holds an adapter, which is then all of it that is trained and saved."""
+    """Whether a model holds an adapter; if so, only the adapter is trained and saved."""
     return any(isinstance(module, BaseTunerLayer) for module in model.modules())
 
 
 def merged(model: Any) -> Any:
-    """A copy of a model in which its adapter has become part of the weights, all of them to be trained."""
+    """A copy of a model with its adapter merged into the weights, which are trainable again."""
     twin = copy.deepcopy(model)
     for name, module in list(twin.named_modules()):
         if isinstance(module, BaseTunerLayer):
@@ -77,7 +79,7 @@ def merged(model: Any) -> Any:
         elif isinstance(module, ModulesToSaveWrapper):
             [whole] = module.modules_to_save.values()
             setattr(twin, name, whole)
-    # What transformers' own `add_adapter` leaves: such a model would save its adapter alone.
+    # Left behind by transformers' `add_adapter`; with it the model would save only an adapter.
     twin._hf_peft_config_loaded = False
     del twin.peft_config
     twin.requires_grad_(True)
@@ -88,7 +90,7 @@ def merged(model: Any) -> Any:
 
 @contextmanager
 def without_adapter(model: Any) -> Iterator[None]:
-    """The frozen model alone, for as long as the context lasts."""
+    """Disable a model's adapter while the context lasts."""
     adapting = (BaseTunerLayer, ModulesToSaveWrapper)
     layers = [module for module in model.modules() if isinstance(module, adapting)]
     for layer in layers:

@@ -1,10 +1,9 @@
-"""Attention of a row in which sequences share their beginnings (`kbqa.training.packing`).
+"""Attention over a row of sequences that share prefixes (`kbqa.training.packing`).
 
-A segment's tokens attend to the whole of their sequence: to what it shares with the one
-before, whose keys and values are there already, and to themselves. Each segment is one call of
-a fused kernel over exactly the keys that it may see, so that no mask of T x T tokens is made
-and no score is computed to be thrown away. Gradients of shared keys and values are summed by
-autograd, as those of any tensor that is used twice.
+A segment's tokens attend to their whole sequence: to the prefix shared with the previous sequence,
+whose keys and values are already computed, and to the segment itself. Each segment is one call of a
+fused kernel over exactly the keys that it may see, so no T x T mask is built and no score is computed
+in vain. Autograd sums the gradients of shared keys and values, as for any tensor that is used twice.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ _NAME = "kbqa_segments"
 
 
 def attend_by_segments(model: Any) -> None:
-    """Let a transformers model take `segments`; without them it attends as it did. Changes no saved file."""
+    """Let a transformers model accept `segments`; without them its attention is unchanged.
+
+    Saved files are not affected.
+    """
     if model.config._attn_implementation != _NAME:
         model.set_attn_implementation(_NAME)
 
@@ -42,14 +44,14 @@ def _attention(
     sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers.
+    """Attention by segments, as an attention function of transformers.
 
     Args:
         query: [1, H, T, D].
         key, value: [1, G, T, D], with G a divisor of H.
 
     Returns:
-        [1, T, H, D], and no weights.
+        The output [1, T, H, D], and None in place of attention weights.
     """
     if segments is None:
         output, _ = sdpa_attention_forward(
@@ -64,9 +66,9 @@ def _attention(
         )
         return output, None
     if sliding_window is not None and any(sum(segment) > sliding_window for segment in segments):
-        raise ValueError(f"sequences longer than the model's sliding window of {sliding_window} tokens")
+        raise ValueError(f"a sequence is longer than the model's sliding window of {sliding_window} tokens")
     lengths = [segment.own for segment in segments]
-    # Under autocast the rotation leaves queries and keys wider than values.
+    # Under autocast, rotary embedding leaves queries and keys in a wider dtype than values.
     parts = [torch.split(tensor.to(value.dtype), lengths, dim=2) for tensor in (query, key, value)]
     outputs = []
     keys = values = value[:, :, :0]

@@ -1,4 +1,4 @@
-"""Sequences into padded batches of bounded size."""
+"""Padded batches of bounded size."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Indices in batches of like length whose padded size stays within a budget.
+    """Batches of sequences, as indices: similar lengths, and a padded size within a budget.
 
     Args:
         lengths: tokens of each sequence.
-        token_budget: most padded tokens of a batch; a longer sequence goes alone.
+        token_budget: maximum padded tokens of a batch; a longer sequence forms its own batch.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -1,9 +1,9 @@
-"""Checkpoints of a training run: whole and verified, or not there.
+"""Checkpoints of a training run, written atomically and verified by checksums.
 
     checkpoints/step-000005/    model.safetensors, optimiser.safetensors, state.json, manifest.json
 
-Tensors are safetensors and all else is JSON, so that reading one executes nothing. What is
-not trained (the base of a LoRA adapter) is not in it; it comes from where the run began.
+Tensors are stored as safetensors and everything else as JSON, so that reading a checkpoint runs no
+code. Frozen weights (the base of a LoRA adapter) are not stored; they come from the initial model.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint says beside tensors.
+    """The contents of a checkpoint other than tensors.
 
     Attributes:
         step: finished optimiser steps.
-        state: whatever was saved with it, JSON values.
+        state: the state that was saved with it, as JSON values.
     """
 
     step: int
@@ -52,9 +52,9 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-        root: their directory.
+        root: directory of the checkpoints.
         run: name of the run; another run's checkpoints are refused.
-        keep: newest ones that are kept.
+        keep: number of newest checkpoints to keep.
     """
 
     def __init__(self, root: Path, run: str, keep: int = 2) -> None:
@@ -69,14 +69,14 @@ class Checkpoints:
         *,
         needs: Collection[int] = (),
     ) -> None:
-        """Write a checkpoint; when this returns it is on the disk. An older one of this step gives way.
+        """Write a checkpoint durably; it replaces an earlier one of the same step.
 
         Args:
             state: JSON values.
             needs: steps whose checkpoints are kept as long as this one is, such as the best so far.
 
         Raises:
-            CheckpointError: it cannot be written; those before it are as they were.
+            CheckpointError: it cannot be written; checkpoints of earlier steps are unchanged.
         """
         final = self._directory(step)
         try:
@@ -106,7 +106,7 @@ class Checkpoints:
         self._rotate()
 
     def steps(self) -> list[int]:
-        """Steps of which there are checkpoints, oldest first."""
+        """Steps that have a checkpoint, in ascending order."""
         if not self._root.is_dir():
             return []
         return sorted(int(match[1]) for path in self._root.iterdir() if (match := _NAME.match(path.name)))
@@ -117,16 +117,16 @@ class Checkpoints:
         optimiser: torch.optim.Optimizer,
         on_fault: Callable[[CheckpointError], None] = lambda error: None,
     ) -> Checkpoint | None:
-        """Load the newest whole checkpoint into `model`, `optimiser` and all random generators.
+        """Load the newest intact checkpoint into `model`, `optimiser` and all random generators.
 
         Args:
-            on_fault: called for each newer one that cannot be used.
+            on_fault: called for each newer checkpoint that cannot be used.
 
         Returns:
-            What it says, or None if there is no checkpoint at all.
+            The checkpoint, or None if the run has none.
 
         Raises:
-            CheckpointError: there are some, and none can be used.
+            CheckpointError: there are checkpoints, but none can be used.
         """
         steps = self.steps()
         faults = []
@@ -148,7 +148,7 @@ class Checkpoints:
         """Load the weights of one checkpoint into `model`.
 
         Raises:
-            CheckpointError: there is none of that step, or it cannot be used.
+            CheckpointError: there is no checkpoint of that step, or it cannot be used.
         """
         if step not in self.steps():
             have = ", ".join(map(str, self.steps())) or "none"
@@ -183,14 +183,14 @@ class Checkpoints:
                 raise CheckpointError(f"{directory / name}: does not match its checksum")
 
     def _rotate(self) -> None:
-        """Remove all but the newest and what they need."""
+        """Remove all checkpoints but the newest and those that they need."""
         steps = self.steps()
         kept = set(steps[-self._keep :])
         for step in tuple(kept):
             try:
                 kept.update(json.loads((self._directory(step) / _MANIFEST).read_bytes())["needs"])
             except (OSError, ValueError, KeyError):
-                continue  # damaged, and passed over when it comes to that
+                continue  # damaged; `restore` skips it
         for step in steps:
             if step not in kept:
                 remove_directory(self._directory(step))
@@ -201,7 +201,7 @@ class Checkpoints:
 
 @contextmanager
 def _reading(directory: Path) -> Iterator[None]:
-    """Whatever is wrong with a directory becomes an error that names it."""
+    """Turn any error in reading a directory into a `CheckpointError` that names it."""
     try:
         yield
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -221,7 +221,7 @@ def _set_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model.
 
     Raises:
-        ValueError: they are not this model's.
+        ValueError: their names or shapes differ from the model's.
     """
     own = _trained(model)
     if surplus := sorted(own.keys() ^ weights.keys()):
@@ -260,10 +260,10 @@ def _optimiser_state(
 def _set_optimiser_state(
     model: Any, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], rest: Mapping[str, Any]
 ) -> None:
-    """The inverse of `_optimiser_state`, by the names of parameters and not by their order.
+    """The inverse of `_optimiser_state`; matches parameters by name, not by order.
 
     Raises:
-        ValueError: the optimiser's groups are others.
+        ValueError: the optimiser's parameter groups differ.
     """
     names = {id(value): name for name, value in model.named_parameters()}
     own = [[names[id(parameter)] for parameter in group["params"]] for group in optimiser.param_groups]

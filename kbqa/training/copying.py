@@ -1,9 +1,9 @@
-"""The copying warm-up: what every small policy has to learn once, whatever the graph.
+"""The copying warm-up: every small policy first learns to copy, whatever the graph.
 
-A randomly initialised transformer that is taught an agent's dialect right away
-memorises names and never learns to copy them from question and observations. On
-random tokens that come again there is nothing to memorise, and the attention
-heads that copy (induction heads; Olsson et al. 2022) form within minutes.
+A randomly initialised transformer that is trained on an agent's dialect right away memorises names
+and never learns to copy them from the question and the observations. Repeated random tokens leave
+nothing to memorise, and the attention heads that copy (induction heads; Olsson et al. 2022) form
+within minutes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ import torch
 
 from kbqa.training.likelihood import token_logprobs
 
-_RISE = 30  # steps in which the learning rate rises
+_RISE = 30  # steps over which the learning rate rises
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUpConfig:
-    """Attributes:
-    steps: optimiser steps at most. When the heads form differs between seeds by hundreds of
-        steps, and an imitation that begins before they are sound does not recover.
-    batch_tokens: tokens a step.
-    length: shortest and longest sequence. Short ones come first, where there is little to
-        attend to; whenever copying works, sequences grow by `growth`.
-    scattered_from: length from which half of the sequences scatter short stretches.
-    copied_loss: the smoothed loss of periodic sequences under which copying works.
-    learned_loss: the smoothed loss of the longest scattered sequences under which it ends.
+    """Options of the copying warm-up.
+
+    Attributes:
+        steps: maximum optimiser steps. Seeds differ by hundreds of steps in when the heads form, and a
+            cold start that begins before that does not recover.
+        batch_tokens: tokens per step.
+        length: shortest and longest sequence, in tokens. Training begins with the shortest, where there
+            is little to attend to; while copying works, sequences grow by the factor `growth`.
+        scattered_from: length from which half of the steps train on `scattered` sequences.
+        copied_loss: smoothed loss of periodic sequences below which copying works.
+        learned_loss: smoothed loss of scattered sequences below which the warm-up ends, once they have
+            the longest length.
     """
 
     steps: int = 1200
@@ -45,13 +48,13 @@ class WarmUpConfig:
 
 
 def periodic(vocabulary: range, length: int, rng: random.Random) -> tuple[list[int], list[bool]]:
-    """A random stretch, repeated to the end.
+    """A random stretch of tokens, repeated to the end.
 
-    Short sequences have few periods, which counting positions can learn; as they grow,
-    only looking for what stood after the same token goes on working.
+    Short sequences have few possible periods, so counting positions suffices. In longer ones, only
+    looking up what followed the same token before works.
 
     Returns:
-        Token ids [length] and a mask [length], True where a token follows from earlier ones.
+        Token ids [length] and a mask [length], True where earlier tokens determine the token.
     """
     period = rng.randint(6, length // 2)
     stretch = rng.choices(vocabulary, k=period)
@@ -60,7 +63,7 @@ def periodic(vocabulary: range, length: int, rng: random.Random) -> tuple[list[i
 
 
 def scattered(vocabulary: range, length: int, rng: random.Random) -> tuple[list[int], list[bool]]:
-    """Short stretches, each new or seen before, as names are in an episode; as `periodic`."""
+    """Short stretches of tokens, new or repeated, like the names in an episode; returns as `periodic`."""
     ids: list[int] = []
     mask: list[bool] = []
     stretches: list[list[int]] = []

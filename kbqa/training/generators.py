@@ -1,7 +1,7 @@
-"""What makes training repeatable: the state of every random generator it may draw from, as JSON.
+"""Repeatable training: seeds, and the states of all global random generators as JSON.
 
-Generators that are made from a seed where they are used (the order of questions, the seeds
-of requests, demonstrations) have no state to keep.
+Generators that are created from a seed where they are used (the order of questions, the seeds of
+requests, demonstrations) have no state to save.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import torch
 
 
 def seed_generators(seed: int) -> None:
-    """Begin every global generator from a seed."""
+    """Seed all global random generators."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def make_deterministic() -> None:
-    """Let torch compute the same numbers each time, and fail where it cannot."""
+    """Let torch compute the same numbers each time, and raise an error where it cannot."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a GPU is first used
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
 
 
 def generator_states() -> dict[str, Any]:
-    """The states of Python's, NumPy's and torch's global generators, one of each GPU included."""
+    """The states of the global generators of Python, NumPy and torch, including those of all GPUs."""
     version, words, gauss = random.getstate()
     numpy_state: Any = np.random.get_state(legacy=False)
     return {
@@ -43,12 +43,12 @@ def generator_states() -> dict[str, Any]:
 
 
 def restore_generators(states: Mapping[str, Any]) -> None:
-    """Set every generator to a state of `generator_states`.
+    """Restore all generators to the states from `generator_states`.
 
-    GPUs that have gone or were added since keep theirs.
+    A GPU without a saved state keeps its current one.
 
     Raises:
-        KeyError, TypeError, ValueError, RuntimeError: these are no states.
+        KeyError, TypeError, ValueError, RuntimeError: the states are malformed.
     """
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))

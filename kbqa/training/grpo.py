@@ -22,15 +22,18 @@ from kbqa.trajectory import TrainingSample
 
 @dataclass(frozen=True, slots=True)
 class GrpoConfig:
-    """Attributes:
-    token_budget: most tokens of a row of `kbqa.training.packing`; bounds memory, not the result.
-    temperature, truncation: with which the samples were drawn.
-    mini_batch_questions: most questions that an optimiser step learns from; None for all of a batch.
-    mini_batch_samples: likewise, most samples; where trees give a question any number of them.
-    epochs: how often a batch is gone through.
-    precision: of matrix products; weights, moments and the loss are fp32 in any case.
-    gradient_checkpointing: whether layers are computed again for their gradients instead of kept.
-    adapter: what is trained in place of the weights themselves, if anything.
+    """Options of an update.
+
+    Attributes:
+        token_budget: maximum tokens of a row (`kbqa.training.packing`); affects memory, not the result.
+        temperature, truncation: with which the samples were drawn.
+        mini_batch_questions: maximum questions of an optimiser step; None takes the whole batch.
+        mini_batch_samples: maximum samples of an optimiser step; for trees, whose questions have varying
+            numbers of samples.
+        epochs: passes over a batch.
+        precision: of matrix products; weights, moments and the loss are always fp32.
+        gradient_checkpointing: whether activations are recomputed for gradients instead of stored.
+        adapter: the adapter to train instead of the weights; None trains the weights.
     """
 
     learning_rate: float = 1e-6
@@ -51,10 +54,10 @@ class GrpoConfig:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did.
+    """The result of an optimiser step.
 
     Attributes:
-        skipped: loss or gradient was not finite, so nothing was changed.
+        skipped: loss or gradient was not finite, so no weight was changed.
         metrics: loss, gradient_norm, entropy, kl, clip_fraction, ratio_mean, logprob_gap.
     """
 
@@ -63,7 +66,7 @@ class StepResult:
 
 
 def make_optimiser(model: Any, config: GrpoConfig) -> torch.optim.AdamW:
-    """AdamW over what is not frozen; biases and norms are not decayed (KG-R1, appendix D.4)."""
+    """AdamW over the trainable parameters, without weight decay on biases and norms (KG-R1, appendix D.4)."""
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim >= 2]
     vectors = [p for p in trained if p.ndim < 2]
@@ -87,14 +90,15 @@ def grpo_step(
 ) -> StepResult:
     """Update `model` in place on samples from complete groups.
 
-    How the samples fall into rows, and rows to processes, does not change the result: a
-    token's weight comes from the whole step.
+    Token weights are computed over the whole step, so the result does not depend on how samples are
+    packed into rows, or rows shared among processes.
 
     Args:
         model: a causal language model, or its `Likelihood` that is sharded over `ranks`.
-        samples: those with spread; an empty sequence is an error.
-        reference: likewise, the frozen model of the KL penalty. Needed if its coefficient is not
-            0, unless the model holds an adapter: without it, it is its own reference.
+        samples: samples of groups with spread; an empty sequence is an error.
+        reference: the frozen model of the KL penalty, in the same form as `model`. Needed if the
+            penalty's coefficient is not 0, unless the model holds an adapter: the model without its
+            adapter is then the reference.
     """
     if not samples:
         raise ValueError("a step needs at least one sample")
@@ -117,7 +121,7 @@ def grpo_step(
             reference_logprobs=_reference_logprobs(model, reference, row, config),
             entropies=entropy,
         )
-        # FSDP means the gradients of all processes, and their sum is wanted.
+        # FSDP averages gradients over the processes; the factor turns this into their sum.
         (loss * (ranks.size if counts else 0)).backward()  # type: ignore[no-untyped-call]
         metrics["entropy"] = entropy.detach().mean().item()
         metrics["logprob_gap"] = (logprobs.detach() - behaviour).abs().mean().item()
@@ -145,7 +149,7 @@ def _score(model: Any, row: Row, config: GrpoConfig) -> tuple[Tensor, Tensor]:
 
 
 def _reference_logprobs(model: Any, reference: Any | None, row: Row, config: GrpoConfig) -> Tensor | None:
-    """Of the frozen model, or of `model` without its adapter; None if there is no such penalty."""
+    """Log-probabilities under `reference` or `model` without its adapter; None without a KL penalty."""
     if not config.surrogate.kl_coefficient:
         return None
     with torch.no_grad():

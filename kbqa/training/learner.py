@@ -1,13 +1,13 @@
-"""The model in training, alone or sharded over several processes, behind the same calls.
+"""The model in training, in one process or sharded over several, behind the same calls.
 
-Sharded, rank 0 makes the calls and the others follow: it sends each of them the name of the
-call and, for an update, the samples; then all of them do the same.
+When the model is sharded, rank 0 makes the calls and the other ranks follow: rank 0 sends them the
+name of each call and, for an update, the samples; then all ranks do the same.
 
     rank 0     ShardedLearner: model and optimiser, whole, on the host    ┐ a shard each: parameters,
     rank k     follow()                                                   ┘ gradients and moments
 
-What is published and saved is the whole model on rank 0, which is brought up to date by
-`gather`; `scatter` is the way back, after a checkpoint was loaded into it.
+The whole model on rank 0 is the one that is published and saved. `gather` updates it from the shards;
+`scatter` updates the shards from it, after a checkpoint was loaded.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Learner:
     """A model that one process trains.
 
     Args:
-        model: a causal language model at its beginning; it gets an adapter if `config` says so.
-        reference: gives the frozen model of a KL penalty; called only if one is needed.
-        seed: of what is drawn at random in a fresh adapter.
+        model: the initial causal language model; it gets an adapter if `config` has one.
+        reference: loads the frozen model of the KL penalty; called only if it is needed.
+        seed: random seed of a fresh adapter.
 
     Attributes:
         model, optimiser: what is published and saved.
@@ -65,10 +65,10 @@ class Learner:
         )
 
     def gather(self, *, moments: bool) -> None:
-        """Bring `model` up to date with what was learned, and with its moments `optimiser` too."""
+        """Bring `model` up to date and, with `moments`, `optimiser` too."""
 
     def scatter(self) -> None:
-        """Go on from what `model` and `optimiser` hold now."""
+        """Continue from the current contents of `model` and `optimiser`."""
 
     def _place(self) -> None:
         if not getattr(self.model, "is_quantized", False):
@@ -124,7 +124,7 @@ class ShardedLearner(Learner):
         self._shard.scatter([p.detach() for p in _trained(self.model)], states, names)
 
     def _place(self) -> None:
-        """It stays on the host."""
+        """Leave the whole model on the host."""
 
 
 def begin(
@@ -135,18 +135,18 @@ def begin(
     ranks: Ranks,
     origin: str,
 ) -> Learner:
-    """The learner for as many processes as there are."""
+    """A learner for one process, or for several."""
     if ranks.size == 1:
         return Learner(model, config, reference, seed, ranks)
     return ShardedLearner(model, config, reference, seed, ranks, origin)
 
 
 def follow(load: Callable[[str], Any], config: GrpoConfig, ranks: Ranks) -> None:
-    """Do what rank 0 does, until it leaves.
+    """Follow the calls of rank 0 until it leaves.
 
     Args:
-        load: gives the model that training begins with, by the origin that rank 0 names.
-        config: that of rank 0.
+        load: loads the initial model from the origin that rank 0 names.
+        config: the configuration of rank 0.
     """
     shard: _Shard | None = None
     while (message := ranks.hear()) is not None:
@@ -187,7 +187,7 @@ class _Shard:
         )
 
     def gather(self, *, moments: bool) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-        """Weights of what is trained, whole, and if asked for the optimiser's state of each."""
+        """The trained weights, whole, and with `moments` the optimiser's state of each."""
         trained = _trained(self._likelihood)
         states = [sorted(self._optimiser.state.get(p, {}).items()) if moments else [] for p in trained]
         return (
@@ -201,7 +201,7 @@ class _Shard:
         moments: Sequence[dict[str, Tensor]] | None,
         names: Sequence[Sequence[str]],
     ) -> None:
-        """The inverse of `gather`. Only rank 0 has weights and moments; all know the names of the latter."""
+        """The inverse of `gather`. Only rank 0 has weights and moments; all ranks know the moments' names."""
         self._optimiser.state.clear()
         for index, parameter in enumerate(_trained(self._likelihood)):
             source = torch.empty(parameter.shape) if weights is None else weights[index]
@@ -220,7 +220,7 @@ def _prepared(model: Any, config: GrpoConfig, seed: int) -> Any:
         add_adapter(model, config.adapter, seed)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-        model.train()  # layers ask for it; nothing is dropped at random, see `kbqa.training.attention`
+        model.train()  # gradient checkpointing needs it; `kbqa.training.attention` has no dropout
     return model
 
 
@@ -229,7 +229,7 @@ def _trained(module: Any) -> list[torch.nn.Parameter]:
 
 
 def _to_json(sample: TrainingSample) -> dict[str, Any]:
-    """A sample without the zeros where its mask is not set."""
+    """A sample as JSON values, without the zeros where its mask is not set."""
     policy = [position for position, masked in enumerate(sample.mask) if masked]
     return {
         "token_ids": sample.token_ids,

@@ -1,4 +1,4 @@
-"""Learning rates over a training: a linear rise, then constant or down a cosine."""
+"""Learning rate schedules: a linear warm-up, then constant or cosine decay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Decay = Literal["constant", "cosine"]
 
 @dataclass(frozen=True, slots=True)
 class LearningRate:
-    """Nothing but the number of the step decides, so a training that is resumed goes on where it was.
+    """A schedule that depends only on the step number, so that a resumed run continues it exactly.
 
     Attributes:
         peak: reached with the last step of the warm-up.
         decay: after the warm-up; `cosine` falls over half a period, to `floor` times the peak.
-        warm_up_steps: steps of the rise.
-        warm_up_share: the same as a share of all steps; the longer of the two counts.
+        warm_up_steps: steps of the linear warm-up.
+        warm_up_share: the same as a share of all steps; the longer of the two applies.
     """
 
     peak: float
@@ -27,7 +27,7 @@ class LearningRate:
     floor: float = 0.0
 
     def at(self, step: int, of: int) -> float:
-        """The rate of a step, counted from 0, of a training of so many."""
+        """The learning rate of `step`, counted from 0, out of `of` steps."""
         rise = max(self.warm_up_steps, round(self.warm_up_share * of))
         if step < rise:
             return self.peak * (step + 1) / rise

@@ -1,4 +1,4 @@
-"""Log-probabilities of chosen tokens under a policy: a causal language model, or one that chooses."""
+"""Log-probabilities of given tokens under a policy: a causal language model or a chooser."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kbqa.training.packing import Row
 Precision = Literal["fp32", "bf16"]
 
 _WHOLE = Truncation()
-# Logits that are kept for the backward pass, in numbers (1 GiB in fp32). A row with more of them
-# projects to the vocabulary in parts, and each part again when its gradient is asked for.
+# Maximum number of logits kept for the backward pass (1 GiB in fp32). A row with more of them is projected
+# to the vocabulary in parts, and each part is computed again for its gradient.
 _MAX_LOGITS = 2**28
 
 
@@ -37,11 +37,11 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy at masked tokens, each from the tokens before it.
 
-    Both are those of the distribution that tokens are drawn from, so that a ratio to
-    behaviour log-probabilities compares like with like. With a truncation, the nucleus is that
-    of the model at hand; the token that was drawn counts to it even if it has left it since.
+    Both refer to the distribution that tokens are sampled from, so that ratios to behaviour
+    log-probabilities compare like with like. With a truncation, the nucleus is that of `model`; the
+    sampled token always counts as part of it.
 
-    The vocabulary is only projected to where the mask is set. Padding is on the right,
+    Hidden states are projected to the vocabulary only where the mask is set. Padding is on the right,
     so causal attention never sees it.
 
     Args:
@@ -65,7 +65,7 @@ Chosen = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 class Likelihood(nn.Module):
     """A model as a function from rows of sequences to the likelihood of their policy tokens.
 
-    One module with one forward, since FSDP gathers parameters where a forward begins.
+    It is one module with one `forward`, because FSDP gathers parameters where a forward begins.
     """
 
     def __init__(self, model: Any) -> None:
@@ -74,11 +74,11 @@ class Likelihood(nn.Module):
 
     @property
     def layers(self) -> Iterable[nn.Module]:
-        """The parts that are sharded each for itself."""
+        """The layers, each of which is sharded by itself."""
         raise NotImplementedError
 
     def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
-        """What `chosen` makes of the logits at the row's targets, in their order."""
+        """Apply `chosen` to the logits at the row's targets, in their order."""
         raise NotImplementedError
 
     def forward(
@@ -93,7 +93,7 @@ class Likelihood(nn.Module):
         """As `token_logprobs`, in the order of the row's targets.
 
         Args:
-            precision: of matrix products; with bf16 weights, norms and all results stay fp32.
+            precision: of matrix products; with bf16, weights, norms and results are still fp32.
         """
         chosen = partial(_chosen, entropy_gradient, temperature, truncation)
         with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -101,14 +101,14 @@ class Likelihood(nn.Module):
 
 
 def likelihood_of(model: Any) -> Likelihood:
-    """The likelihood that goes with a model."""
+    """The likelihood of a model, according to its kind."""
     if isinstance(model, Likelihood):
         return model
     return ChoiceLikelihood(model) if isinstance(model, Chooser) else TokenLikelihood(model)
 
 
 class TokenLikelihood(Likelihood):
-    """Of a causal language model of transformers."""
+    """The likelihood of a causal language model of transformers."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -139,7 +139,7 @@ class TokenLikelihood(Likelihood):
 
 
 class ChoiceLikelihood(Likelihood):
-    """Of a policy that chooses: a token is one of the options before it. Each decision is computed once."""
+    """The likelihood of a chooser, whose tokens are options. Each distinct decision is computed once."""
 
     @property
     def layers(self) -> Iterable[nn.Module]:
@@ -163,20 +163,20 @@ class ChoiceLikelihood(Likelihood):
 
 
 def _projected(head: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """From the hidden states [M, width] before the targets [M]."""
+    """Apply `chosen` to the logits of the hidden states [M, width] before the targets [M]."""
     return chosen(head(hidden).float(), targets)
 
 
 def _chosen(
     entropy_gradient: bool, temperature: float, truncation: Truncation, logits: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of targets [M] and entropies, from logits [M, V]; -inf is none at all."""
+    """Log-probabilities of targets [M] and entropies, from logits [M, V]; -inf excludes a token."""
     if temperature != 1:
         logits = logits / temperature
     logprobs = torch.log_softmax(truncated(logits, truncation, targets), dim=-1)
     chosen = -nll_loss(logprobs, targets, reduction="none")
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        # A token without probability adds nothing, but 0 times minus infinity is no number.
+        # A token of probability 0 adds nothing, but 0 * -inf is NaN.
         finite = logprobs.masked_fill(logprobs.isneginf(), 0.0)
         entropy = -(logprobs.exp() * finite).sum(-1)
     return chosen, entropy

@@ -1,15 +1,14 @@
-"""Sequences into rows of bounded length, in which what sequences share is computed once.
+"""Packs sequences into rows of bounded length, in which shared prefixes are computed once.
 
-In lexicographic order, sequences that begin alike stand side by side, so that each has to add
-to its row only what it does not share with the one before it:
+In lexicographic order, sequences with a common prefix are adjacent, so that each adds to its row only
+what it does not share with the previous one:
 
     sequence 0:  prompt | turn | observation | turn       shared 0
     sequence 1:                              | turn       shared: up to the observation
     sequence 2:         | turn                            shared: the prompt
 
-The prompt of a group's members, the stem of a tree's branches and the instructions that all
-questions begin with are cases of this. A row with no beginning in common is a plain
-concatenation; nothing is ever padded.
+Such prefixes are the prompt of a group, the common turns of a tree's branches, and instructions that
+all questions begin with. A row without shared prefixes is a plain concatenation; nothing is padded.
 
 Shapes: T tokens of a row, M policy tokens of its sequences.
 """
@@ -28,8 +27,8 @@ class RowSegment(NamedTuple):
     """What a sequence adds to its row.
 
     Attributes:
-        shared: tokens that it has in common with the sequence before it in the row.
-        own: tokens after those, at least one.
+        shared: length of the prefix that it shares with the previous sequence of the row.
+        own: tokens after that prefix, at least one.
     """
 
     shared: int
@@ -45,7 +44,7 @@ class Row:
         token_ids: [T], the segments one after the other.
         positions: [T], of each token within its sequence.
         segments: their lengths sum up to T.
-        sources: [M], where in the row the token before each policy token stands.
+        sources: [M], position in the row of the token before each policy token.
         targets: [M], the policy tokens.
     """
 
@@ -57,7 +56,7 @@ class Row:
     targets: Tensor
 
     def sequences(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Of each segment: where in the row it begins, its first position, and the whole of its sequence."""
+        """For each segment: its start in the row, its first position, and its whole sequence."""
         ids, sequence, start = self.token_ids.tolist(), list[int](), 0
         for segment in self.segments:
             sequence = [*sequence[: segment.shared], *ids[start : start + segment.own]]
@@ -65,7 +64,7 @@ class Row:
             start += segment.own
 
     def to(self, device: torch.device) -> Row:
-        """The same on a device."""
+        """The row on a device."""
         tensors = (self.token_ids, self.positions, self.sources, self.targets)
         token_ids, positions, sources, targets = (tensor.to(device, non_blocking=True) for tensor in tensors)
         return Row(self.members, token_ids, positions, self.segments, sources, targets)
@@ -78,9 +77,9 @@ def pack(
 
     Args:
         sequences: token ids.
-        masks: likewise, True at policy tokens; never at position 0. What follows a sequence's
-            last policy token is left out, and a sequence without any is left out altogether.
-        token_budget: most tokens of a row; a longer sequence goes alone.
+        masks: of each sequence, True at policy tokens; never at position 0. Tokens after the last policy
+            token are left out, and so are sequences without policy tokens.
+        token_budget: maximum tokens of a row; a longer sequence gets its own row.
     """
     row = _RowBuilder()
     for index in sorted(range(len(sequences)), key=lambda at: tuple(sequences[at])):
@@ -99,7 +98,7 @@ def pack(
 
 @dataclass(slots=True)
 class _RowBuilder:
-    """A row in the making; `latest` is the last segment's whole sequence, `places` where in the row it is."""
+    """A row under construction; `latest` is the last segment's sequence, `places` where in the row it is."""
 
     members: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -111,7 +110,7 @@ class _RowBuilder:
     places: list[int] = field(default_factory=list)
 
     def shared(self, sequence: Sequence[int]) -> int:
-        """Tokens that a sequence has in common with the latest one."""
+        """Length of the prefix that a sequence shares with the latest one."""
         count = 0
         for ours, theirs in zip(self.latest, sequence, strict=False):
             if ours != theirs:
@@ -124,7 +123,7 @@ class _RowBuilder:
     ) -> None:
         self.members.append(index)
         start, own = len(self.token_ids), len(sequence) - shared
-        if own:  # else it is the latest one's beginning, or the same
+        if own:  # else it equals the latest sequence or a prefix of it
             self.token_ids.extend(sequence[shared:])
             self.positions.extend(range(shared, len(sequence)))
             self.segments.append(RowSegment(shared, own))

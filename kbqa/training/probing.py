@@ -1,4 +1,4 @@
-"""What the model in training makes of a few tokens, as its version will state it."""
+"""Takes the probe of a version from the model in training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LENGTH = 8  # tokens of the continuation; each costs a forward pass
 
 @torch.inference_mode()
 def take_probe(model: Any, prompt_ids: Sequence[int]) -> Probe:
-    """Let a causal language model continue a prompt greedily, and write down how sure it is.
+    """Let a causal language model continue a prompt greedily, and record its log-probabilities.
 
     Args:
-        model: as it is trained; what its training drops at random stays.
+        model: the model in training; dropout is off meanwhile.
     """
     device = next(model.parameters()).device
     ids, logprobs = list(prompt_ids), []

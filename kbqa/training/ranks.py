@@ -1,10 +1,10 @@
-"""Processes that train one model together: sharded weights, shared batches, the same result.
+"""Processes that train one model together, with the same result as a single process.
 
-Started by torchrun, which gives each its rank. Weights, gradients and the optimiser's moments
-are sharded over all of them (FSDP2); every process makes the same calls, and each computes its
-share of the rows of a batch. All that concerns queues, files and people is the business of rank 0.
+torchrun starts the processes and gives each its rank. Weights, gradients and the optimiser's moments
+are sharded over all of them (FSDP2). Every process makes the same calls and computes its share of the
+rows of a batch. Only rank 0 handles queues, files and output to people.
 
-On processors the processes talk through gloo, on GPUs through NCCL.
+On CPUs the processes communicate through gloo, on GPUs through NCCL.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 
-# Between two batches the others wait for rank 0, which waits for rollouts. If it dies torchrun ends them.
-# While they compute together nobody waits for long, and a process that hangs has to be noticed.
+# Between two batches the others wait for rank 0, which waits for rollouts; if it dies, torchrun ends them.
+# During a computation no process waits for long, so a short limit reveals one that hangs.
 _LONGEST_IDLE = timedelta(days=7)
 _LONGEST_WAIT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Attributes:
-    rank: of this process, from 0.
-    size: processes; 1 is one that trains alone.
-    device: on which this one computes.
-    idle: the processes once more, as a group that may wait for a long time; None for one alone.
+    """The processes of a training run, and this one's place among them.
+
+    Attributes:
+        rank: rank of this process, from 0.
+        size: number of processes; 1 for a process that trains alone.
+        device: device of this process.
+        idle: a second group of the same processes, with a long timeout for the wait between batches;
+            None for a process that trains alone.
     """
 
     rank: int = 0
@@ -48,7 +51,7 @@ class Ranks:
 
     @classmethod
     def join(cls) -> Ranks:
-        """Meet the other processes that torchrun has started; alone if it has started none."""
+        """Join the other processes that torchrun has started; without any, train alone."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         gpus = torch.cuda.is_available()
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
@@ -61,10 +64,11 @@ class Ranks:
         return cls(dist.get_rank(), size, device, idle)
 
     def leave(self) -> None:
-        """Part from the others; rank 0 thereby tells them to. Nothing sharded may be used after it.
+        """Leave the group; rank 0 first tells the others to leave. Nothing sharded may be used afterwards.
 
-        The order matters: modules and optimisers have to be gone, since their hooks hold the process
-        group; then a barrier, since whoever ends the group while another still sends aborts that one.
+        The order matters. Modules and optimisers must be freed first, because their hooks hold the
+        process group. The barrier follows, because a process that destroys the group aborts any other
+        that is still sending.
         """
         if self.size == 1:
             return
@@ -75,7 +79,7 @@ class Ranks:
         dist.destroy_process_group()
 
     def shard(self, module: M, layers: Iterable[nn.Module]) -> M:
-        """Shard parameters in place: those of each layer for themselves, all others with the root."""
+        """Shard parameters in place: each layer by itself, all other parameters with the root module."""
         for layer in layers:
             fully_shard(layer)
         fully_shard(module)
@@ -84,8 +88,8 @@ class Ranks:
     def share(self, items: Sequence[T]) -> Iterator[tuple[T, bool]]:
         """This process's items, and whether each counts.
 
-        Every process gets as many, since gathering parameters needs all of them; an item that
-        does not count is there for that alone.
+        All processes get the same number, because gathering parameters needs all processes; an item
+        that does not count only makes up the number.
         """
         rounds = -(-len(items) // self.size)
         for turn in range(rounds):
@@ -93,7 +97,7 @@ class Ranks:
             yield (items[index], True) if index < len(items) else (items[0], False)
 
     def sum(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Sums over all processes, which give the same names in the same order."""
+        """Sums over all processes, which pass the same names in the same order."""
         if self.size == 1:
             return dict(values)
         sums = torch.tensor(list(values.values()), dtype=torch.float64)
@@ -101,16 +105,16 @@ class Ranks:
         return dict(zip(values, sums.tolist(), strict=True))
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send JSON values from rank 0 to the others, each of which has to `hear`."""
+        """Send JSON values from rank 0 to the others, each of which must call `hear`."""
         self._broadcast(json.dumps(message).encode())
 
     def hear(self) -> dict[str, Any] | None:
-        """What rank 0 tells, however long that takes; None once it leaves."""
+        """Wait for a message from rank 0, however long that takes; None once it leaves."""
         message: dict[str, Any] | None = json.loads(self._broadcast() or b"null")
         return message
 
     def shared(self, source: Tensor, like: Tensor | None) -> Tensor:
-        """What rank 0 has in `source`, sharded as `like` is; of the others' only the shape matters."""
+        """Rank 0's `source`, sharded like `like`; on the other ranks only the shape of `source` matters."""
         source = source.detach().clone()
         if isinstance(like, DTensor):
             return distribute_tensor(source.to(self.device), like.device_mesh, like.placements)
@@ -133,6 +137,6 @@ ALONE = Ranks()
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor with all its shards, on the CPU; every process has to ask for it."""
+    """A whole tensor from its shards, on the CPU; every process must make this call."""
     full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return full.detach().cpu()

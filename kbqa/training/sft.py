@@ -23,17 +23,20 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class SftConfig:
-    """Attributes:
-    steps: optimiser steps, at most.
-    batch: episodes a step.
-    warm_up_steps: steps in which the learning rate rises linearly; its decay follows.
-    decay, floor: down to that share of its peak; see `kbqa.training.learning_rate`.
-    token_budget: most padded tokens of a micro-batch.
-    learned_loss: where it is set the learning rate stays up until the smoothed loss is below it, and
-        then cools down (warm-up, stable, decay; MiniCPM, Hu et al. 2024). For policies that learn what
-        matters all at once, at a step that nobody knows.
-    cool_down_steps: steps of that; none come after it.
-    precision: of matrix products; with bf16 weights and all results stay fp32.
+    """Options of supervised fine-tuning.
+
+    Attributes:
+        steps: maximum optimiser steps.
+        batch: episodes per step.
+        warm_up_steps: steps over which the learning rate rises linearly; the decay follows.
+        decay, floor: kind of decay, and the share of the peak at which it ends; see
+            `kbqa.training.learning_rate`.
+        token_budget: maximum padded tokens of a micro-batch.
+        learned_loss: if set, the learning rate stays at its peak until the smoothed loss is below this,
+            and then cools down (warm-up, stable, decay; MiniCPM, Hu et al. 2024). For policies that
+            learn what matters suddenly, at a step that is not known beforehand.
+        cool_down_steps: steps of the cool-down, which ends the training.
+        precision: of matrix products; with bf16, weights and results are still fp32.
     """
 
     steps: int = 600
@@ -50,7 +53,7 @@ class SftConfig:
 
 
 def learning_rate(step: int, config: SftConfig) -> float:
-    """Of a step, counted from 0: a linear warm-up, then the decay to its floor."""
+    """The learning rate of a step, counted from 0: a linear warm-up, then the decay to the floor."""
     rate = LearningRate(
         config.learning_rate, config.decay, warm_up_steps=config.warm_up_steps, floor=config.floor
     )
@@ -58,7 +61,7 @@ def learning_rate(step: int, config: SftConfig) -> float:
 
 
 class _StableThenCool:
-    """The learning rate of a training that ends once it has learned."""
+    """A learning rate that stays at its peak until the loss is low, and then cools down."""
 
     def __init__(self, config: SftConfig, learned_loss: float) -> None:
         self._config, self._learned_loss = config, learned_loss
@@ -72,7 +75,7 @@ class _StableThenCool:
         return config.learning_rate * risen * (1 - (1 - config.floor) * cooled)
 
     def ends_with(self, step: int, loss: float) -> bool:
-        """Take the loss of a step; whether that step was the last."""
+        """Take the loss of a step; returns whether that step was the last."""
         before = loss if self._smoothed is None else self._smoothed
         self._smoothed = 0.9 * before + 0.1 * loss
         if self._smoothed < self._learned_loss:
@@ -86,11 +89,11 @@ def fine_tune(
     config: SftConfig,
     on_step: Callable[[int, float], bool],
 ) -> None:
-    """Maximise the likelihood of policy tokens, in place, on the device that the model is on.
+    """Maximise the likelihood of policy tokens, in place, on the model's device.
 
     Args:
-        model: where it has an adapter (`kbqa.training.adapters`), that alone is trained.
-        draw: gives the episodes of a step.
+        model: if it has an adapter (`kbqa.training.adapters`), only that is trained.
+        draw: returns as many episodes as it is asked for.
         on_step: called with the number of finished steps and the loss; True ends the tuning.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -1,6 +1,6 @@
-"""A small policy from nothing: its own tokenizer and a randomly initialised Qwen2.
+"""The initial small policy: its own tokenizer and a randomly initialised Qwen2.
 
-Saved as an ordinary Hugging Face directory, so that any engine can serve it.
+It is saved as an ordinary Hugging Face directory, so that any engine can serve it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 PAD, END = "<pad>", "<end>"
 _ROTARY_BASE = 500.0
 
-# White space is never part of a word: a name is the same tokens after a blank, a quote or
-# a line break, and copying it is copying tokens. Identifiers (domain.type.property,
-# place_of_birth) are words; digits stand alone. The marks around arguments and items are tokens
-# of their own kind (`("`, `", `, `")`, `: `, `, `), by which a copying head tells what to copy;
-# a mere blank or quote stands everywhere (docs/benchmarks.md). So does what an IRI writes for a blank,
-# %20: as one token it leaves the word before it in sight of whoever looks for the word behind it.
+# White space is never part of a word, so a name has the same tokens after a blank, a quote or a line
+# break, and to copy a name is to copy tokens. Identifiers (domain.type.property, place_of_birth) are
+# words; each digit is a token. The marks around arguments and items (`("`, `", `, `")`, `: `, `, `) are
+# tokens of their own, which tell a copying head what to copy; a plain blank or quote occurs everywhere
+# (docs/benchmarks.md). %20, the blank of IRIs, is one token, so that a head that looks for the next word
+# finds the previous word close by.
 _WORDS = (
     r"%[0-9A-F]{2}|\p{N}|[\p{L}\p{M}_]+(?:\.[\p{L}\p{M}_]+)*"
     r'|[(\[{]"|",\s|"[)\]}]+|[,:]\s'
@@ -35,7 +35,7 @@ class SmallPolicyConfig:
     """Size of the model; the defaults make about a million parameters.
 
     Attributes:
-        tied: whether the output layer is the table of embeddings. vLLM 0.32.0 without a GPU keeps
+        tied: whether the output layer shares the embedding weights. vLLM 0.32.0 without a GPU keeps
             the old output layer of such a model when its weights are replaced.
     """
 
@@ -51,8 +51,8 @@ class SmallPolicyConfig:
 def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE in which every tag is one token, and any text round-trips.
 
-    A tag that is a word, such as a reference to an entity, is one where it stands by itself: `e1` is, `type1`
-    and `e12` hold none.
+    A tag that is a word, such as the reference `e1` to an entity, is only recognised as a whole word: not in
+    `type1` or `e12`.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -75,9 +75,9 @@ def train_tokenizer(texts: Iterable[str], tags: Sequence[str], vocabulary: int) 
 def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> Any:
     """A Qwen2 with random weights, fp32.
 
-    Qwen2 rather than Llama, and a short rotary period: its biases on queries and keys, and
-    positions that differ visibly from their neighbours, let a head find the previous token,
-    which is half of a copying head. Measured in docs/benchmarks.md.
+    Two choices help a head find the previous token, which is half of a copying head (measured in
+    docs/benchmarks.md): Qwen2 has biases on queries and keys, unlike Llama, and a small rotary base
+    makes neighbouring positions differ clearly.
     """
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(

@@ -1,4 +1,4 @@
-"""Everything that is learned from one batch of rollouts: mini-batches, and epochs over them."""
+"""The update from one batch of rollouts: optimiser steps on mini-batches, over one or more epochs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What an update did.
+    """The result of an update.
 
     Attributes:
         trained: for each question, whether an optimiser step learned from it.
-        metrics: means over the optimiser steps, less those that were skipped; see `StepResult`.
+        metrics: means over the optimiser steps that were not skipped; see `StepResult`.
     """
 
     trained: tuple[bool, ...]
@@ -38,14 +38,14 @@ def grpo_update(
     reference: Any | None = None,
     ranks: Ranks = ALONE,
 ) -> UpdateResult:
-    """Update `model` in place, as often as the mini-batches and epochs of `config` say.
+    """Update `model` in place, by one optimiser step for each mini-batch of each epoch.
 
-    Behaviour log-probabilities stay those of the rollout, so that from the second optimiser
-    step on ratios leave 1 and the clip has something to do.
+    Behaviour log-probabilities stay those of the rollout, so from the second optimiser step on, ratios
+    differ from 1 and clipping takes effect.
 
     Args:
-        questions: the samples of each, none where its groups have no spread.
-        model, reference: as those of `grpo_step`.
+        questions: the samples of each question; empty where its groups have no spread.
+        model, reference: as for `grpo_step`.
     """
     trained = [False] * len(questions)
     metrics: list[dict[str, float]] = []
@@ -65,8 +65,8 @@ def grpo_update(
 def mini_batches(sizes: Sequence[int], config: GrpoConfig) -> Iterator[list[tuple[int, int]]]:
     """Non-empty mini-batches of nearly equal size, in order, as positions (question, sample).
 
-    Questions without samples count where questions are counted, so that a batch makes as many
-    steps however many groups were dropped.
+    Mini-batches of questions count questions without samples, too, so that their number does not
+    depend on how many groups were dropped.
 
     Args:
         sizes: samples of each question.
@@ -86,7 +86,7 @@ def _positions(questions: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple
 
 
 def _evenly(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """As few parts as hold at most that many items each, no two of them differing by more than one."""
+    """The fewest parts with at most `most` items each; their sizes differ by at most one."""
     parts = math.ceil(len(items) / most) if items else 0
     for part in range(parts):
         yield items[part * len(items) // parts : (part + 1) * len(items) // parts]

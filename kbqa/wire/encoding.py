@@ -1,4 +1,4 @@
-"""Messages as strings: JSON, compressed when that pays. Nothing is ever unpickled."""
+"""Messages as strings: JSON, compressed if it is long. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kbqa.errors import MessageError
 from kbqa.wire.messages import WireMessage
 
 MAX_MESSAGE_BYTES = 64 * 2**20
-"""Most bytes of a message's JSON, before compression."""
+"""Maximum bytes of a message's JSON, before compression."""
 
-_PLAIN_BYTES = 4096  # below that, compression saves nothing worth its opacity
+_PLAIN_BYTES = 4096  # shorter messages stay readable
 
 M = TypeVar("M", bound=WireMessage)
 
@@ -39,7 +39,7 @@ def encode(message: WireMessage) -> str:
 
 
 def decode(kind: type[M], text: object) -> M:
-    """The message of that kind in `text`.
+    """Decode a message of a kind.
 
     Raises:
         MessageError: it does not fit the schema; names the field.
@@ -59,7 +59,7 @@ def decode(kind: type[M], text: object) -> M:
 def _inflate(name: str, text: str) -> bytes:
     try:
         unpacking = zlib.decompressobj()
-        # One byte more than is allowed tells a full message from a bomb.
+        # One byte more than is allowed tells a message of maximum size from a zip bomb.
         data = unpacking.decompress(base64.b64decode(text, validate=True), MAX_MESSAGE_BYTES + 1)
         if not unpacking.eof and len(data) <= MAX_MESSAGE_BYTES:
             raise MessageError(f"{name}: cut off after {len(data)} bytes")

@@ -1,7 +1,7 @@
-"""A rollout request and its reply.
+"""Rollout requests and their replies.
 
-A request is one question; its reply is the whole group of trajectories, or the whole tree,
-since advantages need them together, or the reason why there is none.
+A request is one question. Its reply is the whole group of trajectories or the whole tree, because
+advantages are computed over all of it, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Purpose(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a request came to nothing."""
+    """Why a request failed."""
 
     NO_POLICY = "no_policy"
     """No version with a number of at least `min_policy_version` was published in time."""
@@ -52,7 +52,7 @@ class FailureReason(StrEnum):
 
 
 class WireMessage(BaseModel):
-    """Base of all messages; a field that it does not know is an error, and so is NaN."""
+    """Base of all messages; an unknown field is an error, and so is NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -65,16 +65,16 @@ class RolloutRequest(WireMessage):
     Attributes:
         request_id: unique within the run; the same when it is sent again.
         question: with its gold answers, which the reward needs.
-        kg_version: what the graph's version must be; None accepts any.
-        recipe_digest: of the recipe that the policy version must name.
+        kg_version: the required version of the graph; None accepts any.
+        recipe_digest: digest of the recipe that the policy version must name.
         min_policy_version: the worker uses the newest version of the run, whose number must
-            be at least that.
+            be at least this.
         n: trajectories of the group, or branches at each state of a tree.
         temperature: 0 is greedy.
-        stage: of the recipe's curriculum, by which it is rewarded; None is the recipe's own reward.
+        stage: stage of the recipe's curriculum whose reward applies; None means the recipe's own reward.
         sent_at: seconds since the epoch.
-        deadline_s: seconds after `sent_at` at which the sender gives this message up (and
-            sends another under the same id); a worker need not begin it any more.
+        deadline_s: seconds after `sent_at` at which the sender gives up on this message and sends
+            another under the same id; a worker need not begin it afterwards.
     """
 
     run: RunId
@@ -130,12 +130,12 @@ class Timings(BaseModel):
 
 
 class RolloutReply(WireMessage):
-    """What came of a request: exactly one of `group`, `tree` and `failure`.
+    """The result of a request: exactly one of `group`, `tree` and `failure`.
 
     Attributes:
         group, tree: its id is the request's.
         worker: name of the worker, for people.
-        sampled_tokens: that the policy wrote for it, branches that were pruned included.
+        sampled_tokens: tokens that the policy wrote for it, pruned branches included.
     """
 
     run: RunId
@@ -151,7 +151,7 @@ class RolloutReply(WireMessage):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if [self.group, self.tree, self.failure].count(None) != 2:
-            raise ValueError("a reply has either a group or a failure; a tree may stand in for the group")
+            raise ValueError("a reply must have exactly one of group, tree and failure")
         if self.rollout is not None and self.rollout.id != self.request_id:
             name = "group" if self.tree is None else "tree"
             raise ValueError(f"{name}.id is {self.rollout.id!r}, request_id is {self.request_id!r}")
@@ -172,15 +172,15 @@ class RolloutReply(WireMessage):
 
 
 class DeadLetter(WireMessage):
-    """A message that nobody could do anything with, and why.
+    """A message that nobody could process, and the reason.
 
     Attributes:
-        queue: where it was taken from.
-        task: what it was meant for; None if it did not say.
-        attempts: times that it was taken.
+        queue: the queue that it was taken from.
+        task: the task that it was sent to; None if it named none.
+        attempts: how often it was taken from the queue.
         at: ISO 8601, UTC.
-        consumer: who put it aside, for people.
-        characters: of the message; `message` holds no more of them than are kept.
+        consumer: name of the consumer that put it aside, for people.
+        characters: length of the whole message; `message` may be cut.
     """
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -200,7 +200,7 @@ class DeadLetter(WireMessage):
 
 
 def _fault(member: RewardedTrajectory) -> str | None:
-    """What contradicts itself in a trajectory, since training would stumble over it later."""
+    """The inconsistency in a trajectory that would make training fail later; None if there is none."""
     trajectory = member.trajectory
     if len(member.turn_rewards) != len(trajectory.turns):
         return f"turn_rewards: {len(member.turn_rewards)} for {len(trajectory.turns)} turns"

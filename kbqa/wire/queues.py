@@ -13,9 +13,9 @@ QUEUES = (ROLLOUTS, TRAJECTORIES)
 ROLL_OUT_TASK = "kbqa.rollouts.roll_out"
 DELIVER_TASK = "kbqa.trajectories.deliver"
 BURIED_TASK = "kbqa.dead_letters.buried"
-"""Of a dead letter; nobody consumes it."""
+"""The task of a dead letter; no consumer takes it."""
 
 
 def dead_letters_of(queue: str) -> str:
-    """Queue of the messages of `queue` that nobody could do anything with."""
+    """Queue of the messages of `queue` that nobody could process."""
     return f"{queue}.dead"

@@ -1,1 +1,1 @@
-"""A policy that chooses among what the graph lists: what it reads, the model, its engine."""
+"""A policy that chooses among the options that the graph lists: its input, its model, its engine."""

@@ -17,8 +17,8 @@ from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.tokenizer import TokenizerCodec
 
 PAD, END = "[PAD]", "[SEP]"
-_UNUSED = ("pooler.", "embeddings.position_ids")  # in some files
-_BEGIN, _TOPIC = "[CLS]", "it"  # what a text begins with; the word that is read for a topic
+_UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of some files
+_BEGIN, _TOPIC = "[CLS]", "it"  # what a text begins with; the word that is read in place of a topic
 
 
 def is_encoder(directory: Path) -> bool:
@@ -26,7 +26,7 @@ def is_encoder(directory: Path) -> bool:
     try:
         return bool(json.loads((directory / "config.json").read_bytes()).get("model_type") == "bert")
     except (OSError, ValueError, AttributeError):
-        return False  # who loads it says what is wrong with it
+        return False  # loading it reports what is wrong
 
 
 def tags_of(directory: Path) -> list[str]:
@@ -48,7 +48,7 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
         seed: random seed of the head's weights.
 
     Raises:
-        PolicyIntegrityError: the directory holds no BERT with a tokenizer that knows its words.
+        PolicyIntegrityError: the directory holds no BERT, or its tokenizer lacks a needed token.
     """
     TokenizerCodec.load(encoder)
     tokenizer = Tokenizer.from_file(str(encoder / "tokenizer.json"))

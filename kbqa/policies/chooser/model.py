@@ -8,7 +8,8 @@ gain in similarity between the whole path and the question. "answer" has a netwo
 training, the first query is the encoder's own sentence vector, so the encoder's knowledge of language
 is available from the first question on.
 
-Shapes: B decisions, O options of one, Q questions, L tokens of one, K relations, W width of the encoder.
+Shapes: B decisions, O options of a decision, Q questions, L tokens of a question, K relations, W width of the
+encoder.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Words
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
 _TINY = 1e-6
-_BATCH_TOKENS = 8192  # padded, of one pass of the encoder; bounds its memory
+_BATCH_TOKENS = 8192  # padded tokens of one pass of the encoder; bounds its memory
 
 Ids = tuple[int, ...]
-_Walk = tuple[Ids, tuple[Words, ...]]  # a question, and what was taken so far
+_Walk = tuple[Ids, tuple[Words, ...]]  # a question, and the relations taken so far
 
 
 class Encoded(NamedTuple):
@@ -115,7 +116,7 @@ class Head(nn.Module):
         return _State(state.question, memory, torch.maximum(state.seen, alike), state.path + taken)
 
     def scores(self, encoded: Encoded, state: _State, turn: int) -> Tensor:
-        """Of every relation, [N, K], and in the last column of the answer; after so many turns."""
+        """Scores after `turn` turns, [N, K + 1]: of every relation and, in the last column, of the answer."""
         states, mask = encoded.states[state.question], encoded.mask[state.question]
         weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
         weights = weights - self.cover * state.seen - self.near * encoded.distance[state.question].log1p()
@@ -144,10 +145,10 @@ def nearer(encoded: Encoded, state: _State) -> Tensor:
 
 
 class Chooser(BertPreTrainedModel):  # type: ignore[misc]
-    """A BERT with a `Head`; saved, it is an ordinary directory from which `BertModel` loads the encoder.
+    """A BERT with a `Head`; `BertModel` can load the encoder from its saved directory.
 
-    Its configuration says which tokens are the tags of the dialect (`chooser_tags`: they are read, never
-    embedded), which begin and end a text, and which word is read where the topic stands.
+    Its configuration says which tokens are the tags of the dialect (`chooser_tags`: they are parsed, never
+    embedded), which tokens begin and end a text, and which word is read in place of the topic.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -162,7 +163,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         """Load a saved model.
 
         Raises:
-            PolicyIntegrityError: the directory holds none that can be loaded.
+            PolicyIntegrityError: the directory holds no model that can be loaded.
         """
         try:
             with no_init_weights():
@@ -233,7 +234,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         """Logits of the options of each decision, in their order, [B, O]; -inf where there is none.
 
         Args:
-            encoded: the texts of the decisions, if they are known; by default they are encoded, once each.
+            encoded: the encoded texts of the decisions; by default they are encoded here, once each.
         """
         if encoded is None:
             encoded = self.encode([d.question for d in decisions], relations_of(decisions))

@@ -30,7 +30,7 @@ from kbqa.policies.sampling import draw
 logger = logging.getLogger(__name__)
 
 _MAX_LENGTH = 32_768  # maximum tokens of an episode; most of them need no computation
-_QUESTIONS, _RELATIONS = 1024, 16_384  # kept encoded: some 40 MB and 25 MB at a width of 384
+_QUESTIONS, _RELATIONS = 1024, 16_384  # cached encodings: some 40 MB and 25 MB at a width of 384
 
 K = TypeVar("K")
 
@@ -120,7 +120,7 @@ class ChooserPolicy:
         self._refuse(failed, batch)
 
     def _waiting(self) -> list[_Request | _Swap]:
-        """Everything that waits; blocks while there is nothing."""
+        """All waiting work; blocks until there is some."""
         waiting = [self._inbox.get()]
         while not self._inbox.empty():
             waiting.append(self._inbox.get())
@@ -186,7 +186,7 @@ class ChooserPolicy:
             yield Completion((token,), (logprob,), FinishReason.STOP, self._version)
 
     def _encoded(self, asked: Sequence[Decision]) -> Encoded:
-        """The texts of decisions, from what is kept and what is encoded now."""
+        """The encoded texts of decisions, from the cache or encoded now."""
         questions = list(dict.fromkeys(decision.question for decision in asked))
         relations = relations_of(asked)
         unknown = self._questions.missing(questions)
@@ -227,7 +227,7 @@ class ChooserPolicy:
 
 
 class _Kept(Generic[K]):
-    """Encoded texts, the latest used last; a batch may hold more until it is trimmed."""
+    """A cache of encoded texts, least recently used first; it may exceed its size until it is trimmed."""
 
     def __init__(self, most: int) -> None:
         self._most = most

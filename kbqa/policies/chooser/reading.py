@@ -53,7 +53,7 @@ class ChooserVocabulary:
 
     Attributes:
         numbers: token → the option's number.
-        first: the lowest of them.
+        first: the lowest id of all tags.
     """
 
     question: tuple[int, int]
@@ -86,7 +86,7 @@ class ChooserVocabulary:
 
 
 def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterator[tuple[int, Decision]]:
-    """The decisions of an episode, each with the position after which its choice stands."""
+    """The decisions of an episode, each with the position of the token before its choice."""
     question: tuple[int, ...] = ()
     path: list[Words] = []
     offered: dict[int, Words | None] = {}
@@ -111,7 +111,7 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
 
 
 def _tags(token_ids: Sequence[int], first: int) -> Iterator[int]:
-    """The positions of tags; they come behind all other tokens of a vocabulary."""
+    """The positions of tags, whose ids are higher than those of all other tokens."""
     return (position for position, token in enumerate(token_ids) if token >= first)
 
 

@@ -1,8 +1,8 @@
-"""JSON over HTTP to one server: connections that are kept, and exchanges that can be abandoned.
+"""JSON over HTTP to one server: persistent connections, and exchanges that can be abandoned.
 
-A completion is one exchange whose answer may take a minute, hundreds run at a time, and closing
-its connection is how vLLM is told to stop. Hence the standard library's plain connections: a
-connection pool costs more for each exchange, and closes nothing under a thread that reads.
+A completion is one exchange whose answer may take a minute. Hundreds run at a time, and vLLM stops
+computing one when its connection is closed. Hence the standard library's plain connections: a
+connection pool costs more per exchange, and cannot close a connection that a thread is reading.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Connections:
         url: `http://host:port`.
 
     Raises:
-        ConfigurationError: it is no such URL.
+        ConfigurationError: the URL is not of this form.
     """
 
     def __init__(self, url: str) -> None:
@@ -44,7 +44,7 @@ class Connections:
             raise ConfigurationError(f"KBQA_VLLM_URL: {url!r} is not of the form http://host:port")
         self.url = url.rstrip("/")
         self._address = parts.hostname, port
-        # The last one used is the next one used: what more is at hand than needed grows old, and goes.
+        # The connection used last is used next, so that surplus connections age and are closed.
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
         self._lock = threading.Lock()
         self._closed = False
@@ -60,7 +60,7 @@ class Connections:
         return connection
 
     def put_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep it for the next exchange; those that nobody wanted for long are closed."""
+        """Keep a connection for the next exchange, and close those that were idle for too long."""
         now = time.monotonic()
         with self._lock:
             self._idle.append((now, connection))
@@ -68,7 +68,7 @@ class Connections:
                 self._idle.popleft()[1].close()
 
     def close(self) -> None:
-        """Close those that are idle; each other one when it becomes so."""
+        """Close idle connections now, and each busy one once it is put back."""
         with self._lock:
             self._closed = True
             while self._idle:
@@ -79,7 +79,7 @@ class Exchange:
     """One request and its answer.
 
     Args:
-        timeout_s: most seconds of silence of the server.
+        timeout_s: maximum seconds for which the server may send nothing.
     """
 
     def __init__(
@@ -99,16 +99,16 @@ class Exchange:
         self._abandoned = False
 
     def abandon(self) -> None:
-        """End it from another thread; the server notices and stops working on it."""
+        """End the exchange from another thread; the server notices and stops working on it."""
         with self._lock:
             self._abandoned = True
             if self._socket is not None:
                 # Wakes the thread that reads, which closing would not.
-                with suppress(OSError):  # the server was faster
+                with suppress(OSError):  # the server has closed it already
                     self._socket.shutdown(socket.SHUT_RDWR)
 
     def run(self) -> tuple[int, Any]:
-        """The answer's status, and its document (its text, if it is none).
+        """The answer's status, and its JSON value (its text, if it is not JSON).
 
         Raises:
             PolicyUnavailableError: there is no answer, or it was abandoned.

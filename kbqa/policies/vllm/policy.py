@@ -1,14 +1,14 @@
 """The policy port over a vLLM server.
 
-Every prompt is a request of its own, all are in flight at once, and vLLM batches them. What of a
-prompt was computed before is in its prefix cache: the next turn of an episode, and the siblings
-of a question, start from there.
+Every prompt is a separate request; all are in flight at once, and vLLM batches them. vLLM's prefix
+cache holds what was computed before, so the next turn of an episode and the siblings of a question
+start from there.
 
-Two ways to hold a version. A LoRA adapter is loaded beside the older ones under a name of its
-own; whoever generates meanwhile finishes with the one that it began with. Whole weights replace
-each other: completions in flight stand still, and go on with the new ones. Such a completion
-counts as written by the version that began it, so that it never seems fresher than it is; its
-log-probabilities are those with which each token was drawn.
+There are two ways to hold a version. A LoRA adapter is loaded beside the older ones under its own
+name; calls in flight finish with the adapter that they began with. Full weights replace the old ones:
+completions in flight pause, and continue with the new weights. Such a completion counts as written by
+the version that began it, so that it never seems fresher than it is; its log-probabilities are those
+with which each token was drawn.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ logger = logging.getLogger(__name__)
 _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
 _POLL_S = 0.1  # how soon a cancellation is noticed
-_NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is none
+_NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is not finite
 
 Precision = Literal["bfloat16", "float32"]
 LARGEST_GAP: dict[Precision, float] = {"bfloat16": 1e-2, "float32": 1e-3}
-"""Mean absolute difference of log-probabilities to the trainer's, by what the engine computes in."""
+"""Largest mean absolute difference of log-probabilities from the trainer's, by the engine's precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What makes a policy out of a base model.
+    """The weights of a policy version.
 
     Attributes:
-        label: full id of the version, with its run's name, so that it stands for nothing else.
+        label: full id of the version with its run's name, which makes it unique.
         version: full id, as completions carry it.
         kind: the whole model, or a LoRA adapter.
-        path: the directory that holds it, for the server to read.
-        probe: what its trainer makes of a few tokens; None if it did not say.
+        path: the directory of the weights, which the server can read.
+        probe: the version's probe; None if it has none.
     """
 
     label: str
@@ -65,13 +65,13 @@ class Weights:
 
 
 class VllmPolicy:
-    """Holds one version at a time; `hold` has to be called first.
+    """A vLLM server that holds one version at a time; `hold` must be called first.
 
     Args:
-        codec: the versions' tokenizer; a tag that is one token stops the engine without a look at the text.
+        codec: the versions' tokenizer; a stop tag that is one token stops the engine by its id.
         precision: what the server was started with (`--dtype`).
-        timeout_s: most seconds that a call of `generate` may take.
-        max_in_flight: completions asked for at a time; more wait here.
+        timeout_s: maximum seconds of a call of `generate`.
+        max_in_flight: maximum completions requested at a time; others wait here.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class VllmPolicy:
         self._updating = self._failed = self._closed = False
         self._exchanges: set[Exchange] = set()
         self._users: Counter[str] = Counter()  # calls in flight, by the label that they began with
-        self._adapters: set[str] = set()  # that the server holds for this policy
+        self._adapters: set[str] = set()  # adapters that the server holds for this policy
         self._max_length: int | None = None
 
     @property
@@ -112,13 +112,13 @@ class VllmPolicy:
         return self._weights is not None and not self._failed and not self._closed
 
     def hold(self, weights: Weights) -> None:
-        """Load weights and make sure that they compute what their trainer did.
+        """Load weights, and verify them with their trainer's probe.
 
-        Afterwards completions begin with them. If it fails, there are no completions until it
-        succeeds: calls in flight fail, and so do later ones.
+        New completions then begin with them. If this fails, calls in flight and later calls fail until
+        a `hold` succeeds.
 
         Raises:
-            PolicyMismatchError: log-probabilities of the probe are not those of the trainer.
+            PolicyMismatchError: the probe's log-probabilities differ from the trainer's.
             PolicyUnavailableError: the server does not answer, or cannot load them.
         """
         began = time.monotonic()
@@ -156,7 +156,7 @@ class VllmPolicy:
             for index, prompt in enumerate(prompts):
                 sampling = common | {"max_tokens": min(params.max_tokens, limit - len(prompt))}
                 if params.seed is not None:
-                    # One stream per sample, so that what else is in the batch does not matter.
+                    # One stream per sample, so that it does not depend on the rest of the batch.
                     sampling["seed"] = random.Random(f"{params.seed}/{index}").getrandbits(62)
                 body: dict[str, Any] = {"token_ids": list(prompt), "sampling_params": sampling}
                 if weights.kind == "lora":
@@ -167,7 +167,7 @@ class VllmPolicy:
             return [self._completion(choice, weights) for choice in choices]
 
     def close(self) -> None:
-        """Abandon what is in flight, and unload the adapter; the server stays."""
+        """Abandon calls in flight, and unload the adapter; the server keeps running."""
         with self._changed:
             self._closed = True
         self._give_up()
@@ -212,7 +212,7 @@ class VllmPolicy:
         gap = weights.probe.gap(self._server.score(weights.probe, model))
         largest = LARGEST_GAP[self._precision]
         self._gap.set(gap)
-        if not gap <= largest:  # a gap that is no number is none of the small ones
+        if not gap <= largest:  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
                 f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
@@ -221,7 +221,7 @@ class VllmPolicy:
             )
 
     def _give_up(self) -> None:
-        """Let nothing more be written by weights that are in doubt."""
+        """Stop all completions, because the weights are in doubt."""
         with self._changed:
             before, self._weights = self._weights, None
             self._versions.clear()
@@ -235,11 +235,11 @@ class VllmPolicy:
     def _retire(self, label: str) -> None:
         with self._changed:
             in_use = label in self._users
-        if not in_use:  # else the last call that uses it does it
+        if not in_use:  # else the last call that uses it unloads it
             self._unload(label)
 
     def _unload(self, label: str) -> None:
-        """Unload an adapter, unless it is none or was unloaded before."""
+        """Unload an adapter; does nothing for full weights, or if it is unloaded already."""
         with self._changed:
             if label not in self._adapters:
                 return
@@ -247,7 +247,7 @@ class VllmPolicy:
         try:
             self._server.unload_adapter(label)
         except PolicyUnavailableError:
-            self._failures.labels("unload").inc()  # gone with its server, or evicted in time
+            self._failures.labels("unload").inc()  # it is gone with its server, or will be evicted
 
     # -- completions
 
@@ -255,7 +255,7 @@ class VllmPolicy:
     def _using(self) -> Iterator[Weights]:
         """The weights that a call begins with; an adapter stays loaded until the call ends."""
         with self._changed:
-            # During an update new calls wait behind it, like those whose turn it is in the engine.
+            # New calls wait until an update is over, as completions in the engine do.
             self._await_update()
             weights = self._weights
             if weights is None or self._closed:
@@ -283,12 +283,12 @@ class VllmPolicy:
             raise PolicyUnavailableError(f"vLLM at {self._server.url} is still changing its weights")
 
     def _settle(self) -> None:
-        """Wait until it is known whether weights that have just been loaded are right."""
+        """Wait until weights that are being loaded are verified."""
         with self._changed:
             self._await_update()
 
     def _sampling(self, params: SamplingParams) -> dict[str, Any]:
-        """All that a call's prompts share; nothing is left to a model's `generation_config.json`."""
+        """All sampling parameters of a call, so that a model's `generation_config.json` has no effect."""
         spelled = [self._codec.encode([Segment(stop)]) for stop in params.stop]
         return {
             "temperature": params.temperature,
@@ -300,7 +300,7 @@ class VllmPolicy:
             "frequency_penalty": 0.0,
             "stop": list(params.stop),
             "stop_token_ids": [tokens[0] for tokens in spelled if len(tokens) == 1],
-            "skip_special_tokens": False,  # tags are special tokens, and would never be found
+            "skip_special_tokens": False,  # tags are special tokens; skipped, they would never be found
             "logprobs": 0,
         }
 
@@ -310,9 +310,9 @@ class VllmPolicy:
     def _choices(
         self, exchanges: Sequence[Exchange], deadline: float | None, cancelled: threading.Event | None
     ) -> list[dict[str, Any] | None]:
-        """What comes of each, None if it was not wanted any more; or the first failure.
+        """The result of each exchange, None if the call was aborted first; raises the first failure.
 
-        Whatever is still under way then is abandoned.
+        Exchanges that are still running then are abandoned.
         """
         with self._changed:
             self._exchanges.update(exchanges)
@@ -332,7 +332,7 @@ class VllmPolicy:
     def _await(
         self, futures: Sequence[Future[Any]], deadline: float | None, cancelled: threading.Event | None
     ) -> bool:
-        """Wait for all, or for the first failure; False if nobody wants to wait any longer."""
+        """Wait for all, or for the first failure; False if the deadline passed or the call was cancelled."""
         until = time.monotonic() + self._timeout_s
         pending: set[Future[Any]] = set(futures)
         while pending:
@@ -380,7 +380,7 @@ class VllmPolicy:
         return Completion(tuple(tokens), logprobs, FinishReason(reason), version)
 
     def _author(self, choice: dict[str, Any]) -> str:
-        """The version that began a completion, by the labels that the engine itself put on its tokens."""
+        """The version that began a completion, by the labels that the engine put on its tokens."""
         labels = [span["version"] for span in choice["weight_versions"] or ()]
         with self._changed:
             versions = [self._versions.get(label) for label in labels]

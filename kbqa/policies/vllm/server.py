@@ -1,4 +1,4 @@
-"""What a vLLM server is told besides prompts: which weights to hold, and what it says of them."""
+"""Calls to a vLLM server other than completions: loading weights, and asking about them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.probe import Probe
 from kbqa.policies.vllm.exchange import Connections, Exchange
 
-_PROMPT_S = 10.0  # for what needs no computing
+_PROMPT_S = 10.0  # timeout of calls that compute nothing
 _HEALTH_S = 3.0
-_RESET_TRIES = 20  # of the prefix cache, while the last blocks are given back
+_RESET_TRIES = 20  # attempts to clear the prefix cache, while its last blocks are being released
 _RESET_PAUSE_S = 0.1
 
 
@@ -23,10 +23,10 @@ class VllmServer:
 
     Args:
         url: `http://host:port`.
-        update_timeout_s: most seconds that a change of weights may take.
+        update_timeout_s: maximum seconds of a change of weights.
 
     Raises:
-        ConfigurationError: the URL is none.
+        ConfigurationError: the URL is not of this form.
     """
 
     def __init__(self, url: str, *, update_timeout_s: float = 120.0) -> None:
@@ -39,7 +39,7 @@ class VllmServer:
         return self.connections.url
 
     def close(self) -> None:
-        """Close all connections, as soon as nobody uses them."""
+        """Close all connections, each as soon as it is idle."""
         self.connections.close()
 
     def require_healthy(self) -> None:
@@ -59,17 +59,17 @@ class VllmServer:
         return None
 
     def max_length(self) -> int:
-        """Most tokens of prompt and completion together."""
+        """Maximum tokens of prompt and completion together."""
         models = self._ask("GET", "/v1/models")["data"]
         return int(models[0]["max_model_len"])
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """Load a LoRA adapter under a name that stands for nothing else, ever.
+        """Load a LoRA adapter under a name that is never reused.
 
-        What a process before this one has left in the server is unloaded.
+        Adapters that an earlier process has left in the server are unloaded.
 
         Raises:
-            PolicyUnavailableError: the server cannot; says why.
+            PolicyUnavailableError: the server cannot load it; says why.
         """
         models = self._ask("GET", "/v1/models")["data"]
         present = {model["id"] for model in models if model.get("parent")}
@@ -85,18 +85,18 @@ class VllmServer:
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
     def weight_label(self) -> str:
-        """The label of the weights that the engine holds; "default" after it was started."""
+        """The label of the weights that the engine holds; "default" after its start."""
         return str(self._ask("GET", "/weight_info")["weight_version"])
 
     def reload_weights(self, label: str, path: Path, on_failure: Callable[[], None]) -> None:
-        """Replace the base model's weights by those in a directory of the same architecture.
+        """Replace the base model's weights with those in a directory of the same architecture.
 
-        Completions in flight stand still meanwhile and go on under the new weights, from a
-        prefix cache that holds nothing of the old.
+        Completions in flight pause meanwhile and continue with the new weights and a cleared prefix
+        cache.
 
         Args:
-            label: what the weights are called from then on, in every answer.
-            on_failure: called while the engine still stands still, if it is in doubt what it holds.
+            label: name of the new weights, which every later answer carries.
+            on_failure: called if this fails, while the engine is still paused and its weights unknown.
 
         Raises:
             PolicyUnavailableError: it failed, or the engine does not confirm the label.
@@ -118,7 +118,7 @@ class VllmServer:
             self._ask("POST", "/resume")
 
     def score(self, probe: Probe, model: str | None) -> list[float]:
-        """Log-probabilities of a probe's continuation, computed anew.
+        """Log-probabilities of a probe's continuation, computed by the server.
 
         Args:
             model: name of an adapter; None is the base model.
@@ -149,7 +149,7 @@ class VllmServer:
 
 
 def refusal(url: str, path: str, status: int, answer: Any) -> PolicyUnavailableError:
-    """What a server means by an answer that is none."""
+    """The error for an answer whose status is not 200, with a hint at its cause."""
     detail = answer
     if isinstance(answer, dict):
         error = answer.get("error", answer.get("detail", answer))

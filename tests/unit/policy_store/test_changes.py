@@ -81,5 +81,5 @@ def test_every_kind_of_number_is_read_as_the_library_does(tmp_path, dtype) -> No
 )
 def test_what_is_no_safetensors_file_is_refused(tmp_path, data) -> None:
     (tmp_path / "m.safetensors").write_bytes(data)
-    with pytest.raises(PolicyIntegrityError, match="no safetensors file"):
+    with pytest.raises(PolicyIntegrityError, match="not a safetensors file"):
         Tensors(tmp_path)

@@ -186,7 +186,7 @@ def test_what_anybody_holds_stays_until_it_is_let_go(make_store) -> None:
     worker.hold("gateway", [])
     assert store.retain("r1", keep=1) == [versions[2].id]
     assert {v.id for v in store.versions("r1")} == {versions[1].id, versions[4].id}
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a valid name"):
         store.hold("../../x", [versions[1]])
 
 

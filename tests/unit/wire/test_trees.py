@@ -40,7 +40,7 @@ def test_a_tree_answers_the_request_that_it_names():
 def test_a_reply_is_no_tree_and_a_group_at_once():
     values = json.loads(encode(reply()))
     values["group"] = {"id": "t1", "question": values["tree"]["question"], "members": []}
-    with pytest.raises(MessageError, match="a tree may stand in for the group"):
+    with pytest.raises(MessageError, match="exactly one of group, tree and failure"):
         decode(RolloutReply, json.dumps(values))
 
 

@@ -167,7 +167,7 @@ def test_a_reply_has_either_group_or_failure() -> None:
     assert decode(RolloutReply, encode(message)) == message
     values = json.loads(encode(message))
     for both in ({**values, "failure": None}, {**json.loads(encode(reply())), "failure": values["failure"]}):
-        with pytest.raises(MessageError, match="either a group or a failure"):
+        with pytest.raises(MessageError, match="exactly one of group, tree and failure"):
             decode(RolloutReply, json.dumps(both))
 
 
