@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from kbqa.objectives import SurrogateConfig
-from kbqa.training.batching import micro_batches, pad
 from kbqa.training.copying import WarmUpConfig, periodic, scattered, warm_up
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.likelihood import token_logprobs
-from kbqa.training.sft import Example, SftConfig, fine_tune, learning_rate
+from kbqa.training.sft import Example, SftConfig, fine_tune, learning_rate, micro_batches, pad
 from kbqa.training.small_policy import PAD
 from kbqa.trajectory import Segment
 from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
