@@ -1,7 +1,7 @@
 """python -m services.trainer.export --home DIR --run RUN --into DIR: weights as a Hugging Face directory.
 
-It runs in a separate process, because it may load a model in addition to the one in training. The
-directory gets its name when it is complete.
+It runs in a separate process, because it may load a model in addition to the one in training. The directory
+appears under its name only when it is complete.
 """
 
 from __future__ import annotations
