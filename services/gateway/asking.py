@@ -107,7 +107,7 @@ def ask(asking: Asking, progress: Progress) -> None:
 
 
 def _link(asking: Asking, progress: Progress) -> Linking:
-    """The request's topic entities, or the ids of those found in its question."""
+    """The request's topic entities or, if it names none, the entities found in its question."""
     request, most = asking.request, asking.max_topic_entities
     given = tuple(dict.fromkeys(request.topic_entities or ()))
     if given:

@@ -96,7 +96,7 @@ def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
 
 
 def _environment(settings: TrainerSettings) -> dict[str, str]:
-    """The environment of the training process: that of this one, plus its command-line settings."""
+    """Environment of the training process: this process's, with settings that its command line may change."""
     return {
         # On a busy machine, threads that spin while they wait slow each other down many times over.
         "OMP_WAIT_POLICY": "PASSIVE",

@@ -106,7 +106,7 @@ class MetricsPage(BaseModel):
 
 class Promote(BaseModel):
     """Attributes:
-    version: a full id; None takes the newest version with a test result.
+    version: a full id; None takes the newest evaluated version.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -49,7 +49,7 @@ export class Walk {
     return this.entities.get(id)?.label ?? id;
   }
 
-  // The entities of a way to draw, with at most `most` leaves (needed ones not counted), and the number hidden.
+  // The entities of a way to draw (at most `most` leaves, not counting needed ones), and how many are hidden.
   shown(way, most) {
     const needed = (id) => this.entities.get(id).ways.length > 0 || this.needed.has(id);
     let room = way.open ? Infinity : most;
