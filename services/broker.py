@@ -1,10 +1,10 @@
-"""Celery as both ends of the queues use it: JSON only, late acknowledgement, one consumer a process.
+"""Celery as both ends of the queues use it: JSON only, late acknowledgement, one consumer per process.
 
 app = create_celery("trainer", broker_url)
 require_broker(app)
 send(app, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=256)
 
-What takes messages out again is in `services.consumer`.
+`services.consumer` takes messages out of a queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kombu.exceptions import OperationalError
 from kbqa.errors import QueueUnavailableError
 
 ATTEMPT_HEADER = "kbqa_attempt"
-"""Of a message that is taken once more: how often it is taken with that, from 2 on."""
+"""Header of a message that was sent again: the number of this attempt, from 2 on."""
 
 _CONNECT_TIMEOUT_S = 3.0
 _POLL_S = 0.2
@@ -33,9 +33,10 @@ def create_celery(
     """An application without tasks.
 
     Args:
-        consumes: the queue that it takes messages from, if any.
-        visibility_timeout_s: after that, a message that a dead consumer had taken is given to
-            another one; longer than any consumer works on one (Redis only; others notice at once).
+        consumes: the queue from which it takes messages, if any.
+        visibility_timeout_s: seconds after which a dead consumer's message is given to another one. It must
+            exceed the time that any consumer works on a message. (Redis only; other brokers notice a dead
+            consumer at once.)
     """
     app = Celery(name, broker=broker_url, set_as_current=False)
     app.conf.update(
@@ -57,17 +58,17 @@ def create_celery(
     )
     if urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss"):
         app.conf.update(
-            # A message that waits in a busy process is lost with it until the visibility timeout;
-            # in the queue, any other may take it.
+            # A message that was prefetched by a process that dies is lost until the visibility timeout;
+            # while it is in the queue, any other process may take it.
             worker_disable_prefetch=True,
-            # Threads that are free are counted then, not credit. Kombu loses a credit for good when
-            # an acknowledgement fails, and with the last one it would never read again.
+            # With prefetch disabled, free threads are counted instead of prefetch credits. Kombu loses a
+            # credit for good when an acknowledgement fails; after the last one it would never read again.
             worker_prefetch_multiplier=0,
             broker_transport_options={
                 "visibility_timeout": visibility_timeout_s,
                 "socket_connect_timeout": _CONNECT_TIMEOUT_S,
                 "socket_keepalive": True,
-                # JSON within JSON: base64 would make every message a third larger.
+                # Embed JSON in JSON: base64 would make every message a third larger.
                 "body_encoding": "utf-8",
                 **_taken_messages(consumes),
             },
@@ -76,10 +77,10 @@ def create_celery(
 
 
 def _taken_messages(queue: str) -> dict[str, str]:
-    """Where Redis keeps what was taken and not acknowledged.
+    """Redis keys for messages that were taken but not acknowledged.
 
-    Apart for each queue: kombu lets any consumer give back whatever lies there by its own
-    visibility timeout, and that of replies is shorter than a rollout.
+    Each queue has keys of its own. With common keys, any consumer would return the messages of all queues
+    after its own visibility timeout, and the one for replies is shorter than a rollout.
     """
     if not queue:
         return {}
@@ -94,10 +95,10 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
     """Make sure that the broker answers.
 
     Args:
-        wait_s: how long it may take to come up.
+        wait_s: seconds to wait for it to start.
 
     Raises:
-        QueueUnavailableError: it does not; names its address.
+        QueueUnavailableError: it does not answer; the message contains its address.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -117,14 +118,14 @@ def require_broker(app: Celery, *, wait_s: float = 0.0) -> None:
 def send(
     app: Celery, queue: str, task: str, message: str, *, at_most: int | None = None, attempt: int = 1
 ) -> None:
-    """Put an encoded message into a queue, trying once.
+    """Put an encoded message into a queue; tries only once.
 
     Args:
-        at_most: messages that may wait in the queue, with this one.
-        attempt: how often the message is taken with that.
+        at_most: maximum number of messages waiting in the queue, including this one.
+        attempt: number of the attempt to process the message, from 1 on.
 
     Raises:
-        QueueUnavailableError: the broker did not take it, or too many wait already.
+        QueueUnavailableError: the broker did not accept it, or too many messages are waiting.
     """
     headers = {ATTEMPT_HEADER: attempt} if attempt > 1 else None
     with connected(app) as connection:
@@ -141,10 +142,12 @@ def connected(app: Celery, *, alone: bool = False) -> Iterator[Connection]:
     """A connection to the broker.
 
     Args:
-        alone: a new one, which is closed in the end, and with that gives back what was taken by it.
+        alone: open a new connection and close it at the end; closing returns the messages that it has taken
+            and not acknowledged.
 
     Raises:
-        QueueUnavailableError: the broker fails while the block runs; whatever it says is in the text.
+        QueueUnavailableError: the broker fails while the block runs; the message contains the broker's
+            error.
     """
     try:
         with app.connection_for_read() if alone else app.connection_or_acquire() as connection:
@@ -159,7 +162,7 @@ def connected(app: Celery, *, alone: bool = False) -> Iterator[Connection]:
 
 
 def depth(app: Celery, connection: Connection, queue: str) -> int:
-    """Messages that wait in a queue."""
+    """Number of messages waiting in a queue."""
     count = app.amqp.queues[queue](connection.default_channel).queue_declare().message_count
     return int(count)
 

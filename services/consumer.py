@@ -1,12 +1,12 @@
-"""The end of a queue at which messages are worked on, in threads, and none is lost or comes for ever.
+"""Consumes a queue in threads. No message is lost, and none is retried for ever.
 
 app = create_celery("rollout_worker", broker_url, consumes=ROLLOUTS)
 work_on(app, ROLLOUTS, ROLL_OUT_TASK, roll_out)
 with on_termination(stop_consuming):
     finished = consume(app, ROLLOUTS, concurrency=16, drain_s=10)
 
-A message whose consumer dies, or cannot do its work just now, is taken again, up to
-`MOST_ATTEMPTS` times. What nobody can do anything with becomes a dead letter.
+A message is retried, up to `MOST_ATTEMPTS` times in all, if its consumer dies or cannot process it at the
+moment. A message that nobody can process becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 5
 
-_PAUSE_S = 1.0  # before a message goes back that could not be worked on just now
-_BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a consumer that failed starts anew
+_PAUSE_S = 1.0  # before a message that could not be processed goes back to the queue
+_BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a failed consumer is restarted
 
 _stopping = threading.Event()
 
 
 def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> None:
-    """Say what is done with the messages of a queue.
+    """Set the function that processes the messages of a queue.
 
     Args:
-        body: a `MessageError` of it makes the message a dead letter; after any other exception
-            it is taken again.
+        body: processes a message. If it raises `MessageError`, the message becomes a dead letter; after any
+            other exception it is retried.
     """
 
     def take(self: Task, message: object = None, *_: object, **__: object) -> None:
@@ -54,9 +54,9 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
         letters = DeadLetters(app, queue)
         try:
             if self.request.delivery_info.get("redelivered"):
-                # The mark is all that the broker tells: a copy carries the count.
+                # The broker only marks a redelivered message; a copy of it carries the count.
                 if attempt >= MOST_ATTEMPTS:
-                    reason = f"taken {attempt} times, and each time its consumer ended before it did"
+                    reason = f"taken {attempt} times; each time its consumer died before it was processed"
                     letters.bury(message, reason, task, attempt)
                 else:
                     send(app, queue, task, str(message), attempt=attempt + 1)
@@ -70,7 +70,7 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
             except Exception as error:
                 logger.exception("a message cannot be processed", extra={"queue": queue, "attempt": attempt})
                 if attempt >= MOST_ATTEMPTS:
-                    reason = f"failed {attempt} times, at last with {type(error).__name__}: {error}"
+                    reason = f"failed {attempt} times, the last time with {type(error).__name__}: {error}"
                     letters.bury(message, reason, task, attempt)
                     return
                 _stopping.wait(_PAUSE_S)
@@ -82,18 +82,17 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
 
 
 def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> bool:
-    """Work on the messages of a queue in threads, until `stop_consuming` is called.
+    """Process the messages of a queue in threads, until `stop_consuming` is called.
 
-    The broker may come and go meanwhile.
+    The broker may disappear and return meanwhile.
 
     Args:
-        drain_s: what still runs that long after `stop_consuming` is handed back to the queue.
+        drain_s: seconds after `stop_consuming` until unfinished messages are returned to the queue.
 
     Returns:
-        Whether all threads have ended. Where they have not, the process has to exit without
-        waiting for them.
+        Whether all threads have ended. If not, the process must exit without waiting for them.
     """
-    for chatty in ("celery.worker.strategy", "celery.app.trace"):  # two lines a task, its arguments included
+    for chatty in ("celery.worker.strategy", "celery.app.trace"):  # they log each task, with its arguments
         logging.getLogger(chatty).setLevel(logging.WARNING)
     pause_s, longest_s = _BACK_OFF_S
     while not _stopping.is_set():
@@ -110,8 +109,8 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
         )
         controller.start()
         if _stopping.is_set():
-            return controller.pool is None or bool(controller.pool.idle)  # None: it had not begun
-        # What it could not read is gone from the queue; go on with the rest.
+            return controller.pool is None or bool(controller.pool.idle)  # None: it had not started yet
+        # The unreadable message has left the queue; continue with the others.
         pause_s = _BACK_OFF_S[0] if time.monotonic() - began > longest_s else min(2 * pause_s, longest_s)
         logger.error("the consumer failed and is restarted", extra={"queue": queue, "pause_s": pause_s})
         celery.worker.state.should_stop = None
@@ -120,14 +119,14 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
 
 
 def stop_consuming() -> None:
-    """Let `consume` take no further message and return; safe in a signal handler."""
+    """Make `consume` take no further messages and return; safe in a signal handler."""
     _stopping.set()
     celery.worker.state.should_stop = 0
 
 
 @contextmanager
 def on_termination(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at SIGTERM and SIGINT while the block runs; for the main thread."""
+    """Call `stop` on SIGTERM and SIGINT while the block runs; for the main thread only."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     previous = {number: signal.signal(number, lambda *_: stop()) for number in numbers}
     try:
@@ -138,9 +137,9 @@ def on_termination(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _bounded_pool(drain_s: float) -> type[TaskPool]:
-    """Celery's pool of threads, which waits for them no longer than `drain_s`.
+    """Celery's thread pool, which waits at most `drain_s` for its threads when it stops.
 
-    The channel is closed after that, which gives back whatever was not acknowledged.
+    Celery then closes the channel, which returns unacknowledged messages to the queue.
     """
 
     class BoundedPool(TaskPool):  # type: ignore[misc]
@@ -168,29 +167,29 @@ def _bounded_pool(drain_s: float) -> type[TaskPool]:
 
 
 def _careful_consumer(letters: DeadLetters) -> type[Consumer]:
-    """Celery's consumer, which puts aside what it cannot read instead of dropping it."""
+    """Celery's consumer, which turns unreadable messages into dead letters instead of dropping them."""
 
     class CarefulConsumer(Consumer):  # type: ignore[misc]
         def start(self) -> None:
             try:
                 super().start()
             except (ValueError, TypeError, AttributeError) as error:
-                # No envelope, so there is nothing to acknowledge; it is out of the queue.
+                # Without an envelope there is nothing to acknowledge; the message has left the queue.
                 raw = getattr(error, "doc", getattr(error, "object", ""))
-                letters.bury(raw, f"no message of a queue: {type(error).__name__}: {error}", None, 1)
+                letters.bury(raw, f"not a queue message: {type(error).__name__}: {error}", None, 1)
                 raise
 
         def on_unknown_message(self, body: Any, message: Any) -> None:
-            self._put_aside(message, "it names no task")
+            self._put_aside(message, "the message names no task")
 
         def on_unknown_task(self, body: Any, message: Any, error: Exception) -> None:
-            self._put_aside(message, f"nobody here does the task {error}")
+            self._put_aside(message, f"unknown task {error}")
 
         def on_invalid_task(self, body: Any, message: Any, error: Exception) -> None:
-            self._put_aside(message, f"no message of a task: {error}")
+            self._put_aside(message, f"not a valid task message: {error}")
 
         def on_decode_error(self, message: Any, error: Exception) -> None:
-            self._put_aside(message, f"{message.content_type} is not read: {error}")
+            self._put_aside(message, f"{message.content_type} is not accepted: {error}")
 
         def _put_aside(self, message: Any, reason: str) -> None:
             letters.bury(message.body, reason, None, 1)

@@ -1,4 +1,4 @@
-"""Every request has an id, which its logs, its answer and the requests that it causes carry."""
+"""Request ids: logs, the response and requests to other services carry the id of the request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kbqa.telemetry import log_context
 from kbqa.tracing import REQUEST_ID_HEADER, span
 
-# What others call a request ends up in logs and headers: nothing but this is taken over.
+# A client's request id ends up in logs and headers; only this form of it is accepted.
 _ACCEPTED = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 
 
 class Correlation:
-    """ASGI middleware that takes over `X-Request-ID`, or makes one, and opens the span of a request.
+    """ASGI middleware that accepts or creates `X-Request-ID`, and opens the span of a request.
 
     Args:
-        unmeasured: paths that are asked for all the time, and get no span.
+        unmeasured: frequently polled paths, which get no id and no span.
     """
 
     def __init__(self, app: ASGIApp, unmeasured: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Messages that nobody could do anything with, kept in a queue beside the one that they came from.
+"""Messages that nobody could process, kept in a second queue beside the original one.
 
 letters = DeadLetters(create_celery("cli", broker_url, consumes=ROLLOUTS), ROLLOUTS)
 for letter in letters.read():
@@ -28,34 +28,34 @@ from services.broker import connected, depth, send
 logger = logging.getLogger(__name__)
 
 MOST_LETTERS = 1000
-"""More than that are not kept; the oldest goes first."""
+"""Maximum number of letters in a queue; the oldest are deleted first."""
 
 MOST_CHARACTERS = 2**20
-"""Of a message; a longer one is cut, and cannot be sent again."""
+"""Maximum length of a message; a longer one is truncated and cannot be sent again."""
 
 
 class DeadLetters:
     """The dead letters of one queue.
 
     Args:
-        app: made for that queue (`create_celery(…, consumes=queue)`), so that a letter is not lost
-            whose reader dies.
+        app: created for that queue (`create_celery(…, consumes=queue)`), so that no letter is lost if its
+            reader dies.
     """
 
     def __init__(self, app: Celery, queue: str) -> None:
         self._app, self._queue, self._name = app, queue, dead_letters_of(queue)
 
     def bury(self, message: object, reason: str, task: str | None, attempts: int) -> None:
-        """Put a message aside.
+        """Store a message as a dead letter.
 
         Raises:
-            QueueUnavailableError: the broker does not take it.
+            QueueUnavailableError: the broker does not accept it.
         """
         text = message if isinstance(message, str) else _readable(message)
         try:
             letter = _letter(self._queue, text, reason, task, attempts)
             encoded = encode(letter)
-        except (ValidationError, MessageError):  # half of a surrogate pair
+        except (ValidationError, MessageError):  # a lone surrogate
             text = text.encode(errors="replace").decode()
             encoded = encode(_letter(self._queue, text, ascii(reason), None, attempts))
         logger.error("a message became a dead letter", extra={"queue": self._queue, "reason": reason})
@@ -64,8 +64,10 @@ class DeadLetters:
         send(self._app, self._name, BURIED_TASK, encoded)
 
     def counts(self) -> dict[str, int]:
-        """Messages of the queue that wait, those that are taken and not finished (0 where the broker
-        does not tell), and dead letters.
+        """Count the messages of the queue.
+
+        Returns:
+            `waiting`; `taken`: taken but not finished, 0 if the broker does not tell; `dead`: dead letters.
 
         Raises:
             QueueUnavailableError: the broker does not answer.
@@ -77,7 +79,7 @@ class DeadLetters:
             return {"waiting": waiting, "taken": int(taken), "dead": dead}
 
     def read(self) -> list[DeadLetter]:
-        """All letters, oldest first; they stay.
+        """All letters, oldest first; they stay in the queue.
 
         Raises:
             QueueUnavailableError: the broker does not answer.
@@ -86,10 +88,10 @@ class DeadLetters:
             return [letter for _, letter in letters]
 
     def requeue(self, ids: Collection[str] | None = None) -> list[str]:
-        """Send letters again, as if for the first time; returns the ids of those that were.
+        """Send letters again with their attempts reset; returns the ids of the letters sent.
 
         Args:
-            ids: which ones; None means all. One that was cut stays.
+            ids: which letters; None means all. A truncated letter stays in the queue.
 
         Raises:
             QueueUnavailableError: the broker does not answer.
@@ -107,7 +109,7 @@ class DeadLetters:
         """Remove letters; returns their ids.
 
         Args:
-            ids: which ones; None means all.
+            ids: which letters; None means all.
 
         Raises:
             QueueUnavailableError: the broker does not answer.
@@ -122,7 +124,7 @@ class DeadLetters:
 
     @contextmanager
     def _taken(self) -> Iterator[list[tuple[Any, DeadLetter]]]:
-        """All messages with their letters, oldest first; those not acknowledged go back."""
+        """All messages with their letters, oldest first; unacknowledged ones go back to the queue."""
         with connected(self._app, alone=True) as connection:
             queue = self._app.amqp.queues[self._name](connection.default_channel)
             messages = []
@@ -141,8 +143,8 @@ class DeadLetters:
         try:
             (text,), _, _ = message.decode()
             return decode(DeadLetter, text)
-        except Exception as error:  # whatever it is, it has to be seen to be removed
-            return _letter(self._queue, _readable(message.body), f"no dead letter: {error}", None, 1)
+        except Exception as error:  # show it whatever it is, so that it can be removed
+            return _letter(self._queue, _readable(message.body), f"not a dead letter: {error}", None, 1)
 
     def _make_room(self, connection: Connection) -> None:
         queue = self._app.amqp.queues[self._name](connection.default_channel)

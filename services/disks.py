@@ -1,4 +1,4 @@
-"""How full the disks are that a service writes to."""
+"""Metrics of the disks to which a service writes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from services.settings import ServiceSettings
 
 
 def expose_disks(metrics: Metrics, settings: ServiceSettings) -> None:
-    """Let gauges show size and free space of the disks of the service's home and policies.
+    """Export size and free space, in bytes, of the disks that hold the service's home and policies.
 
-    A directory that is not there yet is NaN, and so is a policy store that is no directory.
+    The value is NaN while the directory does not exist. A policy store in a bucket has no gauges.
     """
     directories = {"home": settings.home}
     if settings.policy_store is not None and "://" not in settings.policy_store:

@@ -1,7 +1,7 @@
-"""What a vLLM server says of itself, where Prometheus can ask for it.
+"""Relays the metrics of a vLLM server to Prometheus.
 
-vLLM takes orders from whoever reaches it, so it listens on the address of its pod alone. The
-service beside it passes on its metrics, and nothing else.
+vLLM obeys everybody who can reach it, so it listens on its pod's loopback address only. The service in the
+same pod relays its metrics and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TIMEOUT_S = 5.0
 
 
 def relay_engine_metrics(app: FastAPI, vllm_url: str) -> None:
-    """Add `/engine/metrics`: those of the vLLM server at that URL, or 503 while it does not answer."""
+    """Add `/engine/metrics`: the metrics of the vLLM server at `vllm_url`, or 503 if it does not answer."""
 
     @app.get("/engine/metrics", tags=["operations"], summary="Prometheus metrics of the engine")
     def engine_metrics() -> Response:
@@ -24,5 +24,5 @@ def relay_engine_metrics(app: FastAPI, vllm_url: str) -> None:
             answer = httpx.get(f"{vllm_url.rstrip('/')}/metrics", timeout=_TIMEOUT_S, trust_env=False)
             answer.raise_for_status()
         except httpx.HTTPError as error:
-            return problem(503, f"vLLM at {vllm_url} tells no metrics: {error}", kind="engine-unavailable")
+            return problem(503, f"vLLM at {vllm_url} returns no metrics: {error}", kind="engine-unavailable")
         return Response(answer.content, headers={"Content-Type": answer.headers["Content-Type"]})

@@ -1,13 +1,12 @@
-"""What every HTTP process shares: probes, metrics, problem documents, serving.
+"""The HTTP parts that all services share: probes, metrics, problem documents, serving.
 
     app = FastAPI(title="kg_server")
     install(app, service="kg_server", metrics=metrics, readiness=why_not_ready, errors=STATUS)
     serve(app, "127.0.0.1", 8001)
 
-`install` adds `/healthz` (the process runs), `/readyz` (it can do its work) and
-`/metrics`, measures every request, gives it an id that goes with it, and answers every failure as an
-`application/problem+json` document (RFC 9457). Which status a domain error has is
-the service's decision: a table in its `errors.py`.
+`install` adds `/healthz` (the process runs), `/readyz` (it can do its work) and `/metrics`. It measures every
+request, gives it an id, and answers every failure with an `application/problem+json` document (RFC 9457).
+Each service decides the HTTP status of a domain error, in a table in its `errors.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from services.correlation import Correlation
 
 logger = logging.getLogger(__name__)
 
-# None when the service can do its work, otherwise why it cannot.
+# Returns None if the service can do its work, otherwise the reason why not.
 Readiness = Callable[[], str | None]
 
 _PROBLEM = "application/problem+json"
@@ -61,12 +60,13 @@ def install(
     """Add probes, `/metrics`, request metrics and problem documents to `app`.
 
     Args:
-        service: its name, as it stands in metrics.
-        metrics: what `/metrics` shows.
-        readiness: asked by `/readyz`, in a worker thread: None, or why the service is not ready.
-        errors: status of each domain error; a subclass inherits its nearest ancestor's. An
-            error that has a `retry_after_s` says so in a header.
-        open_metrics: whether `app` itself has `/metrics`; else another port's `operations_app`.
+        service: the service's name in metrics.
+        metrics: the metrics that `/metrics` shows.
+        readiness: called by `/readyz` in a worker thread; returns None, or why the service is not ready.
+        errors: HTTP status of each domain error; a subclass inherits the status of its nearest ancestor. The
+            `retry_after_s` of an error is sent as a header.
+        open_metrics: whether `app` itself serves `/metrics`; otherwise `operations_app` does, on another
+            port.
     """
     _add_operations(app, metrics if open_metrics else None, readiness)
 
@@ -88,7 +88,7 @@ def install(
         return problem(400 if malformed else 422, "; ".join(details), kind="invalid-request")
 
     def on_unexpected_error(_request: Request, _error: Exception) -> Response:
-        # Starlette raises it again behind this answer, and uvicorn logs it.
+        # Starlette raises the error again after this response, and uvicorn logs it.
         return problem(500, "internal error; the server's log has the details")
 
     app.add_exception_handler(KbqaError, on_domain_error)
@@ -100,7 +100,7 @@ def install(
 
 
 def operations_app(metrics: Metrics, readiness: Readiness) -> FastAPI:
-    """Probes and `/metrics` alone, for a port of their own where the service's asks for keys."""
+    """Only probes and `/metrics`, for a separate port if the service's own port requires keys."""
     app = FastAPI(title="operations", docs_url=None, redoc_url=None, openapi_url=None)
     _add_operations(app, metrics, readiness)
     return app
@@ -129,7 +129,7 @@ def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness)
 
 
 def _complaint(place: Sequence[str | int], message: str) -> str:
-    """What pydantic says of a place in a body, in our own tone; a body that is no JSON has no place."""
+    """Pydantic's message about a place in the body, without its preface; invalid JSON has no place."""
     where = ".".join(str(part) for part in place)
     return ": ".join(part for part in (where, message.removeprefix("Value error, ")) if part)
 
@@ -141,16 +141,16 @@ def problem(
 
     Args:
         detail: what went wrong and what to do next, for the user.
-        kind: machine-readable name, in kebab case; becomes the document's `type`.
+        kind: machine-readable name in kebab case, which becomes the document's `type`.
     """
     return JSONResponse(_document(status, detail, kind), status, headers, media_type=_PROBLEM)
 
 
 def domain_problem(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> dict[str, Any]:
-    """The problem document of a domain error, for where it is no response of its own.
+    """The problem document of a domain error, for use inside another response.
 
     Args:
-        errors: as those of `install`.
+        errors: as in `install`.
     """
     status = next((errors[cls] for cls in type(error).__mro__ if cls in errors), 500)
     return _document(status, str(error), error_kind(type(error)))
@@ -159,7 +159,7 @@ def domain_problem(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> d
 def domain_response(error: KbqaError, errors: Mapping[type[KbqaError], int]) -> JSONResponse:
     """The response to a request that failed with a domain error.
 
-    An error with a `retry_after_s` gets a `Retry-After` header, and status 401 the header that it requires.
+    An error with a `retry_after_s` gets a `Retry-After` header; status 401 gets `WWW-Authenticate`.
     """
     document = domain_problem(error, errors)
     headers = {}
@@ -180,10 +180,14 @@ def _document(status: int, detail: str, kind: str | None) -> dict[str, Any]:
 
 
 async def read_body(request: Request, max_bytes: int, timeout_s: float | None = None) -> bytes:
-    """The request's body, refused with 413 as soon as it is known to be too large.
+    """Read a request's body.
 
     Args:
-        timeout_s: after that, a body that still drips in is refused with 408.
+        timeout_s: seconds within which the whole body must arrive; None for no limit.
+
+    Raises:
+        HTTPException: 413 as soon as the body is known to be too large, 408 after the timeout, 400 if the
+            client disconnects.
     """
     too_large = HTTPException(413, f"the body is larger than {max_bytes} bytes: send less at a time")
     declared = request.headers.get("content-length", "")
@@ -215,12 +219,12 @@ def serve(
     """Serve `app` in this thread until SIGTERM or SIGINT, then let running requests end.
 
     Args:
-        drain_s: seconds after which requests that still run are cut off.
-        beside: an application (`operations_app`) and the port where it is served meanwhile.
+        drain_s: seconds after which running requests are aborted.
+        beside: another application (`operations_app`) and the port on which it is served meanwhile.
 
     Raises:
-        PortInUseError: another process listens there.
-        ConfigurationError: nothing can listen there, or the application does not start.
+        PortInUseError: another process listens on the port.
+        ConfigurationError: it is impossible to listen on this address, or the application does not start.
     """
     listener = _listen(host, port)
     logger.info("listening", extra={"url": _url(listener)})
@@ -235,8 +239,8 @@ def serve(
 def background(app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, drain_s: int = 2) -> Iterator[str]:
     """Serve `app` from a thread while the block runs; yields its base URL.
 
-    For a process whose main thread is something else (a Celery worker) and for
-    tests. Port 0 takes any free port.
+    For tests, and for processes whose main thread does something else (a Celery worker). Port 0 takes any
+    free port.
 
     Raises:
         PortInUseError, ConfigurationError: as `serve`.
@@ -257,14 +261,14 @@ def background(app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, drain_s:
 
 
 def exit_code(run: Callable[[], object]) -> int:
-    """Run a process to its end; what the user can mend becomes one line and no stack trace.
+    """Run a process to its end. A domain error becomes one line on standard error, without a stack trace.
 
-    SIGTERM ends it at once until it serves: as the first process of a container it would ignore one that
-    nobody handles.
+    SIGTERM ends the process at once until it serves: the first process of a container ignores signals that
+    it does not handle.
 
     Returns:
-        0 at a normal end, 2 for a wrong setting, a port in use or a broker that does not answer,
-        1 for any other of our errors.
+        0 at a normal end; 2 for a wrong setting, a port in use or a broker that does not answer; 1 for any
+        other `KbqaError`.
     """
     previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -281,7 +285,7 @@ def exit_code(run: Callable[[], object]) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn raises the signal anew after its shutdown; a drained process should end with 0."""
+    """Uvicorn without raising the signal again after its shutdown, so that a drained process ends with 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -330,7 +334,7 @@ def _reason_phrase(status: int) -> str:
 
 
 class _RequestMetrics:
-    """Counts and times every request under its route's template, never its raw path."""
+    """Counts and times every request by its route's template, never by its raw path."""
 
     def __init__(self, app: ASGIApp, service: str, metrics: Metrics) -> None:
         self._app, self._service = app, service

@@ -1,4 +1,4 @@
-"""What the supervisors of child processes share: back-off between restarts, and words for how one ended."""
+"""Shared by the supervisors of child processes: back-off between restarts, and descriptions of an exit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BackOff:
     longest_s: float
 
     def pause_s(self, failures: int) -> float:
-        """The pause after so many failures in a row, at least one."""
+        """The pause after this number of failures in a row, which is at least one."""
         return min(self.first_s * 2.0 ** (failures - 1), self.longest_s)
 
 

@@ -1,10 +1,9 @@
-"""What the settings of all services share: where they come from, and clear errors.
+"""Settings common to all services, and how settings are read.
 
-A setting is a field. Its environment variable is the service's prefix and the
-field's name in capitals (`KBQA_KG_SERVER_PORT`); fields that all services share
-have one name without a service in it (`KBQA_HOME`). Arguments of `load` win over
-the environment. A variable that begins with `KBQA_` and names nothing is an
-error, since a misspelt one would otherwise be ignored in silence.
+A setting is a field. Its environment variable consists of the service's prefix and the field's name in
+capitals (`KBQA_KG_SERVER_PORT`); variables of fields that all services share have no service in their name
+(`KBQA_HOME`). Arguments of `load` override the environment. An unknown variable that begins with `KBQA_` is
+an error, because a misspelt one would otherwise be ignored silently.
 
     class GatewaySettings(ServiceSettings):
         service = "gateway"
@@ -30,8 +29,8 @@ from kbqa.telemetry import LogFormat
 
 SERVICES = ("kg_server", "rollout_worker", "trainer", "gateway")
 
-# Variables that any process may carry although its own settings lack them: where
-# the services find each other, and what tests and tools read.
+# Variables that are accepted in the environment of every process, even if it has no such setting: addresses
+# of the other services, and variables of tests and tools.
 SHARED_VARIABLES = frozenset(
     {
         "KBQA_HOME",
@@ -109,7 +108,7 @@ class ServiceSettings(BaseSettings):
 
 
 def comma_separated(value: object) -> object:
-    """Validates a list that a variable holds as one text; the field needs `NoDecode`, too."""
+    """Validator for a list that an environment variable holds as text; the field also needs `NoDecode`."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 

@@ -1,7 +1,7 @@
-"""Rate limits: counts of what each caller sent in a moving window, in Redis or in this process.
+"""Rate limits: counts of each caller's requests in a moving window, in Redis or in this process.
 
-Replicas of a service that share a Redis count together. While it does not answer, each replica either
-counts alone, so that a caller may get its limit from each of them, or refuses callers that have a limit.
+Replicas of a service that share a Redis count together. While Redis does not answer, each replica either
+counts alone, so that each replica grants a caller the full limit, or refuses callers that have a limit.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Counts:
 
 async def _take(limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str) -> float | None:
     items = parse_many(limit)
-    # All limits are tested before any is counted: a request that one refuses must not use up another.
+    # Test all limits before counting: a request that one limit refuses must not count towards another.
     for item in items:
         if not await limiter.test(item, purpose, caller):
             return await _wait_s(limiter, item, purpose, caller)
@@ -119,7 +119,7 @@ def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
             key_prefix="kbqa:counts",
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type]  # passed on to redis as it is
+            retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type]  # passed on to redis unchanged
         )
     except ValueError as error:
         raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error

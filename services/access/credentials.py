@@ -19,7 +19,7 @@ def presented_key(headers: Headers) -> bytes:
 
 
 def address_of(client: Any) -> str:
-    """The address by which limits count a client: of IPv6 its /64 network, since a host may use all of it.
+    """The address by which limits count a client; for IPv6 its /64 network, all of which one host may use.
 
     Args:
         client: (host, port), as in the ASGI scope; None if unknown.

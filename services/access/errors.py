@@ -51,7 +51,7 @@ class RateExceededError(AccessError):
 
 
 class CountsUnavailableError(AccessError):
-    """Redis does not answer, and requests may not be counted without it."""
+    """Redis does not answer, and the settings forbid counting requests without it."""
 
     retry_after_s = 5.0
 

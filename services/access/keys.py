@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 EVERY_GRAPH = "*"
 _SECRET_BYTES = 32
 _LOOK_S = 0.5  # shortest time between two checks of the file
-_MIN_CHARS = 16  # of a key that an operator chose
+_MIN_CHARS = 16  # minimum length of a key that an operator chose
 
 
 def _limit(text: str) -> str:
@@ -53,7 +53,7 @@ LimitText = Annotated[str, AfterValidator(_limit)]
 
 
 class KeyRecord(BaseModel):
-    """What is stored of a key.
+    """The stored data of a key.
 
     Attributes:
         digest: SHA-256 of the whole key, in hexadecimal.
@@ -155,7 +155,7 @@ class KeyFile:
 
     @contextmanager
     def _changed(self) -> Iterator[list[KeyRecord]]:
-        """The records; changes to the list are written back. One process at a time."""
+        """The records, locked against other processes; changes to the list are written back."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -165,12 +165,12 @@ class KeyFile:
 
 
 class Keys:
-    """The keys that a running service accepts; it follows changes of the file within a second.
+    """The keys that a running service accepts. Changes of the file take effect within a second.
 
-    If the file becomes unreadable, the keys that were read last stay in force.
+    If the file becomes unreadable, the keys read last stay valid.
 
     Args:
-        given: keys from the service's settings, in addition to those of the file.
+        given: keys from the service's settings, in addition to the file's.
 
     Raises:
         ConfigurationError: the file cannot be read at the start.

@@ -37,13 +37,13 @@ _ERROR, _UNEXPECTED = 2, 1
 
 
 def create_cli() -> typer.Typer:
-    """All commands, put together."""
+    """The command-line interface with all commands."""
     cli = typer.Typer(
         name="kbqa",
         help="Question answering over your own knowledge graph, by an agent that you host and train.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",  # else a docstring keeps its line breaks
+        rich_markup_mode="markdown",  # otherwise docstrings keep their line breaks
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     cli.command()(demo.demo)
@@ -75,12 +75,12 @@ def create_cli() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code.
 
-    Errors that the user can mend are a line on standard error and code 2, surprises a
-    line and code 1. `KBQA_DEBUG=1` adds the stack trace.
+    An error with a known remedy (`KbqaError`) is one line on standard error and exit code 2; an unexpected
+    error is one line and exit code 1. `KBQA_DEBUG=1` adds the stack trace.
     """
-    # Taken out, since services refuse KBQA_ variables that they do not know.
+    # Remove it from the environment, because services refuse unknown KBQA_ variables.
     debug = os.environ.pop("KBQA_DEBUG", "") not in ("", "0")
-    if os.getpid() == 1:  # of a container: the kernel hands it no signal that nobody handles
+    if os.getpid() == 1:  # in a container: the kernel does not deliver unhandled signals to process 1
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         create_cli()(args=arguments, prog_name="kbqa")

@@ -1,4 +1,4 @@
-"""Calls to our own services: JSON back, or an error that says what to do."""
+"""Calls to our own services; returns JSON, or raises an error that says what to do."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kbqa.errors import KbqaError
 
 
 class ApiError(KbqaError):
-    """A service refused a request; the text is its own.
+    """A service refused a request; the message comes from the service.
 
     Attributes:
-        status: HTTP status, 0 when there was no answer.
+        status: HTTP status; 0 if the service did not answer.
     """
 
     def __init__(self, status: int, detail: str) -> None:
@@ -24,23 +24,23 @@ class ApiError(KbqaError):
 
 
 class UnreachableError(ApiError):
-    """Nothing answers where a service was expected."""
+    """No service answers at the expected address."""
 
 
 class Api:
-    """One service.
+    """A client of one service.
 
     Args:
-        name: what it is called in errors.
-        option: how the user names another address.
-        timeout_s: for each call, once connected.
+        name: the service's name in errors.
+        option: the option or variable with which the user sets the service's URL, for errors.
+        timeout_s: timeout of each call after the connection is established, in seconds.
     """
 
     def __init__(self, name: str, url: str, option: str, *, timeout_s: float = 30.0) -> None:
         self.name, self.url, self._option = name, url.rstrip("/"), option
-        # One client for all calls, since making one costs as much as hundreds of calls. Our own
-        # services are never behind the proxy that the environment may name.
-        # It keeps no connection, so there is nothing to close.
+        # Use one client for all calls, because creating one takes as long as hundreds of calls. Ignore the
+        # environment's proxy settings, because our services are never behind a proxy. The client keeps no
+        # connections, so there is nothing to close.
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=3.0),
             limits=httpx.Limits(max_keepalive_connections=0),
@@ -56,10 +56,10 @@ class Api:
         return self._call("POST", path, body)
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The body of a page, piece by piece.
+        """The body of a response, in chunks.
 
         Raises:
-            UnreachableError, ApiError: also while it is read.
+            UnreachableError, ApiError: also while the body is read.
         """
         with self._translated(), self._client.stream("GET", f"{self.url}{path}") as response:
             if not response.is_success:

@@ -1,4 +1,4 @@
-"""`kbqa ask`: a question to the gateway, and its answer as text."""
+"""`kbqa ask`: asks the gateway a question and prints the answer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from services.cli.options import DEFAULT_GATEWAY, AsJson, GatewayUrl
 NO_ANSWER = 3
 API_KEY_VARIABLE = "KBQA_GATEWAY_API_KEY"
 
-_PATIENCE_S = 30.0  # beyond the question's own time
-_ROWS = 10  # of a query, that are shown
-_UNTOLD = ("action", "code", "question", "relations")  # of an action: what every turn repeats
+_PATIENCE_S = 30.0  # added to the question's own timeout
+_ROWS = 10  # rows shown per query
+_UNTOLD = ("action", "code", "question", "relations")  # fields of an action that are not shown as arguments
 _TAGS = re.compile(r"</?(information|error)>")
 _EXPLANATIONS = {
     "no_answer": "no answer was found",
     "no_topic_entity": "the question names nothing in the graph: spell names as it does, or use --topic",
-    "partial": "the time was over before an answer was found: give it more with --timeout-s",
+    "partial": "the time limit was reached before an answer was found: set a larger one with --timeout-s",
     "unsupported": "no retrieved fact supports this",
 }
 
@@ -94,7 +94,7 @@ def _tell(document: AnswerResponse, console: Console, as_json: bool) -> None:
 
 
 def _watch(events: Iterator[Event], console: Console, runs: int) -> AnswerResponse:
-    """Print every step as it comes, and in the end the answers."""
+    """Print every step when it arrives, and finally the answers."""
     for event in events:
         if isinstance(event, DoneEvent):
             text = _answers(event.document)
@@ -108,7 +108,7 @@ def _watch(events: Iterator[Event], console: Console, runs: int) -> AnswerRespon
 
 
 def _step(event: Event, runs: int) -> Text | None:
-    """A step as a line or two; None for what is told in the end."""
+    """A step as one or two lines; None for events that are only shown at the end."""
     text = Text()
     match event:
         case LinkedEvent():
@@ -132,7 +132,7 @@ def _run(number: int, runs: int) -> str:
 
 
 def render(document: AnswerResponse) -> Text:
-    """An answer document for people: answers with their evidence, then each run, then what it cost."""
+    """An answer document as text: answers with their evidence, then each run, then the usage."""
     text = _answers(document)
     for number, run in enumerate(document.runs, 1):
         text.append(f"\nrun {number}: {run.status}\n", style="bold")
@@ -192,5 +192,5 @@ def _called(action: dict[str, object]) -> str:
 
 
 def printable(text: str) -> str:
-    """Names come from strangers' graphs: nothing in them may steer the terminal."""
+    """The text without control characters: names from untrusted graphs must not control the terminal."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

@@ -1,4 +1,4 @@
-"""`kbqa base`: the pretrained models that policies and encoders begin with."""
+"""`kbqa base`: the pretrained models that policies and encoders start from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_bases(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    for row in rows:  # no table: what to install is to be copied whole
+    for row in rows:  # not a table, so that the install command can be copied
         where = f"{row['origin']}: {row['path']}" if row["install"] is None else f"not here: {row['install']}"
         typer.echo(f"{row['name']} ({row['licence']})\n    {where}")
 

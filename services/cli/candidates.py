@@ -1,4 +1,4 @@
-"""What `kbqa eval` evaluates: a policy version, a model's directory, or a model that chats or encodes."""
+"""The candidates of `kbqa eval`: a policy version, a model's directory, a chat model, a sentence encoder."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from kbqa.serving.players import Players
 from kbqa.trajectory import Question, Segment
 
 CHAT = "openai:"
-"""What the name of a model begins with that is known by an endpoint alone."""
+"""Prefix of the name of a model at an OpenAI-compatible endpoint."""
 
-_ROWS = 64  # episodes under way; a row more costs memory, and hardly makes a step longer
-_CHATS = 16  # conversations under way
-_RANKED = 4  # questions whose paths are ranked at a time; the encoder takes one batch after the other
-_CACHED_TOKENS = 131_072  # what the episodes under way have read, as keys and values
+_ROWS = 64  # concurrent episodes; another one costs memory, but hardly makes a step longer
+_CHATS = 16  # concurrent conversations
+_RANKED = 4  # questions whose paths are ranked at a time; the encoder computes one batch after the other
+_CACHED_TOKENS = 131_072  # tokens in the key-value cache of all concurrent episodes
 _CHAT_RECIPE = "kg-r1"
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 _CHAT_URL, _CHAT_KEY = (
@@ -46,13 +46,13 @@ _CHAT_URL, _CHAT_KEY = (
 @dataclass(frozen=True, slots=True)
 class EvaluatedPolicy:
     """Attributes:
-    name: as it was asked for, with its version.
-    about: what else a report says of it, as JSON.
-    width: episodes that are played at a time.
-    judge: says whether answers are right.
-    suits: whether a question can be asked in its dialect.
-    play: what plays the run of a number, and its temperature; the first is as the recipe evaluates.
-    close: frees it.
+    name: name as the user gave it, with its version.
+    about: further data for reports, as JSON.
+    width: number of concurrent episodes.
+    judge: decides whether answers are correct.
+    suits: whether a question can be asked in the policy's dialect.
+    play: (tools, number of the run) → its player and temperature; run 0 is played as the recipe evaluates.
+    close: frees the policy.
     """
 
     name: str
@@ -74,21 +74,23 @@ def open_candidate(
     max_hops: int | None = None,
     known_hops: bool = False,
 ) -> EvaluatedPolicy:
-    """Open what is to be evaluated.
+    """Open the policy, model or encoder to evaluate.
 
     Args:
         policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL; for the baseline
-            `RANKING` a sentence encoder, as `find_base` takes it.
-        location: of the policy store, if it is not in `home`.
-        recipe: plays it; unless given, the recipe that the policy was trained with.
+            `RANKING` a sentence encoder, as for `find_base`.
+        location: location of the policy store, if it is not in `home`.
+        recipe: recipe to play by; None for the recipe that the policy was trained with.
         baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
-        max_hops, known_hops: of `RANKING`; see `PathRanking`.
+        max_hops, known_hops: for `RANKING`; see `PathRanking`.
 
     Raises:
-        NoPolicyError: there is no such policy.
-        PolicyIntegrityError, PolicyMismatchError: it cannot be loaded.
+        NoPolicyError: the policy does not exist.
+        PolicyIntegrityError, PolicyMismatchError: the policy cannot be loaded.
         BaseNotFoundError: the base of an adapter, or the encoder, is not on this machine.
-        ConfigurationError: the recipe does not suit it, or a baseline or endpoint is none.
+        RecipeError: the recipe does not suit the policy.
+        ConfigurationError: the options exclude each other, or a recipe, baseline or endpoint is missing or
+            unknown.
     """
     if baseline is not None and baseline not in (*BASELINES, RANKING):
         raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join((*BASELINES, RANKING))})')
@@ -103,7 +105,7 @@ def open_candidate(
     if baseline is not None:
         raise ConfigurationError(f"this baseline needs a chat model: name it as {CHAT}MODEL")
     store = open_store(home, location)
-    # A name of the store comes first: a directory of data may bear it, too, where the user stands.
+    # Names in the store take precedence: the working directory may contain a directory with the same name.
     if policy.partition("@")[0] in store.runs():
         version = _find(store, policy)
         store.verify(version)
@@ -123,7 +125,7 @@ def _label(version: PolicyVersion) -> str:
 
 
 def _find(store: PolicyStore, policy: str) -> PolicyVersion:
-    """A version of a run that the store has, by any beginning of its id that fits no other."""
+    """The version of a run by any unique prefix of its id; without one, the newest version."""
     name, _, wanted = policy.partition("@")
     newest = store.newest(name)
     if not wanted and newest is not None:
@@ -137,7 +139,7 @@ def _find(store: PolicyStore, policy: str) -> PolicyVersion:
 
 
 def _manifest(path: Path) -> PolicyVersion | None:
-    """The version that a directory says it is; None if it holds a model and nothing else."""
+    """The version that a directory's manifest describes; None if the directory has no manifest."""
     manifest = path / "manifest.json"
     if not manifest.is_file():
         return None
@@ -148,7 +150,7 @@ def _manifest(path: Path) -> PolicyVersion | None:
 
 
 def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> EvaluatedPolicy:
-    """A policy in this process."""
+    """A policy that is loaded into this process."""
     recipe = _recipe(name, version, recipe_name)
     codec = TokenizerCodec.load(path)
     if version is not None and version.manifest.base_model is None:
@@ -185,7 +187,11 @@ def _recipe(name: str, version: PolicyVersion | None, recipe: str | None) -> Rec
 
 
 def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
-    """A small policy knows the dialect that it was trained in, whose tags are tokens, and no other."""
+    """Check that the tags of a recipe's dialect are tokens of a small policy, which knows no other dialect.
+
+    Raises:
+        RecipeError: a tag is not a token.
+    """
     protocol = recipe.protocol.build()
     for tag in protocol.tags:
         if len(codec.encode([Segment(tag)])) != 1:
@@ -196,7 +202,7 @@ def _require_tags(name: str, codec: TokenizerCodec, recipe: Recipe) -> None:
 
 
 def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> EvaluatedPolicy:
-    """Paths that a sentence encoder ranks."""
+    """The baseline `RANKING`: relation paths ranked by a sentence encoder."""
     if max_hops is not None and known_hops:
         raise ConfigurationError("--max-hops and --known-hops exclude each other: give only one of them")
     if encoder.startswith(CHAT):
@@ -233,8 +239,8 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Evaluat
     url = _variable(*_CHAT_URL)
     if url is None:
         raise ConfigurationError(
-            f"{policy}: say where it is with {_CHAT_URL[0]} (https://host/v1), and its key, if it wants one, "
-            f"with {_CHAT_KEY[0]}; {_CHAT_URL[1]} and {_CHAT_KEY[1]} will do, too"
+            f"{policy}: set {_CHAT_URL[0]} (or {_CHAT_URL[1]}) to the URL of its endpoint (https://host/v1), "
+            f"and {_CHAT_KEY[0]} (or {_CHAT_KEY[1]}) to its API key if the endpoint requires one"
         )
     chat = ChatModel(model, url, api_key=_variable(*_CHAT_KEY), timeout_s=120.0)
     about = {"policy": policy, "version": model, "recipe": None, "baseline": baseline}

@@ -1,4 +1,4 @@
-"""`kbqa kg check-queries`: which queries of a data set a graph server would take."""
+"""`kbqa kg check-queries`: which queries of a data set a graph server would accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbqa.errors import DatasetError, QueryError
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from services.cli.options import AsJson
 
-# On an empty graph a query takes a millisecond; more is a bomb, or a machine that is very busy.
+# A query on an empty graph takes a millisecond; longer only if it is pathological or the machine very busy.
 _DEADLINE_S = 20.0
 _SHOWN = 20
 _QUERY_FIELDS = ("sparql", "sparql_query")
@@ -21,7 +21,7 @@ _ID_FIELDS = ("ID", "QuestionId", "qid", "id")
 
 
 class GoldQuery(NamedTuple):
-    """A query of a data set; `id` is its question's there, else the number of the record from 0."""
+    """A query of a data set; `id` is the id of its question or, without one, the record's number from 0."""
 
     id: str
     text: str
@@ -64,10 +64,10 @@ def _failures(queries: Iterable[GoldQuery]) -> Iterator[dict[str, str]]:
 
 
 def read_queries(file: Path) -> list[GoldQuery]:
-    """The queries of a file of records, in their order.
+    """The queries of a file of records, in order.
 
     Raises:
-        DatasetError: there is no such file, it is no JSON, or a record has no query.
+        DatasetError: the file does not exist or is not JSON, or a record has no query.
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

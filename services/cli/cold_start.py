@@ -1,4 +1,4 @@
-"""`kbqa cold-start`: a file of demonstrations that the cold start of a run imitates."""
+"""`kbqa cold-start`: writes a file of demonstrations for the cold start of a run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHAT_ROOM = {"max_tokens": 65_536, "max_turn_tokens": 2048}
 
 
 class Method(StrEnum):
-    """How demonstrations come about."""
+    """How demonstrations are created."""
 
     MINED = "mined"
     GOLD = "gold"
@@ -59,14 +59,14 @@ _WITHOUT_TEACHER = (Method.MINED, Method.GOLD)
 
 
 class Split(StrEnum):
-    """Whose questions are demonstrated."""
+    """The split whose questions are demonstrated."""
 
     COLD_START = "cold_start"
     TRAIN = "train"
 
 
 class QuestionKind(StrEnum):
-    """What questions are told apart by: a `kbqa.curricula.Stratum`."""
+    """The property that groups questions into kinds: a `kbqa.curricula.Stratum`."""
 
     HOPS = "hops"
     STEPS = "steps"
@@ -77,7 +77,7 @@ class QuestionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What attempts hang on: where one of these differs, they are others."""
+    """Everything that determines the attempts; `digest` names the file in which they are stored."""
 
     dataset: str
     method: Method
@@ -195,10 +195,10 @@ def cold_start(
 
 
 def _questions(order: _Order, splits: Splits, split: Split, limit: int | None) -> list[Question]:
-    """Those to be tried, all kinds alike where not all are.
+    """The questions to try; with a limit, balanced over kinds.
 
     Raises:
-        DatasetError: there are none.
+        DatasetError: the split has no suitable questions.
     """
     from kbqa.cold_start.mining import blind
 
@@ -225,7 +225,7 @@ def _tried(
     location: str | None,
     opened: ExitStack,
 ) -> list[Attempt]:
-    """An attempt at every question: those of earlier commands as they were, the others made now."""
+    """The attempt at every question; questions without a stored attempt are tried now."""
     from rich.console import Console
     from rich.progress import track
 
@@ -251,7 +251,7 @@ def _tried(
 
 
 def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, opened: ExitStack) -> Teacher:
-    """Whoever the command names.
+    """The teacher that the command names.
 
     Raises:
         NoPolicyError, PolicyIntegrityError, ConfigurationError: see `services.cli.candidates`.
@@ -260,7 +260,7 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
     from kbqa.rollouts import Agent, ChatAgent
 
     if order.method in _WITHOUT_TEACHER:
-        return GoldTeacher(setting)  # of mined paths as of gold ones
+        return GoldTeacher(setting)  # for mined and gold paths
     from services.cli.candidates import open_candidate
 
     candidate = open_candidate(order.teacher, home, location, recipe=order.recipe_name, baseline=None)
@@ -269,7 +269,8 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
     assert isinstance(agent, Agent | ChatAgent)
     budget = agent.budget
     if isinstance(agent, ChatAgent):
-        # What a dialect's explanation and a large model's thoughts need, a small policy's budget lacks.
+        # The recipe's budget is for a small policy; a chat model needs room for the explanation of the
+        # dialect and for its thoughts.
         room = {name: max(getattr(budget, name), most) for name, most in _CHAT_ROOM.items()}
         budget = replace(budget, **room)
     agent = replace(agent, protocol=setting.protocol, budget=budget)
@@ -282,7 +283,7 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
 
 
 def _print(report: Mapping[str, Any]) -> None:
-    """The acceptance table, a line for each kind of question."""
+    """Print the acceptance table, one line for each kind of question."""
     from rich.console import Console
     from rich.table import Table
 

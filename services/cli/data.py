@@ -1,4 +1,4 @@
-"""`kbqa data`: data sets in their own formats, looked at, converted and split."""
+"""`kbqa data`: inspects, converts and splits data sets in their own formats."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 
 
 class By(StrEnum):
-    """What `kbqa data split` keeps apart."""
+    """How `kbqa data split` splits a data set."""
 
     LEVEL = "level"
     PATH = "path"
@@ -164,7 +164,7 @@ def split(
     for file in files.values():
         _is_free(file, force)
     questions, malformed = _questions(name, place, None, seed, answers, on_error)
-    questions = [replace(question, level="") for question in questions]  # that of another split
+    questions = [replace(question, level="") for question in questions]  # levels refer to the old split
     sizes = {"validation": round(validation * len(questions)), "test": round(test * len(questions))}
     splits = _SPLITTERS[by](questions, seed, sizes)
     if not splits.train or (test and not splits.test):
@@ -175,7 +175,7 @@ def split(
         if parts[part]:
             _write(file, parts[part])
         else:
-            file.unlink(missing_ok=True)  # that of an earlier split
+            file.unlink(missing_ok=True)  # left from an earlier split
     _print(inspect(parts))
     outside = len(questions) - sum(map(len, parts.values()))
     if outside:
@@ -191,7 +191,7 @@ _SPLITTERS: dict[By, Callable[[Sequence[Question], int, dict[str, int]], Splits]
 
 
 def _source(dataset: str, data: Path | None, form: str) -> tuple[str, Path | None]:
-    """Name of the set, and its own place if it has one.
+    """The data set's name, and its file or directory if it is not in KBQA_DATA.
 
     Raises:
         DatasetError: the format is unknown, or given for a data set by name.
@@ -213,7 +213,7 @@ def _is_generated(name: str) -> bool:
 def _splits(
     name: str, place: Path | None, seed: int, on_error: OnError
 ) -> tuple[dict[str, tuple[Question, ...]], Sequence[Malformed]]:
-    """The files of a set as they are published; the splits of one that is in one piece, or has a design."""
+    """The published parts of a data set; its splits if it is generated, in one file, or a variant (`@`)."""
     if not _is_generated(name) and "@" not in name:
         published = open_published(name, data_directory(), place, on_error=on_error)
         if Part.ALL not in published.parts:
@@ -226,7 +226,7 @@ def _splits(
 def _questions(
     name: str, place: Path | None, part: Part | None, seed: int, answers: Answers, on_error: OnError
 ) -> tuple[list[Question], Sequence[Malformed]]:
-    """All questions of a set, or those of one of its files."""
+    """All questions of a data set, or those of one of its parts."""
     if _is_generated(name):
         if part is not None:
             raise DatasetError(f"{name} is generated: it has no files and therefore no parts")
@@ -283,13 +283,14 @@ def _print(found: Inspection) -> None:
     Console().print(table)
     for name, leak in found.leaks.items():
         typer.echo(
-            f"{name}: {leak.texts:.1%} of its texts are in training, too; of {leak.with_path} questions with "
-            f"a path {leak.paths:.1%} have one that training has, {leak.pairs:.1%} about the same topics"
+            f"{name}: {leak.texts:.1%} of its texts also occur in training; of {leak.with_path} questions "
+            f"with a path, {leak.paths:.1%} have one that occurs in training, "
+            f"{leak.pairs:.1%} with the same topics"
         )
 
 
 def _list(malformed: Sequence[Malformed], says: str) -> None:
-    """On standard error, since a pipe reads the other."""
+    """Print malformed records on standard error, because standard output may be piped."""
     if malformed:
         typer.echo(f"{says}: {len(malformed)} records", err=True)
     for record in malformed[:_LISTED]:

@@ -1,7 +1,7 @@
-"""`kbqa demo`: the whole of it on this machine, from a graph and questions to an answer.
+"""`kbqa demo`: the complete system on this machine, from a graph and questions to an answer.
 
 Starts every service on free ports, loads a data set's graph, trains a policy through the queues,
-promotes it, and asks it a question that it has never seen.
+promotes it, and asks it a question that it has not been trained on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from services.cli.supervisor import Stack, training_workers
 from services.cli.train import load_graph, with_base_here
 
 _START_S = 180.0
-_SWITCH_S = 60.0  # for the gateway to take up a promoted policy
+_SWITCH_S = 60.0  # time for the gateway to load a promoted policy
 _INTERRUPTED = 130
-_ASKED = 20  # questions at most
-_NO_POLICY = 503  # what the gateway answers until it has one
+_ASKED = 20  # maximum number of questions
+_NO_POLICY = 503  # the gateway's status until it has a policy
 
 
 def demo(
@@ -54,7 +54,7 @@ def demo(
     try:
         load_graph(home, dataset, seed)
         typer.echo(f"loaded the graph of {dataset}; starting the services")
-        # Its gateway is for the length of the demo, on this machine alone.
+        # The gateway runs only during the demo and only on this machine, so it needs no keys.
         manners = {"KBQA_TRAINER_AUTO_RESUME": "false", "KBQA_GATEWAY_REQUIRE_KEYS": "false"}
         with Stack(
             home,
@@ -82,11 +82,11 @@ def demo(
 
 
 def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
-    """Ask held-out questions of two hops or more until one is answered rightly, and show that one."""
+    """Ask held-out questions of two hops or more until one is answered correctly, and show this one."""
     hard = [question for question in questions if question.hops > 1] or list(questions)
     if not hard:
         raise DatasetError("the data set has no held-out question")
-    _wait_for(gateway, hard[-1], version)  # an answer that was given before would be shown from the cache
+    _wait_for(gateway, hard[-1], version)  # not the first question: its answer would then come from the cache
     missed = 0
     for question in hard[:_ASKED]:
         response = gateway.post("/v1/answer", {"question": question.text, "kg": question.kg})
@@ -102,7 +102,7 @@ def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
 
 
 def _wait_for(gateway: Api, question: Question, version: str) -> None:
-    """Until the gateway answers with the policy that was just promoted."""
+    """Wait until the gateway answers with the policy that was just promoted."""
     deadline = time.monotonic() + _SWITCH_S
     while True:
         try:

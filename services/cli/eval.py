@@ -1,4 +1,4 @@
-"""`kbqa eval`: how well a policy answers the questions of a data set."""
+"""`kbqa eval`: measures how well a policy answers the questions of a data set."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from kbqa.trajectory import Question, Trajectory
     from services.cli.candidates import EvaluatedPolicy
 
-_CHUNK = 1024  # questions whose runs are all played before the next: bounds memory
-_MOST_HOPS = 8  # what `follow_path` follows
-_RUN_STRIDE = 104_729  # keeps the random streams of runs apart
+_CHUNK = 1024  # questions whose runs are completed before the next questions begin; bounds memory
+_MOST_HOPS = 8  # maximum of `follow_path`
+_RUN_STRIDE = 104_729  # separates the random seeds of runs
 
 
 class BaselineName(StrEnum):
-    """See `kbqa.evaluation.baselines`; of the last, `kbqa.evaluation.ranking`."""
+    """See `kbqa.evaluation.baselines` and, for `RANKING`, `kbqa.evaluation.ranking`."""
 
     VANILLA = "vanilla"
     COT = "cot"
@@ -170,10 +170,10 @@ def evaluate(
 
 
 def _load(name: str, data: Path | None, seed: int) -> Dataset:
-    """A data set; where its publishers made a test file, or `data` is one, its split `test` is all of that.
+    """A data set. If it was published with a test file, or `data` is one, its split `test` is the whole file.
 
     Raises:
-        DatasetError: it is not there, or malformed.
+        DatasetError: the data set is missing or malformed.
     """
     root = data_directory()
     is_drawn = name in GENERATED_NAMES or "@" in name

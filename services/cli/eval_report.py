@@ -1,4 +1,4 @@
-"""What `kbqa eval` prints and writes."""
+"""The output of `kbqa eval`: tables on standard output, and files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kbqa.evaluation.evaluation import PlayedExample
 from kbqa.policy_store.durable import write_file
 from services.page.evaluation import page
 
-_PRINTED = ("hits@1", "f1", "em_set")  # of each part of a breakdown
+_PRINTED = ("hits@1", "f1", "em_set")  # metrics printed for each part of a breakdown
 
 
 def print_summary(result: Mapping[str, Any]) -> None:
-    """The figures, as tables on standard output."""
+    """Print the figures as tables on standard output."""
     console = Console(highlight=False, markup=False)
     how = f"baseline {result['baseline']}" if result["baseline"] else f"recipe {result['recipe']}"
     asked = f"{result['questions']:,} questions of {result['dataset']} ({result['split']})"
@@ -34,7 +34,7 @@ def print_summary(result: Mapping[str, Any]) -> None:
     console.print(table)
     if (said := _grouped(result)) is not None:
         console.print(
-            f"95 % intervals over {said}: those of one group ask for one path from the same topic",
+            f"95 % intervals are over {said}: questions of one group have the same path and topics",
             soft_wrap=True,
         )
     for kind, parts in result["breakdowns"].items():
@@ -59,7 +59,7 @@ def print_summary(result: Mapping[str, Any]) -> None:
 
 
 def _grouped(counted: Mapping[str, Any]) -> str | None:
-    """How many groups there are of how many questions; None where each is one of its own."""
+    """The number of groups and questions as text; None if every question is a group of its own."""
     questions, groups = counted["questions"], counted["groups"]
     return None if groups == questions else f"{groups:,} groups of {questions:,} questions"
 
@@ -87,10 +87,10 @@ def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:
 def write(
     as_json: Path | None, html: Path | None, result: Mapping[str, Any], examples: Sequence[PlayedExample]
 ) -> None:
-    """Write the files that were asked for, each whole or not at all.
+    """Write the files that the options name, each completely or not at all.
 
     Raises:
-        ConfigurationError: one cannot be written.
+        ConfigurationError: a file cannot be written.
     """
     try:
         if as_json is not None:

@@ -1,4 +1,4 @@
-"""`kbqa export`: a run's weights as a Hugging Face directory, for any engine or hub."""
+"""`kbqa export`: writes a run's weights as a Hugging Face directory, for any engine or hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbqa.policy_store.durable import new_directory, put_in_place
 from services.cli.api import Api, UnreachableError
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, Home, TrainerUrl
 
-_TIMEOUT_S = 1800.0  # to merge an adapter and begin to send
+_TIMEOUT_S = 1800.0  # for the trainer to merge an adapter and begin to send
 
 
 def export(
@@ -57,7 +57,7 @@ def export(
 
 
 def _unpack(pieces: Iterator[bytes], into: Path) -> None:
-    """The files of a tar archive, all of them or none."""
+    """Extract all files of a tar archive, or none."""
     with new_directory(into.absolute().parent) as aside:
         with tarfile.open(fileobj=cast("tarfile._Fileobj", _Pieces(pieces)), mode="r|") as archive:
             archive.extractall(aside, filter="data")
@@ -65,19 +65,19 @@ def _unpack(pieces: Iterator[bytes], into: Path) -> None:
 
 
 def _export_here(home: Path, run: str, into: Path, asked: dict[str, str]) -> None:
-    # Another process, since it needs torch, which no command loads.
-    # -P: a directory called "services" where the user stands must not be taken for ours.
+    # Use another process, because the export needs torch, which commands do not load.
+    # -P: do not import a directory "services" in the working directory instead of ours.
     command = [sys.executable, "-P", "-m", "services.trainer.export"]
     choice = [f"--{name}" if name == "adapter" else f"--{name}={value}" for name, value in asked.items()]
     where = [f"--home={home}", f"--run={run}", f"--into={into}"]
     made = subprocess.run([*command, *where, *choice], stderr=subprocess.PIPE, text=True, check=False)
     if made.returncode:
-        lines = made.stderr.strip().splitlines() or ["the export failed without a word"]
+        lines = made.stderr.strip().splitlines() or ["the export failed without a message"]
         raise RunError(lines[-1].removeprefix("error: "))
 
 
 class _Pieces:
-    """Pieces of a stream as a file to read."""
+    """A readable file over the chunks of a stream."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, b""

@@ -1,4 +1,4 @@
-"""`kbqa feedback`: what users said of answers, as questions to train on."""
+"""`kbqa feedback`: exports users' feedback on answers as questions to train on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kbqa runs begin`: the first run of an installation, started by whatever installs it."""
+"""`kbqa runs begin`: the first run of an installation, which the installer starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from services.cli.options import (
 
 _POLL_S = 2.0
 _OVER = ("stopped", "failed", "done")
-# Of which `policy` in a run's view may be a version, the furthest first.
+# Phases whose version `policy` in a run's view may be, the last phase first.
 _PHASES = ("rl", "cold_start", "base")
 
 
@@ -63,7 +63,7 @@ def begin(
         run = str(runs[0]["id"])
         typer.echo(f"run {run} already exists; its state is {runs[0]['state']}")
         if runs[0]["state"] in _OVER:
-            return  # what answers now may be somebody's choice
+            return  # do not promote: somebody may have chosen the policy that answers now
     else:
         _wait_for_graph(kg_server, dataset, seed, deadline)
         order = {
@@ -80,7 +80,11 @@ def begin(
 
 
 def _get(api: Api, path: str, deadline: float) -> Any:
-    """A page, as soon as the trainer answers."""
+    """The response of the trainer, as soon as it answers.
+
+    Raises:
+        UnreachableError: it does not answer by the deadline.
+    """
     while True:
         try:
             return api.get(path)
@@ -91,12 +95,12 @@ def _get(api: Api, path: str, deadline: float) -> Any:
 
 
 def _wait_for_graph(url: str, dataset: str, seed: int, deadline: float) -> None:
-    """Until kg_server has the graph of a data set.
+    """Wait until kg_server has the graph of a data set.
 
     Raises:
-        DatasetError: there is no such data set.
+        DatasetError: the data set does not exist.
         GraphError: kg_server does not answer in time.
-        RunError: it has no such graph in time.
+        RunError: kg_server has not loaded the graph in time.
     """
     name = load_dataset(dataset, seed, data_directory()).kg
     tools = HttpGraphTools(url, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY"))
@@ -118,7 +122,8 @@ def _wait_for_graph(url: str, dataset: str, seed: int, deadline: float) -> None:
 
 
 def _promote_what_is_better(api: Api, run: str, wait_s: float) -> None:
-    """Until the run is over. What was promoted before this process began may be promoted once more."""
+    """Promote better versions until the run ends. A version promoted by an earlier process may be promoted
+    again."""
     known, best = None, float("-inf")
     while True:
         view = _get(api, f"/v1/runs/{run}", time.monotonic() + wait_s)

@@ -1,4 +1,4 @@
-"""How a training run goes, as it goes: a live display on a terminal, lines in a log."""
+"""Follows a training run: with a live display on a terminal, with lines in a log."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rich.progress import (
 from services.cli.api import Api, UnreachableError
 
 _POLL_S = 1.0
-_PATIENCE_S = 60.0  # for a trainer that does not answer
-_LINE_S = 10.0  # between two lines of steps in a log
+_PATIENCE_S = 60.0  # time to wait for a trainer that does not answer
+_LINE_S = 10.0  # time between two lines of steps in a log
 _OVER = ("stopped", "failed", "done")
-# What of a step's record is worth a glance.
+# Fields of a step's record that are shown.
 _SHOWN = ("loss", "reward", "f1", "entropy", "turns", "invalid_actions", "staleness")
 
 
 def follow(api: Api, run: str) -> dict[str, Any]:
-    """Show a run until it ends; returns how it is then.
+    """Show a run until it ends; returns its final view.
 
     Raises:
-        ApiError: the trainer does not know it, or is gone.
+        ApiError: the trainer does not know the run, or no longer answers.
     """
     display: Display
     console = Console()
@@ -54,16 +54,16 @@ class Display(Protocol):
     """Shows a run."""
 
     def phase(self, name: str, step: int, of: int) -> None:
-        """How far it is."""
+        """Show the progress of a phase."""
         ...
 
     def record(self, record: dict[str, Any]) -> None:
-        """A step was made, or a version was evaluated."""
+        """Show a record of a step or an evaluation."""
         ...
 
 
 class Lines:
-    """A line for each phase and each evaluation, and now and then one for a step, with what is left of it."""
+    """A line for each phase and each evaluation and, now and then, a step with the time left in its phase."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -91,7 +91,7 @@ class Lines:
 
 
 class Bars:
-    """A bar for each phase; evaluations stand above them."""
+    """A progress bar for each phase; evaluations are printed above the bars."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -114,7 +114,7 @@ class Bars:
 
 
 def describe(record: dict[str, Any]) -> str:
-    """A metrics record in a line."""
+    """A metrics record as one line."""
     where = f"{record['phase']} {record['step']}/{record['of']}"
     match record["kind"]:
         case "evaluation":
@@ -139,7 +139,7 @@ def _numbers(record: dict[str, Any]) -> str:
 def _follow(api: Api, run: str, display: Display) -> dict[str, Any]:
     last = 0
     while True:
-        # Read before its records, so that those of a run that has ended are complete.
+        # Read the view before the records, so that the records are complete if the run has ended.
         view = _patiently(api, f"/v1/runs/{run}")
         page = _patiently(api, f"/v1/runs/{run}/metrics?since={last}")
         last = page["last"]
@@ -152,7 +152,11 @@ def _follow(api: Api, run: str, display: Display) -> dict[str, Any]:
 
 
 def _patiently(api: Api, path: str) -> Any:
-    """Get a page, though the trainer may be in the midst of being started again."""
+    """Get a response, waiting for a trainer that may be restarting.
+
+    Raises:
+        UnreachableError: it does not answer for `_PATIENCE_S`.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`kbqa forms`: logical forms of data sets."""
+"""`kbqa forms`: checks logical forms of data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph that a command asks: a kg_server's where one is named, else one opened in this process."""
+"""The graph that a command uses: on a kg_server if one is given, otherwise opened in this process."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ KgServerUrl = Annotated[
 
 
 class AskedGraph(NamedTuple):
-    """A graph and what asks it.
+    """A graph and the tools to use it.
 
     Attributes:
-        version: None if nothing asks it.
+        version: version of the graph; None if the graph is not needed.
     """
 
     tools: ListedGraphTools
@@ -42,10 +42,10 @@ class AskedGraph(NamedTuple):
 
 
 def local_tools(catalog: GraphCatalog, home: Path) -> LocalGraphTools:
-    """Tools over a catalog, with the encoder and the limits that a kg_server with this environment has.
+    """Tools over a catalog, with the encoder and limits of a kg_server in this environment.
 
     Raises:
-        ConfigurationError, EncoderUnavailableError: as when a kg_server starts.
+        ConfigurationError, EncoderUnavailableError: as at the start of a kg_server.
     """
     from kbqa.kg.ranking.ranker import Schemas
     from kbqa.kg.tools import LocalGraphTools
@@ -64,16 +64,16 @@ def local_tools(catalog: GraphCatalog, home: Path) -> LocalGraphTools:
 def open_graph(
     dataset: Dataset, home: Path, *, kg: str | None = None, kg_server: str | None = None, needed: bool = True
 ) -> Iterator[AskedGraph]:
-    """The graph of a data set; if it has none of its own, the one that is loaded in `home`.
+    """The graph of a data set; if the data set contains none, the graph loaded in `home`.
 
     Args:
-        kg: asks this loaded graph in place of the data set's.
-        kg_server: URL of the kg_server that has it; None opens it in this process.
-        needed: whether it is asked at all.
+        kg: use this loaded graph instead of the data set's.
+        kg_server: URL of a kg_server that has the graph; None opens it in this process.
+        needed: whether the graph is used at all; if not, it is not opened.
 
     Raises:
-        GraphNotFoundError: it is neither loaded nor part of the data set.
-        GraphLoadError: the data set's cannot be read.
+        GraphNotFoundError: the graph is neither loaded nor part of the data set.
+        GraphLoadError: the data set's graph cannot be read.
         GraphUnavailableError: the kg_server does not answer.
         ConfigurationError, EncoderUnavailableError: see `local_tools`.
     """

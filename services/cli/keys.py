@@ -115,5 +115,5 @@ def revoke(
 
 
 def _described(record: KeyRecord) -> dict[str, object]:
-    """A record without its hash, which is nobody's business."""
+    """A record with its state and without its hash."""
     return {**record.model_dump(mode="json", exclude={"digest"}), "state": record.state(datetime.now(UTC))}

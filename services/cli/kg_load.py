@@ -108,7 +108,7 @@ def _calendar(unit: TimeUnit | None, epoch: str | None) -> Calendar | None:
 
 
 def _others(rejected: RejectedLines, report: Path | None) -> Iterator[str]:
-    """The bad lines after the first, as far as they are shown, and where the rest can be seen."""
+    """The next bad lines after the first, and where to find the rest."""
     if rejected.count < 2:
         return
     yield from map(str, rejected.first[1:])
@@ -118,7 +118,7 @@ def _others(rejected: RejectedLines, report: Path | None) -> Iterator[str]:
 
 @contextmanager
 def _progress_bar() -> Iterator[OnProgress | None]:
-    """Shows how much of each file has been read; nothing where nobody watches."""
+    """Shows how much of each file has been read; shows nothing if standard error is not a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""`kbqa kg subgraphs` and `kbqa kg check`: a graph and a data set's questions."""
+"""`kbqa kg subgraphs` and `kbqa kg check`: commands for a graph and a data set's questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DataSeed = Annotated[int, typer.Option("--data-seed", help="Random seed of a dat
 
 
 class SearchSeed(StrEnum):
-    """Where the search for a question's subgraph may begin."""
+    """The entities at which the search for a question's subgraph begins."""
 
     TOPICS = Seed.TOPICS.value
     TOPICS_AND_GOLD = Seed.TOPICS_AND_GOLD.value
@@ -76,7 +76,7 @@ def subgraphs(
     typer.echo(f"{name}: {added.questions} subgraphs of {hops} hops, version {version}{leaking}")
     if without:
         typer.echo(
-            f"{len(without)} questions have none, since the graph knows none of their topic entities: "
+            f"{len(without)} questions have no subgraph, because their topic entities are not in the graph: "
             f"{', '.join(without[:5])}{' …' if len(without) > 5 else ''}",
             err=True,
         )
@@ -116,7 +116,7 @@ def check(
 
 def _print(name: str, found: Coverage) -> None:
     typer.echo(
-        f"{name} knows every name of {found.resolved} of {found.questions} questions ({found.share:.2%})"
+        f"{name} contains all names of {found.resolved} of {found.questions} questions ({found.share:.2%})"
     )
     for kind in ("topics", "answers", "relations"):
         names = getattr(found, kind)

@@ -1,4 +1,4 @@
-"""`kbqa mcp`: the graphs of a kg_server as tools, for an agent that starts its servers itself."""
+"""`kbqa mcp`: the graphs of a kg_server as MCP tools, for an agent that starts its MCP servers itself."""
 
 from __future__ import annotations
 

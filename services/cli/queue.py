@@ -1,4 +1,4 @@
-"""`kbqa queue`: what waits between trainer and workers, and what nobody could use."""
+"""`kbqa queue`: the queues between trainer and workers, and their dead letters."""
 
 from __future__ import annotations
 

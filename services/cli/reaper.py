@@ -1,10 +1,10 @@
-"""Ends a process group once whoever started it is gone, however that came about.
+"""Ends a process group when the supervisor that started it ends or dies.
 
     python -m services.cli.reaper GRACE_S < pipe
 
-The reaper leads the group and reads a pipe of which the supervisor holds the other
-end. When the supervisor closes it, or dies, even by SIGKILL, the pipe ends and the
-reaper terminates every other process of the group, children of children included.
+The reaper leads the group and reads a pipe whose other end the supervisor holds. When the supervisor closes
+the pipe or dies, even by SIGKILL, the reaper reads end of file and terminates every other process of the
+group, including grandchildren.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def others() -> list[int]:
-    """The living processes of this process's group but itself."""
+    """The other living processes of this process's group."""
     return [pid for pid in psutil.pids() if pid != os.getpid() and _is_member(pid)]
 
 

@@ -1,4 +1,4 @@
-"""`kbqa recipe`: what policies are trained with."""
+"""`kbqa recipe`: lists, shows, checks and compares recipes."""
 
 from __future__ import annotations
 

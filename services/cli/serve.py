@@ -1,4 +1,4 @@
-"""`kbqa serve SERVICE`: one service, in this process."""
+"""`kbqa serve SERVICE`: runs one service in this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 import typer
 
-# What follows the service's name is read by the service itself, --help included.
+# The service itself reads all arguments after its name, including --help.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 commands = typer.Typer(help="Run one service in this process.", no_args_is_help=True)

@@ -61,7 +61,7 @@ def status(
 
 
 def _training(api: Api) -> str:
-    """How the newest run goes, in a line."""
+    """The state of the newest run, as one line."""
     try:
         runs = api.get("/v1/runs")["runs"]
     except ApiError:
@@ -74,7 +74,7 @@ def _training(api: Api) -> str:
 
 
 def _lines(view: dict[str, Any]) -> list[str]:
-    """How a run goes, for people."""
+    """The state of a run, as lines of text."""
     where = f"{view['phase']} {view['step']}/{view['of']} after {view['seconds']:.0f} s"
     facts = {
         "run": f"{view['id']}: {view['recipe']} on {view['dataset']}, seed {view['seed']}",

@@ -1,11 +1,11 @@
-"""All services on this machine, as child processes of this one.
+"""Runs all services on this machine as child processes of this one.
 
     with Stack(home, free_ports=True) as stack:
         stack.wait_ready(timeout_s=60)
         httpx.get(f"{stack.urls['kg_server']}/v1/kg")
 
-A service that dies is started again. No child outlives the process that made the
-stack: see `services.cli.reaper`.
+A service that dies is started again. No child outlives the process that created the stack; see
+`services.cli.reaper`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _BACK_OFF = BackOff(first_s=0.5, longest_s=30.0)
-_STEADY_S = 30.0  # a service that ran that long is not a failing one
-_HOPELESS = 3  # failures in a row before it was ever ready
+_STEADY_S = 30.0  # a service that has run longer starts with a new count of failures
+_HOPELESS = 3  # failures in a row after which a service that was never ready counts as hopeless
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL; services drain for 10
 _WRONG_SETTING = 2  # exit code of a service whose settings are wrong
 
-# What others lean on: stopped after them.
+# Programs that the others depend on; they are stopped last.
 _FOUNDATIONS = ("redis", "kg_server")
 
 _REPLICATED = "rollout_worker"
@@ -46,10 +46,10 @@ _MOST_WORKERS = 4
 
 
 def training_workers(recipe: Recipe | None = None) -> int:
-    """Rollout workers that train best on this machine beside their trainer; each computes with one thread.
+    """Number of rollout workers with which training is fastest on this machine; each uses one thread.
 
-    A policy that chooses encodes each text once for each version: what one worker has encoded, all its
-    episodes share, and another one would encode it again.
+    For a chooser it is 1: all episodes of a worker share its encoded texts, and a second worker would encode
+    the same texts again.
     """
     if recipe is not None and recipe.protocol.name == "chooser":
         return 1
@@ -57,12 +57,12 @@ def training_workers(recipe: Recipe | None = None) -> int:
 
 
 class StackError(KbqaError):
-    """A service of a local stack does not become ready."""
+    """A program of a local stack does not become ready."""
 
 
 @dataclass(slots=True)
 class _Child:
-    """A program and the process that runs it now."""
+    """A program and its current process."""
 
     program: Program
     process: subprocess.Popen[bytes]
@@ -74,27 +74,26 @@ class _Child:
 
 
 class Stack:
-    """Services as child processes, with an embedded Redis where they need one.
+    """Services as child processes, with an embedded Redis if they need one.
 
-    Use it in a `with`, or call `start` and `stop`.
+    Use it in a `with` statement, or call `start` and `stop`.
 
     Args:
         home: `KBQA_HOME` of every service.
-        services: names out of `services.settings.SERVICES`.
-        rollout_workers: processes of that service, if it is among them; those after the
-            first are called rollout_worker-2 and so on, and listen on any free port.
-        ports: by service, or "redis"; others get their usual port.
-        free_ports: take any free port for those that `ports` leaves out.
+        services: names from `services.settings.SERVICES`.
+        rollout_workers: number of rollout worker processes, if this service is included. The second process
+            is called rollout_worker-2, and so on; all after the first listen on any free port.
+        ports: port by service or "redis"; others get their usual port.
+        free_ports: use any free port for names that are not in `ports`.
         host: address on which the services listen; Redis always listens on 127.0.0.1.
-        log_dir: one file for each service; HOME/logs unless given.
-        environment: variables of the services beyond this process's own.
-        on_event: told in a sentence when a service dies or is started again.
+        log_dir: directory of the log files, one for each program (default: HOME/logs).
+        environment: variables of the services in addition to this process's.
+        on_event: called with a sentence when a program dies or is started again.
 
     Attributes:
         urls: base URL of each process of a service.
-        redis_url: of the embedded Redis, or of the one that `KBQA_REDIS_URL` or
-            `REDIS_URL` names; None if no service here needs one, or has another
-            broker (`KBQA_BROKER_URL`).
+        redis_url: URL of the embedded Redis, or of the one in `KBQA_REDIS_URL` or `REDIS_URL`; None if no
+            service here needs Redis, or `KBQA_BROKER_URL` names another broker.
     """
 
     def __init__(
@@ -144,8 +143,8 @@ class Stack:
         """Start every program; returns before they are ready.
 
         Raises:
-            ConfigurationError: a port is in use, or another stack's Redis runs in this home.
-                Nothing is left running.
+            ConfigurationError: a port is in use, or another stack's Redis runs in this home. No process is
+                left running.
         """
         broker = self.redis_url or os.environ.get("KBQA_BROKER_URL")
         embedded_redis = not broker and bool({"trainer", "rollout_worker"} & set(self.services))
@@ -176,7 +175,7 @@ class Stack:
         """Block until every program can do its work.
 
         Raises:
-            StackError: one has not become ready in time, or keeps ending; says where its log is.
+            StackError: a program is not ready in time, or keeps failing; the message contains its log's path.
         """
         deadline = time.monotonic() + timeout_s
         while pending := self.pending():
@@ -191,7 +190,7 @@ class Stack:
         """The programs that are not ready, and why."""
         reasons = {}
         for name, child in list(self._children.items()):
-            # Asked even while no process runs: what answers then is no part of the stack.
+            # If no process runs, do not ask: whatever answers is not part of the stack.
             reason = "not running" if child.process.poll() is not None else child.program.unready()
             if reason is None:
                 child.was_ready = True
@@ -200,13 +199,13 @@ class Stack:
         return reasons
 
     def pids(self) -> dict[str, int]:
-        """Process id of each program that runs now."""
+        """Process id of each running program."""
         return {
             name: child.process.pid for name, child in self._children.items() if child.process.poll() is None
         }
 
     def stop(self) -> None:
-        """Stop everything in order, the queue and the graphs last; safe to call again."""
+        """Stop everything, Redis and kg_server last; can be called repeatedly."""
         self._stopping.set()
         with self._lock:
             children = list(self._children.values())
@@ -232,7 +231,7 @@ class Stack:
         return environment
 
     def _redis(self, port: int) -> Program:
-        """A Redis of our own; two must never append to one file, so the reaper holds the lock to the end."""
+        """The embedded Redis; the reaper holds a lock to the end, so that two never append to one file."""
         directory = self.home / "redis"
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("ab")
@@ -265,7 +264,7 @@ class Stack:
             )
 
     def log_path(self, name: str) -> Path:
-        """Where a program's output goes."""
+        """File of a program's output."""
         return self.log_dir / f"{name}.log"
 
     def _watch(self) -> None:
@@ -277,11 +276,11 @@ class Stack:
                     try:
                         self._revive(child)
                     except Exception:
-                        # No memory for a process, nobody who reads our output: the others need us still.
+                        # Whatever the error (no memory, closed output), keep supervising the others.
                         logger.exception("cannot supervise %s", child.program.name)
 
     def _revive(self, child: _Child) -> None:
-        """Notice the end of a process, and start another when its time has come."""
+        """Notice the end of a process, and start another one after a pause."""
         now, name = time.monotonic(), child.program.name
         if child.process.poll() is None:
             return
@@ -320,7 +319,7 @@ def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 
 def _reachable(host: str) -> str:
-    """An address under which this machine reaches what listens on `host`."""
+    """The address at which this machine reaches a program that listens on `host`."""
     if host in ("0.0.0.0", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""`kbqa train`, `kbqa resume` and `kbqa runs`: training by the trainer that is up, or by one of our own."""
+"""`kbqa train`, `kbqa resume` and `kbqa runs`: training with a running trainer, or with a temporary one."""
 
 from __future__ import annotations
 
@@ -129,10 +129,10 @@ def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
 
 
 def load_graph(home: Path, dataset: str, seed: int) -> None:
-    """Load the graph of a data set into `home`, unless it is there in this version.
+    """Load the graph of a data set into `home`, unless this version is already loaded.
 
     Raises:
-        DatasetError: there is no such data set, or its files are not there.
+        DatasetError: the data set does not exist, or its files are missing.
         GraphLoadError: its graph cannot be read.
     """
     from kbqa.datasets import load_dataset
@@ -152,7 +152,7 @@ def load_graph(home: Path, dataset: str, seed: int) -> None:
 
 
 def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
-    """Ctrl-C stops the run of a trainer of our own, and the following of any other."""
+    """Follow a run to its end. Ctrl-C stops the run if the trainer is ours, otherwise only the following."""
     typer.echo(f"run {run}")
     try:
         _conclude(follow(api, run))
@@ -165,10 +165,10 @@ def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
 
 
 def with_base_here(recipe: Recipe) -> Recipe:
-    """The recipe itself.
+    """Check that the recipe's base model is on this machine; returns the recipe.
 
     Raises:
-        BaseNotFoundError: the pretrained model that it begins with is not on this machine.
+        BaseNotFoundError: it is not on this machine.
     """
     if recipe.base_model is not None:
         find_base(recipe.base_model)
@@ -181,11 +181,13 @@ def _api(url: str) -> Api:
 
 @contextmanager
 def _trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tuple[Api, bool]]:
-    """The trainer at `url`; where none is expected and none answers, one of our own (True).
+    """The trainer at `url`, and whether it is ours.
+
+    If `url` is the default and no trainer answers there, a stack with a trainer of our own is started.
 
     Args:
-        check: gives the recipe that will be trained; raises what that one would refuse, before anything
-            is started.
+        check: returns the recipe to train; called before the stack is started, it raises the errors that
+            the new trainer would report.
     """
     api = _api(url)
     try:
@@ -199,7 +201,7 @@ def _trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tupl
     recipe = check()
     typer.echo("no trainer is running: starting one, with the services that it needs")
     services = ("kg_server", "rollout_worker", "trainer")
-    # A run that another stack left behind must not begin by itself: it would be in the way.
+    # An unfinished run of an earlier stack must not resume by itself, because only one run can be active.
     manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
     with Stack(
         home,
@@ -214,7 +216,7 @@ def _trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tupl
 
 
 def _go_on(run: str | None, trainer: str, home: Path) -> None:
-    """Resume a run, or the newest that was stopped or has failed, and follow it to its end."""
+    """Resume a run (None: the newest stopped or failed one), and follow it to its end."""
 
     def check() -> Recipe:
         from kbqa.runs.directory import Runs
@@ -240,15 +242,15 @@ def _newest_to_resume(records: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _is_here(url: str) -> bool:
-    """Whether a service runs on this machine, and so most likely in our KBQA_HOME."""
+    """Whether a service runs on this machine and therefore most likely uses our KBQA_HOME."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _conclude(view: dict[str, Any]) -> None:
-    """Tell how a run ended.
+    """Print how a run ended.
 
     Raises:
-        typer.Exit: it failed.
+        typer.Exit: the run failed.
     """
     if view["state"] == "failed":
         typer.echo(f"run {view['id']} failed: {view['error']}", err=True)

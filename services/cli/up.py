@@ -1,4 +1,4 @@
-"""`kbqa up`: every service on this machine."""
+"""`kbqa up`: runs every service on this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def up(
     }
     ports = {name: port for name, port in given.items() if port is not None}
     services = SERVICES if train else _WITHOUT_TRAINING
-    # SIGTERM, and the terminal's end, stop it as Ctrl-C does.
+    # SIGTERM and SIGHUP (the terminal was closed) stop the stack as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     stack = Stack(

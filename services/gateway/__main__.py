@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> None:
         settings = GatewaySettings.load(**options)
         configure_logging("gateway", settings.log_level, settings.log_format)
-        # torch comes in here: a wrong setting and --help should not wait for it
+        # This imports torch; --help and errors in settings should not wait for it.
         from services.gateway.app import create_app
         from services.gateway.collector import look_seldom
 

@@ -1,4 +1,4 @@
-"""Access control and stores around the answering, built from the settings."""
+"""Builds access control and the stores of answers and feedback from the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PREFLIGHT_S = 600  # how long browsers may cache the CORS permission of a site
 
 
 class AccessStack:
-    """Keys, counts, the audit log, and answers kept for callers.
+    """Keys, counts, the audit log, saved answers and feedback.
 
     Raises:
         ConfigurationError: the keys cannot be read, the audit log cannot be written, or the URL of Redis
@@ -57,7 +57,7 @@ class AccessStack:
         )
 
     def service(self, answering: Answering) -> QuestionService:
-        """What handles questions."""
+        """The service that handles questions."""
         idempotent = IdempotentAnswers(self._shelf, self._settings.answers_ttl_s)
         return QuestionService(answering, Quotas(self._counts, self._metrics), self.saved, idempotent)
 
@@ -84,7 +84,7 @@ class AccessStack:
         app.add_middleware(ChatProblems)
         app.add_middleware(SecurityHeaders)
         if self._settings.cors_origins:
-            # No cookies, no passwords: a page of another site sends a key of its own.
+            # Credentials stay disallowed: a page of another site sends its own key.
             app.add_middleware(
                 CORSMiddleware,
                 allow_origins=self._settings.cors_origins,
@@ -112,7 +112,7 @@ def _keys(settings: AccessSettings) -> Keys | None:
             )
         return None
     if not path.exists():
-        logger.warning("keys are required, but there are none yet", extra={"path": str(path)})
+        logger.warning("keys are required, but no key exists yet", extra={"path": str(path)})
     return Keys(KeyFile(path))
 
 

@@ -1,4 +1,4 @@
-"""Answers questions with events and documents; limits how many and how long."""
+"""Answers questions with events and documents; limits their number and time."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from services.gateway.meter import Meter
 from services.gateway.settings import GatewaySettings
 from services.gateway.work import Workers
 
-_VERSION_AGE_S = 1.0  # for which the version of a graph is cached
+_VERSION_AGE_S = 1.0  # time for which the version of a graph is cached
 
 
 class Answering:
     """Answers questions in threads of its own.
 
-    At most `settings.concurrency` questions are answered at a time, and at most `settings.queue` wait.
-    A question whose time is over is answered with what has been found. If the caller closes the
-    iterator of a question, or is cancelled while waiting, the question's work is stopped: the policy
-    computes nothing more for it, and its place is free as soon as the graph has answered the current
+    At most `settings.concurrency` questions are answered at a time, and at most `settings.queue` wait. When
+    a question reaches its time limit, it is answered with what has been found so far. If the caller closes
+    the iterator of a question, or is cancelled while waiting, the work on the question stops: the policy
+    computes nothing more for it, and its place becomes free as soon as the graph has answered the current
     action.
     """
 
@@ -45,7 +45,7 @@ class Answering:
         self._cache = AnswerCache(settings.cache_bytes)
 
     def close(self) -> None:
-        """Drop waiting questions, stop running ones."""
+        """Drop waiting questions and stop running ones."""
         self._workers.close()
 
     async def events(
@@ -58,9 +58,10 @@ class Answering:
             fresh: do not use a cached answer.
 
         Raises:
-            RequestRefusedError: it exceeds a limit.
+            RequestRefusedError: the request exceeds a limit.
             OverloadedError: too many questions are waiting.
-            NoPolicyError, RecipeMismatchError: no policy is promoted, or not one of the wanted recipe.
+            NoPolicyError: no policy is available.
+            RecipeMismatchError: the policy was trained with another recipe than the request names.
             GraphNotFoundError, SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError,
             GraphUnavailableError, PolicyUnavailableError: as `ask`, also after the first event.
         """
@@ -127,7 +128,7 @@ class Answering:
 
 
 class _CurrentVersions:
-    """`GraphVersions` for one event loop: a single thread asks, however many questions wait for it."""
+    """`GraphVersions` for one event loop; only one thread asks, even if many questions wait for it."""
 
     def __init__(self, tools: ListedGraphTools) -> None:
         self._versions = GraphVersions(tools, _VERSION_AGE_S)
@@ -144,7 +145,7 @@ class _CurrentVersions:
 
 
 def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed_s: float) -> AnswerResponse:
-    """The document if the time is over before the graph's version is known."""
+    """The document if the time limit is reached before the graph's version is known."""
     return AnswerResponse(
         id=question_id,
         question=request.question,

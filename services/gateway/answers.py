@@ -1,4 +1,4 @@
-"""The document of `POST /v1/answer`, from what the runs did and what `kbqa.evidence` cites for it."""
+"""Builds the document of `POST /v1/answer` from the runs and the evidence that `kbqa.evidence` cites."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answers_of(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claim
 
 
 def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerStatus:
-    """What came of a question that named something in the graph."""
+    """The status of a question for which topic entities were found."""
     if answers:
         return "answered" if not all(answer.unsupported for answer in answers) else "unsupported"
     timed_out = not runs or any(run.status is Status.TIMED_OUT for run in runs)
@@ -45,26 +45,26 @@ def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerSt
 
 
 def record(run: Trajectory) -> Run:
-    """A run as it is told to the user."""
+    """A run as the document reports it."""
     return Run(
         status=run.status, trajectory=[_turn_record(number, turn) for number, turn in enumerate(run.turns, 1)]
     )
 
 
 def told_action(action: Action | ExecutedAction) -> dict[str, Any]:
-    """An action as kg_server takes it, with the code of one that failed."""
+    """An action in the format of kg_server, with its error code if it failed."""
     arguments: dict[str, Any] = dict(action.arguments)
     if isinstance(action, Action):
         return {"action": action.name, **arguments}
     if action.name == FOLLOW_PATH:
-        # What was no text was executed as it is, and is written as JSON.
+        # Recorded arguments are texts; arguments of other types were recorded as JSON.
         arguments |= {name: json.loads(text) for name, text in arguments.items() if name not in _TEXTS}
     code = {"code": action.code} if action.code else {}
     return {"action": action.name, **arguments, **code}
 
 
 def usage_of(runs: Sequence[Trajectory], kg_calls: int, elapsed_ms: float) -> Usage:
-    """What the runs cost.
+    """The usage of the runs.
 
     Args:
         kg_calls: actions that were executed before the first turn.
@@ -113,7 +113,7 @@ def _evidence(answer: CitedAnswer) -> Evidence:
 
 
 def _is_counted(answer: CitedAnswer) -> bool:
-    """Whether it is a number that a query counted."""
+    """Whether the answer is a number that a query counted."""
     found, label = answer.evidence, answer.label or ""
     return isinstance(found, CitedQuery) and bool(_COUNT.fullmatch(label) and _COUNTS.search(found.sparql))
 
@@ -124,7 +124,7 @@ def _kind_of_text(value: str) -> tuple[AnswerKind, None]:
         return "boolean", None
     if _DATE.fullmatch(value):
         return "date", None
-    # A number that the graph did not show can only have been counted.
+    # A number that no action retrieved can only be a count.
     return ("count" if _COUNT.fullmatch(value) else "literal"), None
 
 

@@ -1,4 +1,4 @@
-"""The parts of the gateway, put together."""
+"""Builds the gateway from its parts."""
 
 from __future__ import annotations
 

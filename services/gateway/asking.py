@@ -1,4 +1,4 @@
-"""One question, from its topic entities to its runs; synchronous, for a thread of its own."""
+"""Answers one question, from its topic entities to its runs; synchronous, for a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.gateway.errors import PromptTooLongError, SubgraphNotFoundError, U
 from services.gateway.meter import Meter, TimedPlayer
 from services.gateway.progress import Progress
 
-_ALTERNATIVES = 4  # candidates looked for, for each entity where runs may begin
+_ALTERNATIVES = 4  # candidates to search for per topic entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Asking:
     Attributes:
         kg_version: version of the question's graph.
         fallback: why the promoted policy does not answer; None if it does.
-        deadline: `time.monotonic()` after which runs end, so that there is time for their evidence.
-        cancelled: also ends the runs; evidence is then not needed.
+        deadline: `time.monotonic()` at which runs end, so that time is left for their evidence.
+        cancelled: also ends the runs; their evidence is then not needed.
     """
 
     request: AnswerRequest
@@ -70,10 +70,9 @@ def ask(asking: Asking, progress: Progress) -> None:
     """Answer a question into `progress`: the first run, then the others together.
 
     Raises:
-        SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError: the request cannot
-            be answered as it is.
-        GraphNotFoundError, GraphUnavailableError, PolicyUnavailableError: a part of the system
-            is down, or has just gone.
+        SubgraphNotFoundError, UnknownTopicEntityError, PromptTooLongError: the request must be changed.
+        GraphNotFoundError, GraphUnavailableError, PolicyUnavailableError: a part of the system is down or
+            was removed.
     """
     request, served = asking.request, asking.served
     with asking.meter.timed("linking"):
@@ -108,7 +107,7 @@ def ask(asking: Asking, progress: Progress) -> None:
 
 
 def _link(asking: Asking, progress: Progress) -> Linking:
-    """The request's topic entities, or the ids of those found in its question."""
+    """The request's topic entities or, if it names none, the entities found in its question."""
     request, most = asking.request, asking.max_topic_entities
     given = tuple(dict.fromkeys(request.topic_entities or ()))
     if given:
@@ -136,10 +135,12 @@ def _is(result: ActionResult, kind: ErrorKind) -> bool:
 
 
 def linking_of(question: str, mentions: Sequence[Mention], most: int) -> Linking:
-    """The possible meanings of the names in a question; every name gets one of the used entities in turn.
+    """The possible meanings of the names in a question, and which of them become topic entities.
+
+    The best candidate of every name is used first, then the second best ones, and so on.
 
     Args:
-        most: maximum number of entities at which runs begin.
+        most: maximum number of topic entities.
     """
     places: dict[tuple[int, int], list[Mention]] = {}
     for mention in mentions:

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 from kbqa.client.events import DoneEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse, Usage
 
-# Fields that do not change the answer, only how, or how long, the caller waits for it.
+# Fields that do not change the answer, only how it is sent and how long the caller waits.
 _MANNERS = {"stream", "timeout_s"}
 _TRANSIENT_CODE = "KG_SERVER_ERROR"
 
@@ -33,7 +33,7 @@ def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
 
 
 class AnswerCache:
-    """The events of complete answers, least recently used first out; for one event loop.
+    """LRU cache of the events of complete answers; for one event loop.
 
     Args:
         capacity_bytes: maximum total size of the documents, as JSON.

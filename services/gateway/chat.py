@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` as chat clients know it: a question in, its answer with evidence as text out.
+"""Bodies of `/v1/chat/completions`: a question as chat messages, and its answer with evidence as text.
 
 The model is `kbqa/<graph>`. The question is the user's last message. Earlier messages, system messages
 and sampling parameters are ignored, because a policy answers one question at a time, as in training.
@@ -21,15 +21,15 @@ from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, TripleEvid
 from services.gateway.errors import RequestRefusedError
 
 MODEL = "kbqa"
-"""A model without a graph; those with one begin with it."""
+"""Name of the model without a graph; names with a graph are `kbqa/<graph>`."""
 
 _EXPLANATIONS = {
     "no_answer": "No answer was found.",
     "no_topic_entity": "The question names nothing in the graph: spell names as the graph does.",
-    "partial": "The time was over before an answer was found.",
+    "partial": "The time limit was reached before an answer was found.",
     "unsupported": "Nothing in the graph supports this.",
 }
-_MOST_ROWS = 10  # of a query, that are shown
+_MOST_ROWS = 10  # rows shown per query
 # Characters that could become a link, an image or markup in a client that renders Markdown.
 _MARKUP = re.compile(r"[\\`\[\]<>]")
 _BACKTICKS = re.compile(r"`+")
@@ -45,7 +45,7 @@ class ChatPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """A message; only the last of the user is read."""
+    """A message; only the user's last one is read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -80,10 +80,10 @@ class ChatRequest(BaseModel):
     kbqa: dict[str, Any] = Field(default_factory=dict)
 
     def graph(self) -> str | None:
-        """Name of the graph that the model names; None if it names none.
+        """The graph that the model's name contains; None if it contains none.
 
         Raises:
-            RequestRefusedError: it is no model of this gateway.
+            RequestRefusedError: the model is not one of this gateway.
         """
         prefix, _, graph = self.model.partition("/")
         if prefix != MODEL:
@@ -93,14 +93,14 @@ class ChatRequest(BaseModel):
         return graph or None
 
     def question(self, kg: str) -> AnswerRequest:
-        """The question, about a graph.
+        """The user's last message as a question about a graph.
 
         Raises:
-            RequestRefusedError: there is none, or `kbqa` holds what is no field of a question.
+            RequestRefusedError: there is no question, or `kbqa` contains an unknown or invalid field.
         """
         said = next((m.text() for m in reversed(self.messages) if m.role == "user"), "")
         try:
-            # From JSON, whose lists are what the request calls tuples.
+            # Validate from JSON, in which lists are valid for the request's tuples.
             text = json.dumps({**self.kbqa, "question": said, "kg": kg, "stream": self.stream})
             return AnswerRequest.model_validate_json(text)
         except ValidationError as error:
@@ -164,7 +164,7 @@ def completion(model: str, document: AnswerResponse) -> ChatCompletion:
 
 
 class Chunks:
-    """Writes the events of an answer as chunks of a chat completion, one writer for each answer.
+    """Writes the events of one answer as chunks of a chat completion.
 
     Args:
         usage: whether the client asked for the usage.

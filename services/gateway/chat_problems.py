@@ -1,4 +1,4 @@
-"""Problem documents that clients of OpenAI's API can read, too: they look for `error.message`."""
+"""Makes problem documents readable for clients of OpenAI's API, which look for `error.message`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUTES = ("/v1/chat/", "/v1/models")
 class ChatProblems:
     """ASGI middleware that adds an `error` to the problem documents of the chat routes.
 
-    It wraps everything that rejects requests, so that these clients can read every rejection.
+    It wraps all other middleware, so that these clients can read every rejection.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -25,7 +25,7 @@ class ChatProblems:
         if scope["type"] != "http" or not scope["path"].startswith(_ROUTES):
             await self._app(scope, receive, send)
             return
-        held: MutableMapping[str, Any] | None = None  # the head of a problem, whose length changes
+        held: MutableMapping[str, Any] | None = None  # start of a problem, held until its length is known
 
         async def complete(message: MutableMapping[str, Any]) -> None:
             nonlocal held

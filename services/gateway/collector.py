@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import gc
 
-_YOUNG = 2000  # objects beyond those freed: a look at those alone takes 2 or 3 ms
-_LOOKS = 500  # at the young before one at the older
+_YOUNG = 2000  # new objects that are not freed before a young collection, which takes 2 or 3 ms
+_LOOKS = 500  # young collections before a collection of older objects
 
 
 def look_seldom() -> None:

@@ -1,4 +1,4 @@
-"""The gateway's own errors, and which HTTP status each domain error has here."""
+"""The gateway's own errors, and the HTTP status of each domain error in this service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RequestRefusedError(KbqaError):
 
 
 class RecipeMismatchError(KbqaError):
-    """The promoted policy was trained with another recipe than the request names."""
+    """The policy that answers was trained with another recipe than the request names."""
 
     def __init__(self, wanted: str, promoted: str) -> None:
         super().__init__(
@@ -80,8 +80,8 @@ class ShelfUnavailableError(KbqaError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"answers that were given cannot be looked up now ({reason}): try again later, "
-            "or ask anew without an Idempotency-Key"
+            f"earlier answers cannot be looked up now ({reason}): try again later, "
+            "or ask again without an Idempotency-Key"
         )
 
 
@@ -89,7 +89,9 @@ class IdempotencyMismatchError(KbqaError):
     """An Idempotency-Key was used before with another request."""
 
     def __init__(self) -> None:
-        super().__init__("this Idempotency-Key came with another request: use a new one for each request")
+        super().__init__(
+            "this Idempotency-Key was used with a different request: use a new one for each request"
+        )
 
 
 class AnswerNotFoundError(KbqaError):
@@ -106,8 +108,8 @@ class FeedbackFullError(KbqaError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no room for more feedback: whoever runs this gateway has to export it (kbqa feedback export), "
-            "move the file away, or raise KBQA_GATEWAY_FEEDBACK_MB"
+            "no room for more feedback: the operator of this gateway must export it (kbqa feedback export) "
+            "and move the file away, or raise KBQA_GATEWAY_FEEDBACK_MB"
         )
 
 

@@ -175,7 +175,7 @@ REQUESTS: dict[str, Any] = {
 }
 DOCUMENTS: dict[str, Any] = {
     "triples": {"summary": "Triples as evidence", "value": _json(_DOCUMENT)},
-    "query": {"summary": "A query as evidence, of who stood in", "value": _json(_COUNT_DOCUMENT)},
+    "query": {"summary": "A query as evidence; answered by a fallback", "value": _json(_COUNT_DOCUMENT)},
 }
 STREAMS: dict[str, Any] = {
     "answered": {"value": "".join(map(server_sent, _EVENTS))},

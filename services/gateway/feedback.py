@@ -1,7 +1,7 @@
-"""Users' feedback on answers, kept on disk so that it can become training data.
+"""Users' feedback on answers, stored on disk so that it can become training data.
 
 Each line of `HOME/gateway/feedback*.jsonl` is a self-contained `Feedback`, because the answer itself is
-kept for an hour only. Feedback is written to disk before its sender gets a response.
+stored only for an hour by default. Feedback is on disk before its sender gets a response.
 
     for question in questions_of(read_feedback(*feedback_files(home)), kg="films"):
         print(question_record(question))
@@ -116,9 +116,9 @@ def _read(path: Path) -> Iterator[Feedback]:
 
 
 def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[dict[str, Any]]:
-    """Records of questions, as `kbqa.datasets` reads them; the last feedback on a question counts.
+    """Records of questions in the format of `kbqa.datasets`; the last feedback on a question counts.
 
-    Feedback that does not say which answers are correct gives no record.
+    Feedback that does not say which answers are correct produces no record.
 
     Args:
         kg: graph whose questions are wanted; None for all.

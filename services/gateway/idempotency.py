@@ -1,8 +1,8 @@
 """`Idempotency-Key`: a repeated request is computed once and gets the same answer.
 
-For each key of an owner, the shelf holds first a claim and then the answer. The request that computes the
-answer keeps renewing its claim. Another request that finds a claim waits for the answer; if the claim is
-dropped or its holder dies, it takes its own turn.
+For each key of an owner, the shelf stores first a claim and then the answer. The request that computes the
+answer renews its claim regularly. A request that finds another one's claim waits for the answer; if that
+claim is dropped or expires, the waiting request computes the answer itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RequestTurn:
 
     Attributes:
         known: the earlier answer; None if the answer has to be computed now.
-        answer: the new answer; set it, and repeated requests get it.
+        answer: the answer that repeated requests get; the caller sets it when it has computed one.
     """
 
     def __init__(self, known: AnswerResponse | None) -> None:
@@ -40,7 +40,7 @@ class IdempotentAnswers:
     """Remembers answers by Idempotency-Key.
 
     Args:
-        ttl_s: for how long.
+        ttl_s: seconds for which an answer is remembered.
     """
 
     def __init__(self, shelf: AnswerShelf, ttl_s: float) -> None:
@@ -48,11 +48,11 @@ class IdempotentAnswers:
 
     @asynccontextmanager
     async def turn(self, owner: str, key: str, request: AnswerRequest) -> AsyncIterator[RequestTurn]:
-        """A turn to answer a request; waits while another request with its key is being answered.
+        """A turn to answer a request; waits while another request with the same key is being answered.
 
         Raises:
-            IdempotencyMismatchError: the key was used with another request before.
-            ShelfUnavailableError: Redis does not say whether it was used before.
+            IdempotencyMismatchError: the key was used before with a different request.
+            ShelfUnavailableError: Redis does not answer.
         """
         name = f"repeat:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
@@ -98,5 +98,5 @@ class IdempotentAnswers:
                 kept = {"request": fingerprint, "answer": answer.model_dump(mode="json", exclude_none=True)}
                 await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s)
         except ShelfUnavailableError as error:
-            # The answer is sent nevertheless; the claim expires by itself.
+            # The answer is sent anyway; the claim expires by itself.
             logger.warning("an answer cannot be stored for its Idempotency-Key", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""The progress of a question: its thread writes it, events report it, a timeout reads it."""
+"""The progress of a question: its thread writes it, events report it, and the final document reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbqa.kg.actions import Action
 from kbqa.trajectory import Status, Trajectory, Turn
 from services.gateway.answers import told_action
 
-_MAX_TRIPLES = 100  # maximum per turn in an event: as many as can be drawn
+_MAX_TRIPLES = 100  # maximum per turn in an event; a page cannot draw more
 
 
 class Progress:
@@ -41,7 +41,7 @@ class Progress:
         self._tell(linked)
 
     def listener(self, first: int) -> RunListener:
-        """Hears a rollout whose runs are numbered from `first`."""
+        """The listener of a rollout whose runs are numbered from `first`."""
         return RunListener(self, first)
 
     def wrote(self, run: int, turn: Turn, actions: Sequence[Action]) -> None:
@@ -51,9 +51,10 @@ class Progress:
             self._tell(ActionEvent(run=run, turn=number, action=told_action(action)))
 
     def took(self, run: int, turn: Turn, asked: int) -> None:
-        """
+        """Record a completed turn, and report its observation and the actions not reported yet.
+
         Args:
-            asked: actions of the turn that were told when it was written.
+            asked: number of the turn's actions that `wrote` has already reported.
         """
         with self._lock:
             self._turns[run].append(turn)

@@ -78,8 +78,8 @@ class QuestionService:
 
         Raises:
             GraphForbiddenError, QuotaExceededError: the caller may not ask this graph, or has used its quota.
-            CountsUnavailableError, ShelfUnavailableError: this needs Redis, which does not answer.
-            IdempotencyMismatchError: another request came with that key.
+            CountsUnavailableError, ShelfUnavailableError: Redis is needed but does not answer.
+            IdempotencyMismatchError: the key was used before with a different request.
             as `Answering.events`.
         """
         async with self._turn(submission) as turn:
@@ -96,7 +96,7 @@ class QuestionService:
 
     @asynccontextmanager
     async def _turn(self, submission: Submission) -> AsyncIterator[RequestTurn]:
-        """The submission's turn, if its caller may ask; counts the question if it has to be answered."""
+        """The submission's turn, if its caller may ask; counts the question if no answer is known yet."""
         submission.entry.graph, submission.entry.question = submission.request.kg, submission.request.question
         self._quotas.require_graph(submission.caller, submission.request.kg)
         if submission.idempotency_key is None:

@@ -1,4 +1,4 @@
-"""Answers that their caller can read again for a while."""
+"""Stores answers for a while, so that their caller can read them again."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class SavedAnswer(BaseModel):
 
 
 class SavedAnswers:
-    """Keeps answers by owner and id.
+    """Stores answers by owner and id.
 
     Args:
-        ttl_s: for how long.
+        ttl_s: seconds for which an answer is stored.
     """
 
     def __init__(self, shelf: AnswerShelf, ttl_s: int) -> None:
         self._shelf, self._ttl_s = shelf, ttl_s
 
     async def save(self, owner: str, request: AnswerRequest, document: AnswerResponse) -> None:
-        """Keep an answer; where that fails, its asker has it all the same."""
+        """Store an answer. A failure is only logged, because the caller gets the answer anyway."""
         saved = SavedAnswer(request=request, document=document)
         try:
             await self._shelf.put(_key(owner, document.id), saved.model_dump_json().encode(), self._ttl_s)
@@ -44,7 +44,7 @@ class SavedAnswers:
         """An answer that `owner` received.
 
         Raises:
-            AnswerNotFoundError: there is none with that id, it has expired, or it belongs to somebody else.
+            AnswerNotFoundError: no answer has this id, it has expired, or it belongs to another owner.
             ShelfUnavailableError: answers cannot be read now.
         """
         found = await self._shelf.get(_key(owner, id_))

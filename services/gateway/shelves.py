@@ -1,4 +1,4 @@
-"""Stores with expiry: in this process, or in Redis for all gateways together."""
+"""Key-value stores with expiry: in this process, or in Redis and shared by all gateways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST = 4 * 2**20  # bytes of a value
 
 
 class AnswerShelf(Protocol):
-    """A store of values by key, each with a time to live; limited to the newest ones.
+    """A store of values by key, each with a time to live; the number of values is limited.
 
     Raises:
         ShelfUnavailableError: any method, if the store is in Redis and Redis does not answer.
@@ -44,10 +44,10 @@ class AnswerShelf(Protocol):
 
 
 class MemoryShelf:
-    """In this process.
+    """A store in this process.
 
     Args:
-        most: values that are kept.
+        most: maximum number of values.
     """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,12 +79,11 @@ def _expires_at(_: str, value: tuple[float, bytes], now: float) -> float:
 
 
 class RedisShelf:
-    """In Redis, compressed, under names that begin with `prefix`.
+    """A store in Redis: compressed values under names that begin with `prefix`.
 
     Args:
-        most: maximum number of values that `put` keeps, so that they do not crowd out queues in the same
-            Redis.
-        timeout_s: how long Redis is waited for.
+        most: maximum number of values that `put` keeps, so that they leave room for queues in the same Redis.
+        timeout_s: timeout for Redis, in seconds.
 
     Raises:
         ConfigurationError: `url` is not a Redis URL.
@@ -94,7 +93,7 @@ class RedisShelf:
         self._prefix, self._most = prefix, most
         self._index = f"{prefix}:newest"
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
-        # A pooled connection may belong to a Redis that was replaced: try once more, at once.
+        # A pooled connection may belong to a Redis that was replaced: retry once, immediately.
         retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
         try:
             self._redis = Redis.from_url(

@@ -1,4 +1,4 @@
-"""Builds the sources of policies from the settings: promoted policy or external model, and fallback."""
+"""Builds the policy source from the settings: promoted policy or external model, and the fallback."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
 
 
 def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
-    """The promoted version of the store; the error says what to do while there is none."""
+    """Reads the promoted version of the store; its error says what to do if none is promoted."""
 
     def version() -> PolicyVersion:
         try:
@@ -108,7 +108,7 @@ def _followed(
     if settings.engine == "vllm":
         server = VllmServer(settings.vllm_url)
         host = OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
-    # Versions in use are not deleted; each source declares its own.
+    # Versions in use are not deleted; each source declares the version that it uses.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 
     def load(version: PolicyVersion) -> ServedPolicy:

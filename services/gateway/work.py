@@ -29,7 +29,7 @@ _LEAST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 
 
 class Workers:
-    """The threads, and the places for waiting questions."""
+    """The threads that answer questions, and the limit of waiting questions."""
 
     def __init__(self, settings: GatewaySettings, tools: GraphTools, meter: Meter) -> None:
         self._settings, self._tools, self._meter = settings, tools, meter
@@ -38,7 +38,7 @@ class Workers:
         self._mean_s = 0.0
 
     def close(self) -> None:
-        """Drop waiting questions, stop running ones."""
+        """Drop waiting questions and stop running ones."""
         for work in self._under_way.values():
             work.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -58,8 +58,8 @@ class Workers:
             lease.release()
             raise OverloadedError(self._wait_s())
         work = Work(request, lease, question_id, kg_version, deadline, self._tools, self._meter)
-        # What the future holds must not hold the work: hundreds of such circles a second would be left to the
-        # garbage collector, which stops every stream while it looks at all that is there.
+        # The future's callbacks must not refer to the work: that would create hundreds of reference cycles a
+        # second for the garbage collector, which stops every stream while it runs.
         place = object()
         self._under_way[place] = work
         self._meter.running.inc()
@@ -126,7 +126,7 @@ class Work:
             deadline=self._deadline - for_evidence,
             cancelled=self._cancelled,
         )
-        # In a copy of this task's context, so that logs, calls and spans there bear the request's id.
+        # Copy this task's context, so that the thread's logs, calls and spans carry the request's id.
         here = contextvars.copy_context()
         self.future = threads.submit(here.run, ask, asking, self._progress)
         put = self._told.put
@@ -160,13 +160,13 @@ class Work:
         yield DoneEvent(document=document)
 
     async def _next(self) -> Event | None:
-        """The thread's next event; None when it has ended or the time limit is reached."""
+        """The thread's next event; None if the thread has ended or the time limit is reached."""
         try:
             event = await self._told.get(self._deadline)
         except TimeoutError:
             return None
         if event is None:
-            if self.future.cancelled():  # while it waited for its thread, by `close`
+            if self.future.cancelled():  # by `close`, while the question waited for a thread
                 raise PolicyUnavailableError("the gateway is closing: ask again in a moment")
             self.future.result()
         return event
@@ -202,7 +202,7 @@ class Work:
 
 
 class _EventQueue:
-    """The events that a thread sends to its event loop, in order."""
+    """Queue of events from a thread to its event loop, in order."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -213,7 +213,11 @@ class _EventQueue:
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     async def get(self, deadline: float) -> Event | None:
-        """Raises: TimeoutError: nothing came by `deadline` (`time.monotonic()`)."""
+        """The next event.
+
+        Raises:
+            TimeoutError: no event arrived by `deadline` (`time.monotonic()`).
+        """
         if not self._events.empty():
             return self._events.get_nowait()
         async with asyncio.timeout(max(0.0, deadline - time.monotonic())):

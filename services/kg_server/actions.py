@@ -31,7 +31,7 @@ from services.kg_server.schemas import (
 )
 from services.kg_server.settings import KgServerSettings
 
-# A batch up to this size takes less than handing it to a thread and back.
+# A batch up to this size takes less time than handing it to a thread.
 _INLINE_BATCH = 128
 
 
@@ -44,10 +44,10 @@ def _documented_body() -> dict[str, Any]:
 
 
 async def opened(catalog: GraphCatalog, kg: str) -> GraphStore:
-    """A graph's newest version; leaves the event loop only to look whether there is one.
+    """A graph's newest version; leaves the event loop only if the catalog must look for a newer one.
 
     Raises:
-        GraphNotFoundError: none of that name is loaded.
+        GraphNotFoundError: no graph with this name is loaded.
     """
     store = catalog.fresh(kg)
     return store if store is not None else await run_in_threadpool(catalog.get, kg)
@@ -66,7 +66,7 @@ def add_actions(
     meter = ActionMeter(metrics)
     look_ups = LookUps(meter, max_bytes=settings.look_up_cache_mb * 2**20)
 
-    @router.get("", summary="The graphs that are loaded", response_model=GraphsModel)
+    @router.get("", summary="List the loaded graphs", response_model=GraphsModel)
     def graphs() -> GraphsModel:
         return GraphsModel(
             graphs=[
@@ -83,7 +83,8 @@ def add_actions(
         openapi_extra=_documented_body(),
     )
     async def actions(kg: str, request: Request) -> Response:
-        """Answered in order. A failed action is a result under 200 and fails no neighbour."""
+        """Results are in the order of the actions. A failed action is a result with HTTP 200 and does not
+        affect the other actions."""
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         batch, graph = parse_batch(body, settings.max_batch)
         store = await opened(catalog, kg)
@@ -95,7 +96,7 @@ def add_actions(
             return look_ups.answer(surroundings, batch, graph, fresh=caller.fresh, private=caller.private)
 
         results = None
-        # A server that look-ups would wait for is asked in turn and within the batch's deadline.
+        # Look-ups at a remote endpoint may take long, so they pass the gate and the batch's deadline.
         if not store.is_remote:
             results = look_up() if len(batch) <= _INLINE_BATCH else await run_in_threadpool(look_up)
         if results is None:
@@ -111,17 +112,17 @@ def add_actions(
         return Response(answer, media_type="application/json")
 
     app.include_router(router)
-    # The router above documents it; this one is asked first, since finding it there and
-    # resolving its parameters would take longer than to answer.
+    # The router above documents the route; this one comes first and handles it, because FastAPI's routing
+    # and parameters would take longer than the answer.
     app.router.routes.insert(0, _PlainRoute("/v1/kg/{kg}/actions", actions, methods=["POST"]))
 
 
 class _PlainRoute(Route):
-    """A route to an `endpoint(kg, request)`, and nothing in between."""
+    """A route that calls `endpoint(kg, request)` directly, without FastAPI's parameters."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in (self.methods or ()):
-            await super().handle(scope, receive, send)  # refuses it
+            await super().handle(scope, receive, send)  # responds with 405
             return
         scope["route"] = self  # for metrics
         response = await self.endpoint(scope["path_params"]["kg"], Request(scope, receive))

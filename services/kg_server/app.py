@@ -1,4 +1,4 @@
-"""The parts of kg_server, put together."""
+"""Builds kg_server from its parts."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ logger = logging.getLogger(__name__)
 def create_app(settings: KgServerSettings) -> FastAPI:
     """The server of the graphs under `settings.home`.
 
-    It is ready once every graph that was loaded at its start is open. Where keys are
-    required, `app.state.operations` is the application of probes and metrics for a port of
-    its own, else None.
+    It is ready once every graph that was loaded at its start is open.
+
+    If keys are required, `app.state.operations` is the application that serves probes and metrics on another
+    port; otherwise it is None.
 
     Raises:
-        ConfigurationError: the Redis URL is invalid, the keys are, or the encoder is not available.
+        ConfigurationError: the Redis URL or the keys are invalid, or the encoder is not available.
         EncoderUnavailableError: the encoder's server does not answer.
     """
     metrics = Metrics(CollectorRegistry())
@@ -119,7 +120,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
 
 
 def _query_pool(settings: KgServerSettings, metrics: Metrics) -> QueryPool:
-    # Twice those that the gate lets run: the others stand ready while killed ones are replaced.
+    # Twice as many processes as the gate admits: the others stand by while killed ones are replaced.
     return QueryPool(
         2 * settings.query_processes,
         max_rows=settings.query_max_rows,
@@ -147,7 +148,7 @@ def _tools(
     costly: CostlyBatches,
     metrics: Metrics,
 ) -> McpRoute:
-    """The actions as MCP tools; one at a time, each is a batch of its own."""
+    """The actions as MCP tools; each call is a batch of one action."""
     from services.kg_server.mcp import McpRoute, mcp_server
 
     meter = ActionMeter(metrics)
@@ -179,15 +180,15 @@ class _Opening:
             try:
                 store = self._catalog.get(info.name)
             except (GraphError, OSError):
-                # The others are served; requests for this one say what is wrong.
+                # The other graphs are served; requests for this one report the error.
                 logger.exception("graph cannot be opened", extra={"graph": info.name})
                 continue
             if store.triples is not None:
                 self._triples.labels(info.name).set(store.triples)
             logger.info("graph opened", extra={"graph": info.name, "version": store.version})
         self._done = True
-        # After it is ready: a large schema takes a dense encoder minutes, and what an action
-        # ranks before is encoded then.
+        # Only now that the server is ready: encoding a large schema takes a dense encoder minutes. An action
+        # that ranks relations earlier has them encoded on demand.
         for info in self._catalog.list():
             try:
                 self._schemas.of(self._catalog.get(info.name)).warm(self._closed.is_set)
@@ -195,7 +196,7 @@ class _Opening:
                 logger.exception("the schema cannot be encoded in advance", extra={"graph": info.name})
 
     def close(self) -> None:
-        """Have `run` end soon: of encoding a schema, nothing is kept."""
+        """Make `run` end soon; the encodings of an unfinished schema are discarded."""
         self._closed.set()
 
     def pending(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Batches that hold more than look-ups in memory: in threads, in turn, within a deadline."""
+"""Executes batches that need more than look-ups in memory: in threads, a few at a time, with a deadline."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 class CostlyBatches:
     """Executes batches, a few at a time.
 
-    An answer of an action is kept under the graph's version, the action and `profile`; that
-    of one that costs a query is its query's, which `Queries` keeps.
+    The result of an action is cached by the graph's version, the action and `profile`. For an action that
+    runs a query, `Queries` caches the query's result instead.
 
     Args:
-        gate: for the batches; their queries pass that of `queries`, too.
-        deadline_s: seconds for a batch from its arrival; actions that it does not come to,
-            and queries that it cuts short, answer as timeouts.
-        profile: whatever else answers depend on: caps, the encoder and its thresholds.
+        gate: admits batches; their queries also pass the gate of `queries`.
+        deadline_s: seconds for a batch from its arrival; actions that have not begun by then, and queries
+            that are cut short, result in timeouts.
+        profile: everything else that results depend on: limits, the encoder and its thresholds.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CostlyBatches:
         """The results of a batch, in order.
 
         Raises:
-            QueryOverloadError: too many batches wait already, or its turn did not come up in time.
+            QueryOverloadError: too many batches are waiting, or its turn did not come in time.
         """
         until = time.monotonic() + self._deadline_s
 
@@ -87,7 +87,7 @@ class CostlyBatches:
         return replace(result, cached=from_cache) if isinstance(result, Success) else result
 
     def _kept(self, asked: _Asked, action: Action) -> ActionResult:
-        """The answer from the cache, or the action's own, which is kept if it will hold."""
+        """The result from the cache, or from executing the action; cached if it is lasting."""
         started = time.perf_counter()
         surroundings = asked.surroundings
         parts = (asked.graph, dict(action.arguments), self._profile)
@@ -103,14 +103,14 @@ class CostlyBatches:
         def compute() -> ActionResult:
             result, trace = self._execute(asked, action)
             if isinstance(result, Success):
-                lasting = not result.details.get("timed_out")  # there may be more at another time
+                lasting = not result.details.get("timed_out")  # another time it may find more
             else:
                 lasting = not result.kind.is_transient
             if lasting and not trace.volatile and not asked.caller.private:
                 self._cache.put(key, orjson.dumps(dump_result(result)))
             return result
 
-        # A batch that is short of time must not decide over one that is not.
+        # A batch that is short of time must not share its result with a batch that is not.
         in_time = asked.until - time.monotonic() >= surroundings.deadline_s
         return self._flights.run((key, in_time), compute)
 
@@ -122,14 +122,14 @@ class CostlyBatches:
         try:
             return execute(guarded, [action], graph=asked.graph)[0], trace
         except Exception:
-            # One action that goes wrong here must not take its neighbours along.
+            # An error in one action must not affect the others.
             logger.exception("action failed", extra={"action": action.name})
             return failure(ErrorKind.QUERY_FAILED, "internal error; the server's log has the details"), trace
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What all actions of a batch share; `until` is when its time is up (monotonic)."""
+    """What all actions of a batch share; `until` is the batch's deadline (`time.monotonic()`)."""
 
     kg: str
     surroundings: Surroundings

@@ -1,8 +1,8 @@
-"""Answers by key, in memory and behind that in Redis.
+"""Two-tier cache of answers: in memory, then in Redis.
 
-A key names the graph's version and all that an answer depends on, so an entry is never
-wrong, only old. Redis may be slow, full, gone or full of somebody else's bytes: whatever
-fails there is a miss, and no look-up takes longer than its time limit.
+A key contains the graph's version and everything else that an answer depends on, so entries never become
+wrong. Redis may be slow, full, unreachable or contain other data: any failure of Redis is treated as a miss,
+and no look-up takes longer than its timeout.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from kbqa.telemetry import Metrics
 
 logger = logging.getLogger(__name__)
 
-# After a failure Redis is left alone for this long.
+# Seconds without requests to Redis after a failure.
 _PAUSE_S = 5.0
 _CHECKSUM_BYTES = 16
-# What an entry costs beside its value: the key and the objects around both.
+# Memory of an entry in addition to its value: the key and the objects around both.
 _ENTRY_BYTES = 400
 
 T = TypeVar("T")
 
 
 def cache_key(kg: str, version: str, what: str, *parts: object) -> str:
-    """The key of an answer that depends on nothing but `parts` (JSON) and the graph's version."""
+    """The key of an answer that depends only on `parts` (JSON) and the graph's version."""
     digest = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=24).hexdigest()
     return f"kbqa:{what}:{kg}:{version}:{digest}"
 
 
 class Cache:
-    """Two tiers of bytes. `get` and `put` block for as long as Redis may take.
+    """Two-tier cache of bytes. `get` and `put` block until Redis answers or its timeout has passed.
 
-    Redis is asked between `open` and `close` only.
+    Redis is used only between `open` and `close`.
 
     Args:
-        redis_url: of the second tier; None for none.
+        redis_url: Redis of the second tier; None for no second tier.
         memory_bytes: size of the first tier.
-        max_value_bytes: larger values are not kept.
-        ttl_s: how long a value stays.
-        timeout_s: how long one look-up in Redis may take.
+        max_value_bytes: larger values are not cached.
+        ttl_s: seconds for which a value is cached.
+        timeout_s: timeout for Redis, in seconds.
 
     Raises:
-        ConfigurationError: `redis_url` is none of Redis.
+        ConfigurationError: `redis_url` is not a Redis URL.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Cache:
         """A value of the first tier; never blocks. A miss is counted by the `get` that follows.
 
         Args:
-            action: what the look-up is counted under.
+            action: label of the look-up in the metrics.
         """
         value = self._memory.get(key)
         if value is not None:
@@ -134,11 +134,11 @@ class _Memory:
 
 
 class _RedisTier:
-    """Values in Redis, asked from an event loop of its own, where a look-up can be cut off.
+    """Values in Redis, accessed from an event loop of its own, in which a look-up can be timed out.
 
-    A value carries a checksum over itself and its key, so that one which was damaged, or
-    written by anybody else, is a miss. After a failure to read, nothing is read or written
-    for a while; after a failure to write (Redis is full), nothing is written.
+    A value is stored with a checksum of the value and its key; a damaged or foreign value counts as an error.
+    After a failed read, nothing is read or written for a while; after a failed write (Redis is full), nothing
+    is written.
     """
 
     def __init__(self, url: str, ttl_s: int, timeout_s: float) -> None:
@@ -162,12 +162,12 @@ class _RedisTier:
         self._runner = loop, thread
 
     def get(self, key: str) -> tuple[str, bytes | None]:
-        """(hit, miss, error or paused; the value of a hit)."""
+        """(`hit`, `miss`, `error` or `paused`; the value in the case of a hit)."""
         if self._runner is None or time.monotonic() < self._reads_again_at:
             return "paused", None
         try:
             stored = self._within_time(lambda: self._redis.get(key))
-        except Exception as error:  # whatever says such a thing is no Redis
+        except Exception as error:  # a server that is not Redis may cause any error
             self._reads_again_at = self._writes_again_at = self._pause(error)
             return "error", None
         if stored is None:
@@ -179,7 +179,7 @@ class _RedisTier:
         return "hit", value
 
     def put(self, key: str, value: bytes) -> str:
-        """ok, error or paused."""
+        """Returns `ok`, `error` or `paused`."""
         if self._runner is None or time.monotonic() < self._writes_again_at:
             return "paused"
         stored = _checksum(key, value) + value
@@ -201,7 +201,7 @@ class _RedisTier:
 
     def _within_time(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def asked() -> T:
-            # By the socket's limits alone, a Redis that drips would be waited for without end.
+            # The socket's timeouts alone do not bound an answer that arrives byte by byte.
             async with asyncio.timeout(2 * self._timeout_s):
                 return await ask()
 
@@ -209,7 +209,7 @@ class _RedisTier:
         return asyncio.run_coroutine_threadsafe(asked(), self._runner[0]).result()
 
     def _pause(self, error: Exception) -> float:
-        logger.warning("the cache in Redis fails", extra={"error": str(error), "pause_s": _PAUSE_S})
+        logger.warning("the Redis cache failed", extra={"error": str(error), "pause_s": _PAUSE_S})
         return time.monotonic() + _PAUSE_S
 
 

@@ -1,4 +1,4 @@
-"""Who sends a request, as far as it matters: whose turn it takes, and whether it wants fresh answers."""
+"""The sender of a request: its name for limits and fair queueing, and whether it accepts cached answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Caller:
 
     Attributes:
         client: name of its API key or, without keys, its address.
-        fresh: whether it declines cached answers (`Cache-Control: no-cache`); new ones are kept.
-        private: whether new ones are not kept either (`no-store`).
+        fresh: whether it declines cached answers (`Cache-Control: no-cache`); its own are still cached.
+        private: whether its own answers must not be cached either (`no-store`); implies `fresh`.
     """
 
     client: str
@@ -23,7 +23,7 @@ class Caller:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller of a request that `Admission` has let in."""
+    """The caller of a request that `Admission` has admitted."""
     control = request.headers.get("cache-control", "").lower()
     private = "no-store" in control
     return Caller(request.scope["state"]["client"], private or "no-cache" in control, private)

@@ -1,4 +1,4 @@
-"""Which HTTP status each domain error has here."""
+"""The HTTP status of each domain error in this service."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STATUS: dict[type[KbqaError], int] = {
     QuerySyntaxError: 400,
     QueryRefusedError: 403,
     QueryOverloadError: 429,
-    # Killed by somebody else: the same query may succeed.
+    # Its process was killed by something else: the same query may succeed.
     QueryLostError: 503,
-    # Timeouts, memory and what the engine cannot evaluate: understood, but not to be carried
-    # out within the limits. That is the query's fault, so it is no 5xx, which proxies retry
-    # and people are woken for; nor 408, which clients take as leave to send it again.
+    # The query is valid, but exceeds the time or memory limit, or the engine cannot evaluate it. That is the
+    # query's fault, so the status is not 5xx, which proxies retry and which raises alarms, nor 408, which
+    # lets clients send the query again.
     QueryError: 422,
     GraphUnavailableError: 503,
     GraphError: 500,

@@ -1,4 +1,4 @@
-"""What several ask for at the same time is computed once."""
+"""Request coalescing: concurrent requests for the same result compute it once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Flights(Generic[T]):
-    """Computations that are under way, by key; safe to use from many threads."""
+    """Computations in progress, by key; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[Hashable, Future[T]] = {}
 
     def running(self, key: Hashable) -> Future[T] | None:
-        """The computation of that key, if one is under way; it cannot be cancelled."""
+        """The computation in progress for a key, or None; it cannot be cancelled."""
         return self._running.get(key)
 
     def run(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """The outcome of `compute`, or of the one that is under way; raises what it raises."""
+        """The result of `compute`, or of a computation in progress for the same key; raises its exception."""
         with self._lock:
             flight = self._running.get(key)
             leads = flight is None

@@ -1,4 +1,4 @@
-"""What costs much runs a few at a time, and no client takes all the turns."""
+"""Bounds concurrent costly work, with fair queueing between clients."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _OVERLOAD = "too many queries are waiting: try again later"
 
 
 class AdmissionGate:
-    """Places for threads that do costly work, fair between clients.
+    """A semaphore for threads that do costly work, fair between clients.
 
-    A place that becomes free goes to the client that holds the fewest, then to whoever waits
-    longest: one that sends bombs delays another by one bomb, not by all that it has sent.
-    When too many wait, the client with the most of them loses its latest.
+    A free place goes to the client that holds the fewest places and, among those, has waited longest. A
+    client that sends many expensive queries therefore delays another client by one of them, not by all. If
+    the queue is full, the client with the most waiting threads loses its latest one.
 
     Args:
-        places: threads inside at a time.
-        queue: threads that may wait.
+        places: maximum number of threads that hold a place.
+        queue: maximum number of waiting threads.
     """
 
     def __init__(self, places: int, queue: int) -> None:
@@ -36,11 +36,11 @@ class AdmissionGate:
         """Hold a place while the block runs.
 
         Args:
-            client: whose work it is.
-            wait_s: how long to wait for it, at most.
+            client: name of the client that the work is for.
+            wait_s: maximum time to wait for a place, in seconds.
 
         Raises:
-            QueryOverloadError: too many wait, or none became free in time.
+            QueryOverloadError: too many threads are waiting, or no place became free in time.
         """
         self._enter(client, wait_s)
         try:
@@ -79,10 +79,10 @@ class AdmissionGate:
             waiter.decided.set()
 
     def _turn_away(self, newcomer: str, wait_s: float) -> None:
-        """Make room for a newcomer, at the cost of a client that has more waiting than it has.
+        """Make room for a newcomer by rejecting a thread of the client with the most waiting threads.
 
         Raises:
-            QueryOverloadError: there is none.
+            QueryOverloadError: no other client has at least two more waiting threads than the newcomer.
         """
         greediest = max(self._waiting, key=lambda key: len(self._waiting[key]), default=newcomer)
         theirs, own = (len(self._waiting.get(key, ())) for key in (greediest, newcomer))
@@ -99,7 +99,7 @@ class AdmissionGate:
 
 
 class _Waiter:
-    """One who waits: `decided` once it was let in, or turned away."""
+    """A waiting thread; `decided` is set when it is admitted or rejected."""
 
     __slots__ = ("admitted", "arrival", "decided")
 

@@ -1,6 +1,6 @@
 """Admission control: API keys, the rate limit of each client, and limits of concurrent requests.
 
-A request over a limit is refused at once, with 429 and `Retry-After`; none waits here.
+A request over a limit is refused at once with 429 and `Retry-After`; no request waits here.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class ConcurrencyExceededError(AccessError):
-    """Too many requests are running, of one client or of all."""
+    """Too many requests are running, from one client or in total."""
 
     retry_after_s = 1.0
 
 
 def accepted_keys(settings: KgServerSettings) -> Keys | None:
-    """The keys that the settings name; None admits everybody.
+    """The keys from the settings; None admits everybody.
 
     Raises:
-        ConfigurationError: a key is too short to be a secret, or the file is missing or no key file.
+        ConfigurationError: a key is too short, or the file is missing or not a key file.
     """
     file, text = settings.keys_file, settings.api_keys
     if file is None and text is None:
@@ -80,7 +80,7 @@ class Admission:
             self._running.end(client)
 
     async def _admitted(self, scope: Scope) -> str:
-        """The name of the client, whose request now counts as running."""
+        """Admit a request and count it as running; returns the client's name."""
         if self._keys is None:
             client, rate = address_of(scope.get("client")), self._rate
         else:
@@ -96,7 +96,7 @@ class Admission:
 
 
 class Running:
-    """How many requests are running; for one event loop.
+    """Counts running requests; for one event loop.
 
     Args:
         of_client: limit for each client.
@@ -108,7 +108,7 @@ class Running:
         self._clients: Counter[str] = Counter()
 
     def begin(self, client: str) -> None:
-        """Count a request in.
+        """Count a request as running.
 
         Raises:
             ConcurrencyExceededError: a limit is reached.

@@ -1,6 +1,6 @@
-"""The retrieval actions as tools of the Model Context Protocol, for any agent that speaks it.
+"""The retrieval actions as tools of the Model Context Protocol (MCP), for any agent that supports it.
 
-A tool's result is the action's, as `POST /v1/kg/{kg}/actions` has it.
+A tool returns the action's result as `POST /v1/kg/{kg}/actions` does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ListGraphs = Callable[[], Awaitable[Sequence[GraphInfo]]]
 
 
 def mcp_server(list_graphs: ListGraphs, execute: Execute) -> Server[Any]:
-    """A server of the tools, for any transport."""
+    """An MCP server of the tools, for any transport."""
 
     async def on_list_tools(_: Any, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=_tools())
@@ -81,7 +81,7 @@ def mcp_server(list_graphs: ListGraphs, execute: Execute) -> Server[Any]:
 
 
 class McpRoute:
-    """The tools over streamable HTTP, without sessions: every request stands for itself."""
+    """The tools over streamable HTTP without sessions: requests are independent."""
 
     def __init__(self, server: Server[Any], max_body_bytes: int) -> None:
         self.manager = StreamableHTTPSessionManager(
@@ -123,7 +123,7 @@ def _graph(info: GraphInfo) -> dict[str, Any]:
 
 
 def _result(answer: Mapping[str, Any], *, failed: bool = False) -> types.CallToolResult:
-    # As JSON for models, and again as a value for programs.
+    # As JSON text for models, and as structured content for programs.
     encoded = orjson.dumps(answer)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=encoded.decode())],

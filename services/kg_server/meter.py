@@ -1,4 +1,4 @@
-"""Metrics of actions, counted by the batch: a label that is looked up for each would cost more than it."""
+"""Metrics of actions, updated once per batch, because an update costs more than a one-hop action."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kbqa.telemetry import Metrics
 
 
 class ActionMeter:
-    """What became of actions, and how long they took."""
+    """Counts actions by outcome, and measures their time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._batches = metrics.histogram("kbqa_kg_batch_size")
-        # Looked up once for each combination that occurs, of which there are not many.
+        # Cache the metric of each combination of labels; few combinations occur.
         self._actions = lru_cache(None)(metrics.counter("kbqa_kg_actions_total").labels)
         self._cache = lru_cache(None)(metrics.counter("kbqa_kg_cache_requests_total").labels)
         seconds = metrics.histogram("kbqa_kg_action_seconds")
@@ -26,11 +26,11 @@ class ActionMeter:
         self._batches.observe(size)
 
     def count(self, actions: Sequence[Action], results: Sequence[ActionResult]) -> None:
-        """Actions that were executed."""
+        """Count executed actions."""
         outcomes: Tally[tuple[str, str]] = Tally()
         elapsed: dict[str, tuple[float, int]] = {}
         for action, result in zip(actions, results, strict=True):
-            # Any other name would make a time series of whatever a policy writes.
+            # Otherwise, every name that a policy invents would create a time series.
             name = action.name if ACTIONS.find(action.name) is not None else "unknown"
             if isinstance(result, Success):
                 outcomes[name, "ok"] += 1
@@ -44,11 +44,11 @@ class ActionMeter:
             self._seconds[name].observe(total_ms / count / 1000)
 
     def count_kept(self, kept: Iterable[tuple[str, str]], elapsed_s: float) -> None:
-        """Answers that were there already.
+        """Count answers from the cache.
 
         Args:
-            kept: (action, outcome) of each.
-            elapsed_s: time that each took.
+            kept: (action, outcome) of each answer.
+            elapsed_s: seconds that each answer took.
         """
         for (name, outcome), count in Tally(kept).items():
             self._actions(name, outcome).inc(count)
@@ -57,6 +57,6 @@ class ActionMeter:
                 self._seconds[name].observe(elapsed_s)
 
     def count_missed(self, names: Iterable[str]) -> None:
-        """Actions whose answers were not there."""
+        """Count actions whose answers were not in the cache."""
         for name, count in Tally(names).items():
             self._cache("memory", name, "miss").inc(count)

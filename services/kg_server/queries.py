@@ -1,7 +1,7 @@
-"""SPARQL as this server runs it: cached, once for all who ask at the same time, in turn.
+"""Executes SPARQL queries with a cache, a limit of concurrent queries, and coalescing of equal ones.
 
-The SPARQL route and the actions share one `Queries`; an action sees it as the `query` of
-its store (`GuardedStore`).
+The SPARQL route and the actions share one `Queries`; an action uses it through the `query` method of its
+store (`GuardedStore`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.kg_server.callers import Caller
 from services.kg_server.flights import Flights
 from services.kg_server.gate import AdmissionGate
 
-# Threads beyond those that run or wait: they bring a newcomer as far as being turned away.
+# Threads in addition to those that run or wait: a further request needs one to be rejected.
 _SPARE_THREADS = 8
 
 T = TypeVar("T")
@@ -45,11 +45,11 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """What a query is asked of.
+    """The graph that a query is sent to.
 
     Attributes:
         kg: name of the graph.
-        store: its version.
+        store: store of one version of the graph, or of a subgraph.
         graph: id of the per-question subgraph that `store` is; None for the whole graph.
     """
 
@@ -62,10 +62,10 @@ class Queries:
     """Executes queries of all graphs.
 
     Args:
-        gate: for queries that processes of this server execute.
-        remote_gate: for those of graphs behind endpoints.
-        limits: caps on a result's rows and bytes, which are part of what a result is.
-        wait_s: how long a query waits for its turn, at most.
+        gate: admits queries that this server's processes execute.
+        remote_gate: admits queries to endpoints.
+        limits: maximum rows and bytes of a result; part of the cache key, because results depend on them.
+        wait_s: maximum time that a query waits for its turn, in seconds.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Queries:
         *,
         deadline_s: float,
     ) -> tuple[QueryResult, bool]:
-        """As `run`, for the event loop: takes a thread only for what is neither cached nor under way."""
+        """`run` for the event loop; takes a thread only if the result is neither cached nor in progress."""
         key = self._key(source, query, result)
         if not (query.volatile or caller.fresh):
             value = self._cache.recall(key, "sparql")
@@ -115,11 +115,11 @@ class Queries:
         deadline_s: float,
         action: str = "sparql",
     ) -> tuple[QueryResult, bool]:
-        """Execute a query, or find what it gave before.
+        """Execute a query, or return its cached result.
 
         Args:
-            deadline_s: seconds for the query itself, beyond those that it waits for its turn.
-            action: what a look-up in the cache is counted under.
+            deadline_s: seconds for the query itself, not counting the wait for its turn.
+            action: label of the cache look-up in the metrics.
 
         Returns:
             The result, and whether it comes from the cache.
@@ -143,7 +143,7 @@ class Queries:
             self._keep(key, {"rows": computed.rows, "truncated": computed.truncated}, computed.body, caller)
             return computed
 
-        # One with less time must not decide over one with more.
+        # A query with less time must not share its result with a query that has more.
         return self._flights.run((key, deadline_s), compute), False
 
     def _execute(
@@ -181,7 +181,7 @@ class Queries:
 
 
 class Trace:
-    """What the queries of one action were like."""
+    """Records the queries of one action: how many, how many from the cache, and whether any is volatile."""
 
     def __init__(self) -> None:
         self.asked = self.cached = 0
@@ -194,11 +194,11 @@ class Trace:
 
 
 class GuardedStore:
-    """A `GraphStore` whose queries go through `Queries`; in all else the store itself.
+    """A `GraphStore` whose queries go through `Queries`; everything else is delegated to the store.
 
     Args:
-        until: time (monotonic) at which its queries end, whatever deadline they are given.
-        action: what is done with it.
+        until: `time.monotonic()` at which queries end, even if their own deadline is later.
+        action: name of the action that uses the store, for metrics.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The envelope of `POST /v1/kg/{kg}/actions`: read by hand for speed, documented by schemas and models."""
+"""Bodies of `POST /v1/kg/{kg}/actions`: parsed by hand for speed, documented by schemas and models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FIELDS = frozenset({"actions", "graph"})
 
 
 def parse_batch(body: bytes, max_batch: int) -> tuple[list[dict[str, Any]], str | None]:
-    """The actions of a request, and the per-question subgraph that restricts them.
+    """The actions of a request, and the id of the per-question subgraph that restricts them.
 
-    Whatever is wrong inside an action is left for the action's own result.
+    Actions are not validated; an error in an action becomes the action's result.
 
     Raises:
-        HTTPException: 400 for what is not JSON in UTF-8, 422 for what is not the envelope.
+        HTTPException: 400 if the body is not JSON in UTF-8, 422 if it is not a valid batch.
     """
     try:
         envelope = orjson.loads(body)
@@ -44,13 +44,13 @@ def parse_batch(body: bytes, max_batch: int) -> tuple[list[dict[str, Any]], str 
 
 
 def dump_batch(kg: str, version: str, results: list[bytes]) -> bytes:
-    """The answer, as JSON, of results that are JSON already."""
+    """The response as JSON, from results that are already JSON."""
     head = orjson.dumps({"kg": kg, "version": version})[:-1]
     return b'%b,"results":[%b]}' % (head, b",".join(results))
 
 
 def dump_result(result: ActionResult) -> dict[str, Any]:
-    """A result as it stands in an answer."""
+    """The JSON object of a result."""
     dumped: dict[str, Any]
     if isinstance(result, Success):
         dumped = {
@@ -69,9 +69,9 @@ def dump_result(result: ActionResult) -> dict[str, Any]:
 
 
 def batch_schema() -> dict[str, Any]:
-    """JSON schema of a request's body, from every action there is.
+    """JSON schema of a request's body, generated from all actions.
 
-    Whatever is wrong with an action is the action's result, never the request's.
+    An error in an action's arguments becomes the action's result; the request does not fail.
     """
     return {
         "type": "object",
@@ -91,8 +91,8 @@ def _action_schema() -> dict[str, Any]:
             used.setdefault(name, []).append((spec.name, argument))
     return {
         "type": "object",
-        "description": "One action. Which arguments it takes depends on `action`; what is wrong with them is "
-        "the action's result, never the request's.",
+        "description": "One action. Its arguments depend on `action`. An error in them becomes the action's "
+        "result; the request does not fail.",
         "properties": {
             "action": {"type": "string", "enum": list(ACTIONS)},
             **{name: _argument_schema(uses) for name, uses in used.items()},
@@ -102,7 +102,7 @@ def _action_schema() -> dict[str, Any]:
 
 
 def _argument_schema(uses: Sequence[tuple[str, Argument]]) -> dict[str, Any]:
-    """Of an argument that several actions take, each with a meaning of its own."""
+    """Schema of an argument that several actions take, possibly with different meanings."""
     actions: dict[str, list[str]] = {}
     schemas: list[Mapping[str, Any]] = []
     for action, argument in uses:
@@ -110,7 +110,7 @@ def _argument_schema(uses: Sequence[tuple[str, Argument]]) -> dict[str, Any]:
         if argument.kind.schema not in schemas:
             schemas.append(argument.kind.schema)
     of_all = len(uses) == len(ACTIONS) and len(actions) == 1
-    says = (text if of_all else f"of {', '.join(names)}: {text}" for text, names in actions.items())
+    says = (text if of_all else f"{', '.join(names)}: {text}" for text, names in actions.items())
     kind = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     return {**kind, "description": ". ".join(says)}
 
@@ -134,8 +134,11 @@ class ItemModel(BaseModel):
 
 
 class SuccessModel(BaseModel):
-    """Items are entities, relations or types; of execute_sparql solutions, variable → term with
-    id and label; of search_graph_patterns, node_relations and describe objects of their own."""
+    """The result of an action that succeeded.
+
+    Items are entities, relations or types. Items of execute_sparql are solutions: variable → term with id and
+    label. Items of search_graph_patterns, node_relations and describe are objects with other fields.
+    """
 
     status: Literal["ok"]
     items: list[ItemModel | dict[str, Any]]

@@ -92,11 +92,11 @@ class KgServerSettings(ServiceSettings):
     operations_port: int = Field(9001, ge=1, le=65535)
 
     def open_encoder(self) -> Encoder:
-        """The encoder that is set.
+        """Open the encoder from the settings.
 
         Raises:
-            ConfigurationError: there is none such, or only one threshold is set.
-            EncoderUnavailableError: its server does not answer.
+            ConfigurationError: the encoder does not exist, or only one threshold is set.
+            EncoderUnavailableError: the encoder's server does not answer.
         """
         thresholds = None
         if self.encoder_high is not None and self.encoder_low is not None:

@@ -17,7 +17,7 @@ from services.kg_server.callers import caller_of
 from services.kg_server.queries import Queries, QuerySource
 from services.kg_server.settings import KgServerSettings
 
-# Media type in an Accept header → format; for each kind of result the first is the default.
+# Media type in an Accept header → format; the first format of each kind of result is the default.
 _ROW_TYPES = {
     "application/sparql-results+json": ResultFormat.JSON,
     "application/json": ResultFormat.JSON,
@@ -58,14 +58,14 @@ def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Qu
 
     @router.get("/{kg}/sparql", summary="Query by URL", response_class=Response, openapi_extra=_DOCUMENTED)
     async def by_url(kg: str, request: Request) -> Response:
-        """Results as JSON, XML, CSV or TSV; of CONSTRUCT and DESCRIBE as N-Triples or Turtle."""
+        """Results are JSON, XML, CSV or TSV; for CONSTRUCT and DESCRIBE, N-Triples or Turtle."""
         return await answer(kg, _sole_query(request.scope["query_string"]), request)
 
     @router.post(
         "/{kg}/sparql", summary="Query by body", response_class=Response, openapi_extra=_DOCUMENTED_POST
     )
     async def by_body(kg: str, request: Request) -> Response:
-        """A form, or the query itself; results as for GET."""
+        """The body is a form or the query itself; results are as for GET."""
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         return await answer(kg, _posted_query(request, body), request)
 
@@ -92,15 +92,15 @@ def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Qu
 
 
 async def _checked(text: str) -> CheckedQuery:
-    """As `check_query`, which takes a noticeable part of a second for a text of the greatest length."""
+    """`check_query`; a long text is checked in a thread, because that takes a noticeable part of a second."""
     return check_query(text) if len(text) <= _SHORT_CHARS else await run_in_threadpool(check_query, text)
 
 
 def negotiate(accept: str, query: CheckedQuery) -> ResultFormat:
-    """The format that an Accept header likes best, of those that fit the query's form.
+    """The format that an Accept header prefers among those available for the query's form.
 
     Raises:
-        HTTPException: 406 when it likes none.
+        HTTPException: 406 if the header accepts none of them.
     """
     offered = _GRAPH_TYPES if query.returns_graph else _ROW_TYPES
     wishes: list[tuple[float, int, str]] = []

@@ -1,5 +1,5 @@
-"""What the web pages of services share: files without a build step, and trajectories to look at.
+"""Code that the web pages of all services share; its static files need no build step.
 
-`site` serves a page's files beside those of `static/` here; `traces` keeps what rollouts said, and
-`trajectories` are the routes that show it.
+`site` serves a page's files together with the shared ones in `static/`. `trajectories` has the routes that
+show a run's trajectories, and `evaluation` writes the report of `kbqa eval`.
 """

@@ -1,4 +1,4 @@
-"""A report of `kbqa eval` as one file: everything is in it, and nothing is loaded from elsewhere."""
+"""The report of `kbqa eval` as one self-contained HTML file, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kbqa.trajectory import ExecutedAction, Trajectory, Turn
 
 _STATIC = files(__package__) / "static"
 _STYLES = ("base.css", "trajectories.css", "evaluation.css")
-_MODULES = ("dom.js", "format.js", "evaluation.js")  # a module after those that it imports
+_MODULES = ("dom.js", "format.js", "evaluation.js")  # each module comes after the modules that it imports
 _IMPORT = re.compile(r"^import .* from \"\./([\w.]+)\";\n", re.MULTILINE)
-_MOST_CHARACTERS = 4000  # of a text
-_MOST_LABELS = 12  # of what an action found
+_MOST_CHARACTERS = 4000  # per text
+_MOST_LABELS = 12  # per action, of the items that it found
 _MOST_COLUMNS = 24
 
 
 def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
-    """The report.
+    """The report as HTML.
 
     Args:
-        result: what `kbqa eval --json` writes.
-        examples: of it, to be looked at.
+        result: the output of `kbqa eval --json`.
+        examples: questions with their episodes, which the report shows in full.
     """
     style = "\n".join(_text(name) for name in _STYLES)
     theme, script = _text("theme.js"), _bundle()
@@ -44,7 +44,7 @@ def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
         "outcomes_by_hops": _by_hops(records),
         "examples": [_example(example) for example in examples],
     }
-    # The script makes text nodes of what models and graphs said; `<` could end the element before.
+    # The script shows texts of models and graphs as text nodes; an unescaped `<` could end the element early.
     written = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     policy = (
         f"default-src 'none'; script-src {_allowed(theme)} {_allowed(script)}; style-src {_allowed(style)}; "
@@ -65,27 +65,28 @@ def _text(name: str) -> str:
 
 
 def _bundle() -> str:
-    """The modules as one, in the order in which they need each other."""
+    """All modules in one script, each after the modules that it imports."""
     bundle: list[str] = []
     for name in _MODULES:
         text = _text(name)
         missing = set(_IMPORT.findall(text)) - set(_MODULES[: len(bundle)])
-        assert not missing, f"{name} imports {missing}, which stands not before it"
+        assert not missing, f"{name} imports {missing}, which must come before it"
         bundle.append(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE))
     return "\n".join(bundle)
 
 
 def _allowed(source: str) -> str:
-    """What a content security policy says of an inline script or style."""
+    """The source of a content security policy that allows an inline script or style."""
     digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 def _columns(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:
-    """How many questions there are of each outcome, by a number of something.
+    """Histogram of a metric: number of questions by outcome and column.
 
     Returns:
-        `edges`: the least number of each column, each as wide as the next; `counts`: of each outcome.
+        `edges`: lower bound of each column; `width`: width of all columns; `counts`: outcome → number of
+        questions in each column.
     """
     values = [(record["measures"][metric], record["outcome"]) for record in records]
     most = max(value for value, _ in values)
@@ -98,7 +99,7 @@ def _columns(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any
 
 
 def _by_hops(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Outcomes by the number of hops; empty where it is known of no question."""
+    """Number of hops → outcome → number of questions; questions with an unknown number are left out."""
     counts = Counter((record["hops"], record["outcome"]) for record in records)
     hops = sorted({hops for hops, _ in counts if hops})
     return {

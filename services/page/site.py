@@ -1,4 +1,4 @@
-"""A page and what it loads: files of packages, nothing from elsewhere."""
+"""Serves a page and the files that it loads, all from our packages."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _TYPES = {
     ".txt": "text/plain",
 }
 HEADERS = {
-    # Text of models and graphs is shown here: even if it became markup, it could do nothing.
+    # Pages show texts of models and graphs. Even if such a text became markup, it could do nothing.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""Of every file; the gateway gives its other answers the same policy."""
+"""Headers of every file; the gateway uses the same policy for its other responses."""
 
 
 def site_router(static: Path, pages: Mapping[str, str]) -> APIRouter:
-    """Serves a page's files, and under the same `/static/` those that all pages share.
+    """Routes that serve a page's files and, also under `/static/`, the files that all pages share.
 
     Args:
         static: directory of the page's own files.
-        pages: address → file in `static`. An address may hold `{names}`: the script reads it.
+        pages: URL path → file in `static`. A path may contain `{parameters}`, which the page's script reads.
     """
     router = APIRouter(include_in_schema=False)
     assets = {

@@ -1,4 +1,4 @@
-"""Routes that show what rollouts said: `trajectories.js` reads them."""
+"""Routes that return the trajectories of a run; `trajectories.js` reads them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ Cursor = Annotated[str, Query(pattern=r"^\d{1,12}:\d{1,9}$")]
 
 
 class GroupNotFoundError(RunError):
-    """No group of that id is kept for that step."""
+    """The step has no stored group with this id."""
 
 
 class StepView(BaseModel):
-    """A step whose groups were kept.
+    """A step whose groups are stored.
 
     Attributes:
         reward, f1: means over its groups.
-        outcomes, statuses: numbers of groups and of episodes.
+        outcomes: number of groups by outcome.
+        statuses: number of episodes by status.
     """
 
     step: int
@@ -43,7 +44,7 @@ class StepList(BaseModel):
 
 
 class GroupPage(BaseModel):
-    """Groups, newest step first; ask for more with `cursor` = `next`, which is None at the end."""
+    """Groups, newest step first. Pass `next` as `cursor` to get more; it is None at the end."""
 
     run: str
     groups: list[TracedSummary]
@@ -51,14 +52,14 @@ class GroupPage(BaseModel):
 
 
 def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
-    """Routes that read what runs leave on the disk; all block, so they run in threads.
+    """Routes that read the files of runs; all block, so they run in threads.
 
     Args:
-        traces_of: of a run; raises an error of ours if there is no such run.
+        traces_of: returns the traces of a run; raises a `KbqaError` if the run does not exist.
     """
     router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
 
-    @router.get("/steps", summary="Steps whose groups are kept, oldest first")
+    @router.get("/steps", summary="Steps whose groups are stored, oldest first")
     def steps(run: str) -> StepList:
         traces = traces_of(run)
         return StepList(run=run, steps=[_view(header) for header in _headers(traces, traces.steps())])
@@ -73,7 +74,7 @@ def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
         cursor: Cursor | None = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> GroupPage:
-        """`status` is of any of a group's episodes; `question` is looked for in its text and id."""
+        """Filters: `status` of at least one episode of the group, `question` in the question's text or id."""
         traces = traces_of(run)
         newest = [s for s in reversed(traces.steps()) if step is None or s == step]
         after = tuple(map(int, cursor.split(":"))) if cursor else None
@@ -105,7 +106,7 @@ def trajectories_router(traces_of: Callable[[str], Traces]) -> APIRouter:
 
 
 def _headers(traces: Traces, steps: list[int]) -> Iterator[TracedStep]:
-    """Of those steps that are still there."""
+    """The headers of the steps that are still stored."""
     for step in steps:
         header = traces.step(step)
         if header is not None:

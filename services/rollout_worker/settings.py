@@ -65,7 +65,7 @@ class RolloutWorkerSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _longer_than_any_request(self) -> Self:
-        # A rollout is begun once more when kg_server was away in the midst of it.
+        # A rollout is started a second time if the kg_server became unavailable during the first.
         longest_s = self.policy_wait_s + self.graph_wait_s + 2 * self.rollout_timeout_s + self.deliver_wait_s
         if self.visibility_timeout_s <= longest_s:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The parts of the rollout worker, put together."""
+"""Builds the rollout worker from its parts."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ logger = logging.getLogger(__name__)
 
 
 def run_worker(settings: RolloutWorkerSettings) -> None:
-    """Work on rollout requests until SIGTERM, then finish those that were begun, or hand them back.
+    """Process rollout requests until SIGTERM; then finish running requests or return them to the queue.
 
     Raises:
-        PortInUseError: another process has the port.
+        PortInUseError: another process listens on the port.
     """
     torch.set_num_threads(settings.threads)
     disable_progress_bar()
@@ -80,7 +80,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
                 logger.warning(
                     "unfinished requests are returned to the queue", extra={"drain_s": settings.drain_s}
                 )
-                # Their threads would answer all the same, and the interpreter would wait for them.
+                # Otherwise their threads would still reply, and the interpreter would wait for them.
                 os._exit(0)
     finally:
         engine.close()
@@ -95,7 +95,7 @@ def _host(settings: RolloutWorkerSettings, metrics: Metrics) -> Host:
 
 
 def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics) -> FastAPI:
-    """Probes and metrics; the work comes by the queue."""
+    """The application of probes and metrics; work arrives through the queue."""
 
     def why_not_ready() -> str | None:
         try:
@@ -112,7 +112,7 @@ def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: 
 
 @dataclass(slots=True)
 class _Outcome:
-    """How a message is counted."""
+    """The labels under which a message is counted."""
 
     purpose: str = "unknown"
     outcome: str = "invalid"
@@ -145,7 +145,7 @@ class RequestHandler:
         """Answer a request.
 
         Raises:
-            MessageError: it is none.
+            MessageError: the message is not a rollout request.
         """
         count = _Outcome()
         try:
@@ -161,7 +161,7 @@ class RequestHandler:
         self._queue_seconds.observe(max(0.0, now - request.sent_at))
         with log_context(run=request.run, request=request.request_id):
             if now > request.expires_at:
-                count.outcome = "expired"  # the trainer has sent another one, or wants it no more
+                count.outcome = "expired"  # the trainer has sent it again, or no longer needs it
                 return
             reply = self._executor.execute(request)
             count.outcome = "answered" if reply.failure is None else reply.failure.reason
@@ -196,6 +196,6 @@ class RequestHandler:
                 longest_pause_s=5.0,
             )
         except QueueUnavailableError as error:
-            # The trainer will ask again when its deadline has passed.
+            # The trainer sends the request again after its deadline.
             self._undelivered.inc()
             logger.error("reply not delivered", extra={"reason": str(error)})

@@ -1,4 +1,4 @@
-"""The parts of the trainer, put together."""
+"""Builds the trainer from its parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
 def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
     if not consumer.is_alive():
-        return "replies are not taken in"
+        return "the consumer of replies is not running"
     try:
         require_broker(celery)
     except QueueUnavailableError as error:
@@ -96,9 +96,9 @@ def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
 
 
 def _environment(settings: TrainerSettings) -> dict[str, str]:
-    """The environment of the training process: that of this one, plus its command-line settings."""
+    """Environment of the training process: this process's, with settings that its command line may change."""
     return {
-        # Threads that spin while they wait slow each other down many times over on a busy machine.
+        # On a busy machine, threads that spin while they wait slow each other down many times over.
         "OMP_WAIT_POLICY": "PASSIVE",
         **os.environ,
         "KBQA_BROKER_URL": settings.broker_url,

@@ -14,7 +14,7 @@ from services.broker import create_celery, require_broker
 from services.dead_letters import DeadLetters
 
 STATES = ("waiting", "taken", "dead")
-_FRESH_S = 2.0  # one scrape asks the broker once
+_FRESH_S = 2.0  # time for which counts are reused, so that a scrape asks the broker only once
 
 
 def expose_depths(metrics: Metrics, broker_url: str) -> None:
@@ -28,7 +28,7 @@ def expose_depths(metrics: Metrics, broker_url: str) -> None:
 
 
 class _Depths:
-    """The counts of one queue, kept for a moment."""
+    """The counts of one queue, cached for a moment."""
 
     def __init__(self, broker_url: str, queue: str) -> None:
         self._app = create_celery("trainer", broker_url, consumes=queue)
@@ -46,7 +46,7 @@ class _Depths:
 
     def _ask(self) -> dict[str, int]:
         try:
-            require_broker(self._app)  # fails at once, where a count would be retried for ever
+            require_broker(self._app)  # fails at once, whereas counting would retry for ever
             return self._letters.counts()
         except QueueUnavailableError:
             return {}

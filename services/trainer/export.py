@@ -1,7 +1,7 @@
 """python -m services.trainer.export --home DIR --run RUN --into DIR: weights as a Hugging Face directory.
 
-It runs in a separate process, because it may load a model in addition to the one in training. The
-directory gets its name when it is complete.
+It runs in a separate process, because it may load a model in addition to the one in training. The directory
+appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trainer.export", description="Write a Hugging Face directory.")
     parser.add_argument("--home", type=Path, required=True, help="directory that holds runs and policies")
     parser.add_argument("--run", required=True)
-    parser.add_argument(
-        "--into", type=Path, required=True, help="directory to make; it must not be there yet"
-    )
+    parser.add_argument("--into", type=Path, required=True, help="directory to create; it must not exist yet")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", help="full id; unless given, the run's newest")
+    which.add_argument("--version", help="full id (default: the run's newest)")
     which.add_argument("--checkpoint", type=int, metavar="STEP")
     parser.add_argument("--adapter", action="store_true", help="leave a LoRA adapter apart from its base")
     options = parser.parse_args(argv)

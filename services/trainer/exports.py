@@ -25,7 +25,7 @@ def exports_router(runs: Runs, home: Path) -> APIRouter:
     """The route; another process, `services.trainer.export`, creates the directory."""
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
     root = home / "exports"
-    sweep(root)  # left behind by a trainer that died
+    sweep(root)  # remove files of a trainer that died
 
     @router.get(
         "/{run}/export",
@@ -53,7 +53,7 @@ def exports_router(runs: Runs, home: Path) -> APIRouter:
                 check=False,
             )
             if made.returncode:
-                lines = made.stderr.strip().splitlines() or ["the export failed without a word"]
+                lines = made.stderr.strip().splitlines() or ["the export failed without a message"]
                 raise RunConflictError(lines[-1].removeprefix("error: "))
             return StreamingResponse(archive(into, stack.pop_all()), media_type="application/x-tar")
 

@@ -36,7 +36,7 @@ RL_GAUGES = {
     "kbqa_trainer_group_age_seconds": "aged_s",
 }
 PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
-_FRESH_S = 1.0  # one scrape reads the files once
+_FRESH_S = 1.0  # time for which records are reused, so that a scrape reads the files only once
 _FALL_STEPS = 20  # steps that are averaged, because single steps fluctuate
 
 
@@ -76,7 +76,7 @@ def _raised(runs: Runs, alarm: str) -> float:
 
 
 class _Records:
-    """The metrics records of the newest run, newest first, kept for a moment."""
+    """The metrics records of the newest run, newest first, cached for a moment."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -84,7 +84,7 @@ class _Records:
         self._until = 0.0
 
     def reader(self, *path: str, **where: str) -> Callable[[], float]:
-        """Reads the value at `path` of the newest record whose fields are as in `where`."""
+        """A function that returns the value at `path` in the newest record that matches `where`, or NaN."""
 
         def read() -> float:
             for record in self._fresh():

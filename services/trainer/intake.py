@@ -9,7 +9,7 @@ from kbqa.wire import RolloutReply, decode
 
 
 class Intake:
-    """Takes replies; when `take` returns, the reply is on disk or counted under another outcome."""
+    """Stores replies; when `take` returns, the reply is on disk or counted as late or duplicate."""
 
     def __init__(self, runs: Runs, metrics: Metrics) -> None:
         self._runs = runs
@@ -21,7 +21,7 @@ class Intake:
             run.inbox.sweep()
 
     def take(self, message: str) -> None:
-        """Keep a reply.
+        """Store a reply.
 
         Raises:
             MessageError: it is not a reply, or its run is unknown.
@@ -35,7 +35,7 @@ class Intake:
 
     def _take(self, reply: RolloutReply) -> str:
         run = self._runs.get(reply.run)
-        # The summary is the last thing that training writes; the state follows when its process has ended.
+        # Training writes the summary last; the state changes only after its process has ended.
         if run.summary_path.exists() or run.read().state is State.DONE:
             return "late"
         return "accepted" if run.inbox.accept(reply) else "duplicate"

@@ -1,8 +1,8 @@
-"""python -m services.trainer.launch --processes N --run DIR: one run, trained by N processes of torchrun.
+"""python -m services.trainer.launch --processes N --run DIR: trains one run in N processes of torchrun.
 
-Torchrun gives each process its rank and ends all of them when one dies; the trainer then starts
-all of them again, from the last checkpoint. They inherit standard input, on which the first of
-them listens (`services.trainer.run`), and its exit code is this one's.
+Torchrun gives each process its rank, and ends all processes when one dies; the trainer then restarts them
+from the last checkpoint. They inherit standard input, on which the first process listens
+(`services.trainer.run`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from services.trainer.supervisor import Exit
 
-_SIGNALLED = 128  # a shell adds the number of the signal to this
+_SIGNALLED = 128  # exit code of a process killed by signal n: 128 + n, as in a shell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train a run to its end; returns the exit code of the process that ended first."""
-    parser = argparse.ArgumentParser(prog="trainer.launch", description="Train one run by several processes.")
-    parser.add_argument("--processes", type=int, required=True, help="how many, one for each GPU")
+    """Train a run to its end; returns `Exit.DONE`, or the exit code of the process that failed first."""
+    parser = argparse.ArgumentParser(prog="trainer.launch", description="Train one run in several processes.")
+    parser.add_argument("--processes", type=int, required=True, help="number of processes, one for each GPU")
     parser.add_argument("--run", required=True, help="the run's directory")
     options = parser.parse_args(argv)
     config = LaunchConfig(

@@ -24,7 +24,7 @@ from services.trainer.schemas import (
 from services.trainer.supervisor import Supervisor
 
 _HISTORY = 50  # records in a view
-_READ = 500  # newest records that a view uses; the latest step is among them
+_READ = 500  # newest records that a view reads, enough to contain the latest step
 _PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, best first
 
 
@@ -39,7 +39,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     @router.post("", status_code=201, summary="Start a run")
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
-        load_dataset(body.dataset, body.seed, data)  # report errors in it now
+        load_dataset(body.dataset, body.seed, data)  # report errors of the data set now
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )
@@ -58,7 +58,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
         since: Annotated[int, Query(ge=0)] = 0,
         limit: Annotated[int | None, Query(ge=1, le=10_000)] = None,
     ) -> MetricsPage:
-        """Without `limit` all of them."""
+        """Returns all records after `since`, or the first `limit` of them."""
         records = runs.get(run).records(since)[:limit]
         last = max((record["seq"] for record in records), default=since)
         return MetricsPage(run=run, last=last, records=records)

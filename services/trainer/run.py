@@ -1,11 +1,10 @@
 """python -m services.trainer.run --run DIR: the process that trains one run.
 
-It is started by the trainer and ends with it: standard input is a pipe whose end
-means that the trainer has died, and a line on it means to stop. The exit code says
-what happened, see `Exit`.
+The trainer starts it, and it ends when the trainer ends: its standard input is a pipe. A line on the pipe
+means to stop; end of file means that the trainer has died. For exit codes see `Exit`.
 
-With torchrun (`services.trainer.launch`), several such processes train together. The first one does
-what is described here; the others follow it, and torchrun ends them with it.
+With torchrun (`services.trainer.launch`), several of these processes train together. The first one leads and
+does what is described here; the others follow it, and torchrun ends them with it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _follow(directory: RunDirectory, ranks: Ranks) -> Exit:
-    """Compute a share of what the first process trains."""
+    """Train together with the first process, on a share of its data."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = TrainerSettings.load(home=directory.path.parent.parent)
     configure_logging("trainer", settings.log_level, settings.log_format)
@@ -76,7 +75,7 @@ def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
     stop = threading.Event()
     threading.Thread(target=_obey, args=(stop,), name="obedience", daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    # Ctrl-C reaches the whole group; the trainer decides what it means for its run.
+    # Ctrl-C reaches the whole process group; the trainer decides what happens to the run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = TrainerSettings.load(home=directory.path.parent.parent)
     configure_logging("trainer", settings.log_level, settings.log_format)
@@ -118,11 +117,11 @@ def train(
     stop: threading.Event,
     ranks: Ranks = ALONE,
 ) -> None:
-    """All phases of a run that are not finished yet.
+    """Train all phases of a run that are not finished yet.
 
     Raises:
-        KbqaError: the run cannot go on.
-        Stopped: it was told to stop.
+        KbqaError: the run cannot continue.
+        Stopped: the run was told to stop.
     """
     record = directory.read()
     recipe = record.resolved_recipe()
@@ -156,8 +155,8 @@ def train(
 def _obey(stop: threading.Event) -> None:
     while os.read(sys.stdin.fileno(), 64):  # unbuffered: a lock on it would block the interpreter's exit
         stop.set()
-    # The trainer is gone. Whoever takes its place starts from the last checkpoint, and two
-    # processes must not train one run, so nothing is finished here.
+    # The trainer has died. Its successor starts the run from the last checkpoint, and two processes must not
+    # train one run, so exit at once.
     os._exit(Exit.ABANDONED)
 
 

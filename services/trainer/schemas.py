@@ -1,4 +1,4 @@
-"""Bodies of requests and answers of the trainer."""
+"""Bodies of the trainer's requests and responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StartRun(BaseModel):
 
     Attributes:
         recipe: name of a shipped recipe, or all values of one.
-        dataset: name of a data set, whose graph kg_server has loaded.
+        dataset: name of a data set; kg_server must have loaded its graph.
         overrides: values by dotted key that override those of a named recipe.
         limits: maximum number of questions by split.
         name: name of the run and its policy (default: data set and time).
@@ -97,7 +97,7 @@ class RunList(BaseModel):
 
 
 class MetricsPage(BaseModel):
-    """Records of steps and evaluations; ask for more with `since` = `last`."""
+    """Records of steps and evaluations. Pass `last` as `since` to get newer ones."""
 
     run: str
     last: int
@@ -106,7 +106,7 @@ class MetricsPage(BaseModel):
 
 class Promote(BaseModel):
     """Attributes:
-    version: a full id; None takes the newest version with a test result.
+    version: a full id; None takes the newest evaluated version.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -1,7 +1,7 @@
 """Additional destinations of a run's records: TensorBoard, Weights & Biases.
 
-Both are optional and must be named in the settings. A sink that fails does not end the run: it is no longer
-used, and the log says so.
+Both are optional and must be named in the settings. A failing sink does not end the run: a warning is logged,
+and the sink is no longer used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Forgiving:
             return
         try:
             getattr(self._sink, what)(*arguments)
-        except Exception as error:  # no error of a library may end the run
+        except Exception as error:  # an error in a sink's library must not end the run
             logger.warning(
                 "a sink failed and is no longer used", extra={"sink": self._name, "reason": repr(error)}
             )
@@ -100,7 +100,7 @@ class TensorBoard:
 
 
 class WandB:
-    """One run of Weights & Biases, by the run's id; `WANDB_…` variables say where."""
+    """One run of Weights & Biases with our run's id; `WANDB_…` variables configure the destination."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -112,7 +112,7 @@ class WandB:
         self._open().log({**values, f"{phase}/step": record["step"]})
 
     def forget_after(self, phase: str, step: int) -> None:
-        """Undone records stay in it; the following records repeat their steps."""
+        """Does nothing: undone records stay, and the following records repeat their steps."""
 
     def close(self) -> None:
         if self._run is not None:

@@ -28,17 +28,17 @@ class Exit(IntEnum):
 
     DONE = 0
     FAILED = 2
-    """Its progress says why; starting it again would not help."""
+    """The run's progress contains the reason; a restart would not help."""
     STOPPED = 3
     ABANDONED = 4
     """The trainer died."""
 
 
 class Supervisor:
-    """At most one run is active, in one training process.
+    """Runs at most one training process, for the active run.
 
     Args:
-        environment: of that process.
+        environment: environment of the training process.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Supervisor:
             self._start(directory)
 
     def stop(self, directory: RunDirectory) -> None:
-        """Stop the active run at the next point at which nothing is lost; returns when it has stopped.
+        """Stop the active run at the next point where no work is lost; returns when it has stopped.
 
         Raises:
-            RunConflictError: it is not active.
+            RunConflictError: the run is not active.
         """
         watch = self._watch
         if watch is None or self.active != directory.id:
@@ -120,7 +120,7 @@ class Supervisor:
 
 
 class _Watch:
-    """One run's training process, restarted when it dies.
+    """Runs the training process of one run, and restarts it when it dies.
 
     Args:
         died: called at every restart.
@@ -152,7 +152,7 @@ class _Watch:
             process = self._process
         if process is not None:
             assert process.stdin is not None
-            with contextlib.suppress(OSError, ValueError):  # it has ended already
+            with contextlib.suppress(OSError, ValueError):  # the process has already ended
                 process.stdin.write(b"stop\n")
                 process.stdin.flush()
             try:
@@ -191,7 +191,7 @@ class _Watch:
             self._died()
 
     def _train(self, pause_s: float) -> int | None:
-        """Run the process to its end; None if the run ended before it began."""
+        """Run the process to its end; returns its exit code, or None if the run ended before the start."""
         deadline = time.monotonic() + pause_s
         while time.monotonic() < deadline and not self._ending:
             time.sleep(_POLL_S)
@@ -213,13 +213,13 @@ class _Watch:
             program = ["services.trainer.launch", "--processes", str(processes)]
         command = [sys.executable, "-P", "-m", *program, "--run", str(self.directory.path)]
         with self.directory.log_path.open("ab") as log:
-            # Through the pipe, the process learns that this one has died, for whatever reason.
+            # The end of the pipe tells the process that this one has died, for whatever reason.
             return subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
             )
 
     def _mark(self) -> tuple[object, ...]:
-        """A mark that changes when the run has made progress that survives a crash."""
+        """A value that changes when the run has made progress that survives a crash."""
         checkpoints = self.directory.checkpoints_path
         names = sorted(path.name for path in checkpoints.iterdir()) if checkpoints.is_dir() else []
         progress = self.directory.progress()
@@ -228,8 +228,8 @@ class _Watch:
     def _epitaph(self, code: int, failures: int) -> str:
         log = self.directory.log_path
         return (
-            f"the training process died {failures} times in a row without a step forward; "
-            f"at last it {describe_exit(code)} ({log}: {last_line(log) or 'empty'})"
+            f"the training process died {failures} times in a row without progress; "
+            f"the last time it {describe_exit(code)} ({log}: {last_line(log) or 'empty'})"
         )
 
     def _write(self, **changes: object) -> None:

@@ -85,7 +85,7 @@ def test_a_message_that_fails_is_tried_again_but_not_for_ever(celery, client, le
     ask(celery, "say a")
     wait_until(lambda: letters.counts()["dead"] == 1)
     (letter,) = letters.read()
-    assert letter.reason == f"failed {MOST_ATTEMPTS} times, at last with RuntimeError: no luck"
+    assert letter.reason == f"failed {MOST_ATTEMPTS} times, the last time with RuntimeError: no luck"
     assert letter.attempts == MOST_ATTEMPTS
     assert consumer.words == ["a"]
 
@@ -112,7 +112,7 @@ def test_a_message_that_kills_its_consumers_is_put_aside(celery, client, letters
     time.sleep(0.6)
     second = notes(visibility_timeout_s=0.5)
     wait_until(lambda: letters.counts()["dead"] == 1)
-    assert "each time its consumer ended before it did" in letters.read()[0].reason
+    assert "each time its consumer died before it was processed" in letters.read()[0].reason
     assert second.words == []
 
 

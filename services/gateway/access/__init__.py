@@ -1,1 +1,1 @@
-"""Who may ask the gateway, how much, and what is written down of it."""
+"""Access to the gateway: who may ask, how much, and the audit log of requests."""

@@ -1,4 +1,4 @@
-"""Who asked what when: a line of JSON for each request, without questions unless they are wanted."""
+"""The audit log: one line of JSON per request; questions are included only if the settings ask for them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from kbqa.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_KEPT = 2  # full files beside the one that is written
+_KEPT = 2  # rotated files in addition to the current one
 
 
 @dataclass(slots=True)
 class AuditEntry:
-    """What is written of a request.
+    """The audit log's record of a request.
 
     Attributes:
-        key, key_name: of whoever asked; None without a key.
-        address: where the request came from.
-        route: template of its path; None if there is none such.
-        status: of the answer; 0 if the client left before there was one.
-        complete: whether all of the answer was sent.
-        graph: that was asked about.
+        key, key_name: id and name of the caller's key; None without a key.
+        address: the client's address; for IPv6 its /64 network.
+        route: template of the path; None if no route matches.
+        status: HTTP status of the response; 0 if the client disconnected before there was one.
+        complete: whether the whole response was sent.
+        graph: the graph that was asked about.
         answer: id of the answer that was given or read.
-        question: its text, where that is wanted.
-        refusal: why it was not let in.
+        question: the question's text; written only if the settings ask for it.
+        refusal: kind of the error with which access was refused.
+        elapsed_ms: time until the response was complete, in milliseconds.
     """
 
     request_id: str
@@ -48,15 +49,15 @@ class AuditEntry:
 
 
 class AuditLog:
-    """Writes entries to a file that is kept small, or into the service's log.
+    """Writes entries to a rotated file, or to the service's log.
 
     Args:
-        path: of the file; one gateway writes it. None is the log.
+        path: the file, which only one gateway may write; None for the service's log.
         questions: whether to write questions.
-        max_bytes: size of the file.
+        max_bytes: size at which the file is rotated.
 
     Raises:
-        ConfigurationError: it cannot be written.
+        ConfigurationError: the file cannot be written.
     """
 
     def __init__(self, path: Path | None, *, questions: bool, max_bytes: int) -> None:

@@ -141,7 +141,7 @@ class AccessControl:
         self._refusals.labels(entry.refusal).inc()
         response = domain_response(error, GATEWAY_ACCESS_STATUS)
         if response.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
-            # A person in front of a browser: only then should it ask for a password.
+            # Only a browser that loads a page should ask its user for a password.
             response.headers.append("WWW-Authenticate", 'Basic realm="kbqa: the password is an API key"')
         return response
 
@@ -214,7 +214,7 @@ def _password(headers: Headers) -> bytes | None:
 
 
 def _from_another_site(headers: Headers) -> bool:
-    """Whether a page of another site made the browser send this; browsers add passwords by themselves."""
+    """Whether a page of another site caused this request; browsers add stored passwords by themselves."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")

@@ -1,4 +1,4 @@
-"""What browsers may do with the gateway's answers: next to nothing."""
+"""Security headers, which restrict what browsers may do with the gateway's responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.page.site import HEADERS
 
-# Its page is a frame around scripts of a CDN, and shows nothing but our own schema.
+# FastAPI's documentation pages load scripts from a CDN and show only our own schema.
 _DOCS_PATHS = frozenset({"/docs", "/redoc"})
 _DOCS_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; style-src 'unsafe-inline' "
@@ -27,7 +27,7 @@ _EVERYWHERE = {
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds them to every answer which does not say otherwise."""
+    """ASGI middleware that adds the headers to every response, unless the response sets them itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -44,7 +44,7 @@ class SecurityHeaders:
                     headers["content-security-policy"] = _DOCS_POLICY
                 for name, value in _EVERYWHERE.items():
                     headers.setdefault(name, value)
-                # What one key is told is nobody else's.
+                # A response to one key must not be cached for another.
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 

@@ -1,4 +1,4 @@
-"""Settings of who may ask the gateway, and of what is kept: `KBQA_GATEWAY_…`."""
+"""Settings of access to the gateway and of what it stores: `KBQA_GATEWAY_…`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.settings import ServiceSettings, comma_separated
 
 
 class AccessSettings(ServiceSettings):
-    """The part of the gateway's settings that is about its callers.
+    """The gateway's settings for callers.
 
     Attributes:
         require_keys: require API keys for everything except health checks (default: true if the file of
@@ -64,10 +64,10 @@ class AccessSettings(ServiceSettings):
 
     @property
     def keys_path(self) -> Path:
-        """Where the keys are kept."""
+        """File of the keys."""
         return self.keys_file or keys_path(self.home)
 
 
 def keys_path(home: Path) -> Path:
-    """Where keys are kept unless a file is named."""
+    """Default file of the keys."""
     return home / "gateway" / "keys.json"

@@ -1,4 +1,4 @@
-"""The gateway's web pages: a question is asked and its answer watched; and what was trained is looked at."""
+"""The gateway's web pages: one to ask questions and watch the answers, one for the reports of runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAGES = {"/": "index.html", "/reports": "reports.html", "/runs/{run}": "reports
 
 
 def page_router() -> APIRouter:
-    """The pages themselves: files that are the same for everybody, and hold nothing worth a key."""
+    """The pages' static files, which contain no data and need no protection by a key."""
     return site_router(_STATIC, _PAGES)
 
 
 def records_router(home: Path) -> APIRouter:
-    """What the page of reports shows, from the runs under `home`."""
+    """The data that the page of reports shows, from the runs under `home`."""
     reports = Reports(home / "runs")
     router = APIRouter()
     router.include_router(reports_router(reports))

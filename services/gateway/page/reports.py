@@ -1,7 +1,7 @@
-"""What was trained and how well it answers: `GET /v1/reports`, read from the runs under `KBQA_HOME`.
+"""`GET /v1/reports`: reports of training runs, read from the runs under `KBQA_HOME`.
 
-A run leaves `summary.json`, its results, and `groups/`, what its rollouts said. Reports of another kind
-than a training's would be listed here, too: a `Report` says of which kind it is.
+A run leaves its results in `summary.json` and its trajectories in `groups/`. `Report.kind` leaves room for
+other kinds of reports than those of training.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RUN = re.compile(RUN_PATTERN)
 
 
 class ReportNotFoundError(RunError):
-    """No run of that id has left a report."""
+    """No run with this id has left a report."""
 
 
 class TrainingSummary(BaseModel):
@@ -30,9 +30,9 @@ class TrainingSummary(BaseModel):
 
     Attributes:
         f1_by_hops: phase → number of hops of a question → score.
-        seconds: that the run took.
-        policy: the version that came of it.
-        ended: why it ended early, if it did.
+        seconds: duration of the run.
+        policy: the resulting version.
+        ended: why the run ended early, if it did.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -49,9 +49,10 @@ class TrainingSummary(BaseModel):
 
 class Report(BaseModel):
     """Attributes:
-    summary: None while the run is not done, or if its file cannot be read; `problem` says why then.
-    written_at: when the newest of it was written.
-    steps: of which trajectories are kept.
+    summary: None if the run is not done, or if the file cannot be read.
+    problem: why the summary's file cannot be read, if it cannot.
+    written_at: modification time of the summary or, without one, of the groups.
+    steps: number of steps whose trajectories are stored.
     """
 
     id: str
@@ -77,7 +78,7 @@ class Reports:
         self._root = root
 
     def all(self) -> list[Report]:
-        """Those of runs that have left anything to look at, newest first."""
+        """The reports of all runs that have a summary or groups, newest first."""
         if not self._root.is_dir():
             return []
         found = [self._report(path) for path in self._root.iterdir() if _is_report(path)]
@@ -87,12 +88,12 @@ class Reports:
         """The report of a run.
 
         Raises:
-            ReportNotFoundError: there is none.
+            ReportNotFoundError: the run has no report.
         """
         return self._report(self._path(run))
 
     def traces(self, run: str) -> Traces:
-        """What a run's rollouts said.
+        """The stored trajectories of a run.
 
         Raises:
             ReportNotFoundError: there is no such run.
@@ -102,7 +103,7 @@ class Reports:
     def _path(self, run: str) -> Path:
         path = self._root / run
         if not _RUN.match(run) or not _is_report(path):
-            raise ReportNotFoundError(f"no report of a run {run!r}; see GET /v1/reports")
+            raise ReportNotFoundError(f"there is no report of run {run!r}: see GET /v1/reports")
         return path
 
     @staticmethod
@@ -128,7 +129,7 @@ def _is_report(path: Path) -> bool:
 
 
 def reports_router(reports: Reports) -> APIRouter:
-    """Routes that read files, so they run in threads."""
+    """Routes of the reports; they read files, so they run in threads."""
     router = APIRouter(tags=["reports"])
 
     @router.get("/v1/reports", summary="Reports of all runs, newest first")

@@ -1,1 +1,1 @@
-"""The gateway's routes, a module for each group; every one makes a router of the parts that it needs."""
+"""The gateway's routes: each module creates the router of one group from the parts that it needs."""

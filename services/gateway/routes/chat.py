@@ -29,7 +29,7 @@ from services.gateway.routes.streaming import EventStream, unless_gone
 from services.gateway.settings import GatewaySettings
 from services.http import read_body
 
-# Written out, since references within a schema have no place in a route's document.
+# Written by hand: the references of a generated schema would not resolve inside the OpenAPI document.
 _DOCUMENTED: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -79,14 +79,14 @@ def chat_router(settings: GatewaySettings, service: QuestionService, tools: List
         response_model=ChatCompletion,
         responses={
             200: {
-                "description": "The answer; with `stream`, chunks of it",
+                "description": "The answer; with `stream`, in chunks",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             }
         },
         openapi_extra=_DOCUMENTED,
     )
     async def complete(request: Request) -> Response:
-        """The question is the last message of the user; parameters of sampling are tolerated."""
+        """The question is the user's last message. Sampling parameters are accepted and ignored."""
         asked = _parse(await read_body(request, settings.max_body_bytes, settings.body_timeout_s))
         kg = asked.graph() or settings.default_graph
         if kg is None:

@@ -44,7 +44,7 @@ def feedback_router(
         caller: Annotated[Caller, Depends(caller_of)],
         entry: Annotated[AuditEntry, Depends(entry_of)],
     ) -> FeedbackReceipt:
-        """About an answer that this key got, as long as it can be read."""
+        """The answer must have been given to the same key, and must still be stored."""
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         try:
             said = FeedbackRequest.model_validate_json(body)

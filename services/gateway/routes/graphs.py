@@ -1,4 +1,4 @@
-"""`GET /v1/kg`: what can be asked about."""
+"""`GET /v1/kg`: the graphs that can be asked about."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from services.gateway.access.control import Caller, caller_of
 def graphs_router(tools: ListedGraphTools) -> APIRouter:
     router = APIRouter(tags=["graphs"])
 
-    @router.get("/v1/kg", summary="The graphs that are loaded", response_model=GraphsModel)
+    @router.get("/v1/kg", summary="List the loaded graphs", response_model=GraphsModel)
     def graphs(caller: Annotated[Caller, Depends(caller_of)]) -> GraphsModel:
-        """Those that the key may ask about."""
+        """Only graphs that the key may ask about."""
         return GraphsModel(
             graphs=[
                 GraphModel(name=g.name, version=g.version, triples=g.triples, entities=g.entities)

@@ -1,4 +1,4 @@
-"""`GET /v1/policies`: who answers, and who could."""
+"""`GET /v1/policies`: the published policies, and the one that answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How routes document their failures."""
+"""Documentation of failures in the OpenAPI of routes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from kbqa.client.events import Problem
 
 PROBLEM_RESPONSE: dict[str, Any] = {
-    "description": "Why not, and what to do (RFC 9457)",
+    "description": "What went wrong and what to do, as a problem document (RFC 9457)",
     "content": {"application/problem+json": {"schema": Problem.model_json_schema()}},
 }
-"""For `responses` of a route."""
+"""An entry for `responses` of a route."""
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE}
-"""Of every route of the gateway."""
+"""`responses` of every route of the gateway."""

@@ -1,4 +1,4 @@
-"""`POST /v1/answer`, whole or as server-sent events, and `GET /v1/answers/{id}`."""
+"""`POST /v1/answer`, as one document or as server-sent events, and `GET /v1/answers/{id}`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _DOCUMENTED: dict[str, Any] = {
 }
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The answer; with `stream`, every step towards it as server-sent events: `linked`, "
-        "`thought`, `action`, `observation`, `answer`, and at last `done` with the same document, or `error`",
+        "description": "The answer; with `stream`, every step as server-sent events: `linked`, `thought`, "
+        "`action`, `observation`, `answer`, and finally `done` with the same document, or `error`",
         "content": {
             "application/json": {"examples": examples.DOCUMENTS},
             "text/event-stream": {"schema": {"type": "string"}, "examples": examples.STREAMS},
@@ -59,9 +59,9 @@ def questions_router(settings: GatewaySettings, service: QuestionService, saved:
             ),
         ] = None,
     ) -> Response:
-        """Whatever comes of the question is a `status` under 200.
+        """Every outcome of a question is a `status` with HTTP 200.
 
-        `Cache-Control: no-cache` has it answered anew. Whoever leaves has the work stopped.
+        `Cache-Control: no-cache` bypasses the cache. If the client disconnects, the work stops.
         """
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         submission = submission_of(request, parse(body), idempotency_key)
@@ -78,7 +78,7 @@ def questions_router(settings: GatewaySettings, service: QuestionService, saved:
         responses={404: PROBLEM_RESPONSE},
     )
     async def read(answer_id: str, caller: Annotated[Caller, Depends(caller_of)]) -> AnswerResponse:
-        """For a while (an hour, by default), and only to whoever asked."""
+        """Available for a while (an hour by default), and only to the caller who asked."""
         return (await saved.read(caller.owner, answer_id)).document
 
     return router
@@ -90,16 +90,16 @@ async def _whole(service: QuestionService, submission: Submission) -> Response:
 
 
 def submission_of(request: Request, asked: AnswerRequest, idempotency_key: str | None = None) -> Submission:
-    """A question with what its request says beside it."""
+    """The submission of a question: its caller, its audit entry, and options from its headers."""
     fresh = "no-cache" in request.headers.get("cache-control", "").lower()
     return Submission(asked, caller_of(request), entry_of(request), fresh, idempotency_key)
 
 
 def parse(body: bytes) -> AnswerRequest:
-    """A request from its JSON.
+    """Parse a request from JSON.
 
     Raises:
-        RequestValidationError: it is none.
+        RequestValidationError: the body is not a valid request.
     """
     try:
         return AnswerRequest.model_validate_json(body)

@@ -1,4 +1,4 @@
-"""Answers that take their time, to clients that may leave meanwhile."""
+"""Slow responses to clients that may disconnect before they are complete."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from kbqa.client.events import Event, server_sent
 from services.gateway.errors import problem_event
 
-# What proxies' logs call a request whose client has left; nobody reads it.
+# The status that proxies log if the client has disconnected; the client never sees it.
 _GONE = 499
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """What `work` answers; it is cancelled if the client leaves first. The body must have been read."""
+    """The response of `work`, which is cancelled if the client disconnects first. Read the body before."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(request))
     try:
@@ -37,7 +37,7 @@ async def _gone(request: Request) -> None:
 
 
 class EventStream(StreamingResponse):
-    """Events as they come, comments where none comes for long; ends them when the client leaves."""
+    """Streams events, with comments as keep-alive; closes the events if the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -50,15 +50,16 @@ class EventStream(StreamingResponse):
         keep_alive_s: float,
         write: Callable[[Event], str] = server_sent,
     ) -> Response:
-        """Wait for the first event, so that what fails before it is an answer of its own.
+        """Wait for the first event, so that an error before it gets a response with its own status.
 
-        Where it takes long the stream begins all the same: proxies want to see something.
+        After `keep_alive_s` the stream begins anyway, because proxies close silent connections.
 
         Args:
-            write: an event as the stream has it.
+            keep_alive_s: seconds without an event after which a keep-alive is sent.
+            write: returns the text of an event in the stream.
 
         Raises:
-            whatever comes in place of the first event.
+            any error that occurs before the first event.
         """
         first = asyncio.ensure_future(anext(events, None))
 
@@ -92,13 +93,13 @@ async def _told(
         while True:
             done, _ = await asyncio.wait({coming}, timeout=keep_alive_s)
             if not done:
-                yield ": still at it\n\n"
+                yield ": keep-alive\n\n"
                 continue
             try:
                 event = coming.result()
-            except Exception as error:  # of the first event alone, when the stream had begun
+            except Exception as error:  # before the first event, but after the stream had begun
                 event = problem_event(error)
-            if event is None:  # rather than an exception, whose traceback would hold all of this
+            if event is None:  # the end; an exception's traceback would keep all of this alive
                 return
             yield write(event)
             coming = asyncio.ensure_future(anext(events, None))

@@ -1,11 +1,11 @@
-// What is shown stands in the address, so that a link shows it to somebody else.
+// Keeps the state of the page in its URL, so that a link shows the same to others.
 
 export function read() {
   const match = location.pathname.match(/^\/runs\/([^/]+)\/?$/);
   let run = null;
   try {
     run = match && decodeURIComponent(match[1]);
-  } catch { /* a broken escape: no run has such a name */ }
+  } catch { /* an invalid escape is not the name of a run */ }
   return { run, ...Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
@@ -16,13 +16,13 @@ export function href(run, parameters = {}) {
   return `/runs/${encodeURIComponent(run)}${query ? `?${query}` : ""}`;
 }
 
-// Change the address without leaving the page; the page shows what it says.
+// Changes the URL without leaving the page, and makes the page show it.
 export function go(url) {
   note(url);
   window.dispatchEvent(new Event("addresschange"));
 }
 
-// Write into the address what is shown already; `instead` adds no step to the way back.
+// Writes the state that is already shown into the URL; `instead` replaces the history's entry.
 export function note(url, { instead = false } = {}) {
   if (url !== location.pathname + location.search) history[instead ? "replaceState" : "pushState"](null, "", url);
 }

@@ -1,6 +1,6 @@
-// The service's API; what fails says why in the words of its problem document.
+// Calls to the service's API; errors have the message of the problem document.
 
-// status 0: no answer at all. retryAfter: seconds, if the service named some.
+// status: 0 if the server did not answer. retryAfter: seconds; null if the server gave none.
 export class Problem extends Error {
   constructor(status, detail, retryAfter = null) {
     super(detail);
@@ -11,7 +11,7 @@ export class Problem extends Error {
 
 let credentials = () => ({});
 
-// headers(): those that say who asks, added to every request.
+// headers(): returns the headers with the caller's key, which are added to every request.
 export function authenticate(headers) {
   credentials = headers;
 }

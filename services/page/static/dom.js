@@ -1,7 +1,7 @@
-// Elements from plain calls. Text only ever becomes text nodes: nothing here reads markup from strings,
-// since questions, thoughts and observations come from models and graphs.
+// Creates DOM elements. Strings always become text nodes and are never parsed as markup, because questions,
+// thoughts and observations come from models and graphs.
 
-// Characters that would be invisible, or turn around what stands beside them.
+// Characters that are invisible or change the direction of the text around them.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,7 +19,7 @@ export function replace(element, ...children) {
   return element;
 }
 
-// A message for those who cannot see what has changed.
+// Announces a message to screen readers.
 export function announce(text) {
   document.getElementById("status").textContent = text;
 }

@@ -1,5 +1,5 @@
-// A report of an evaluation: figures with their intervals, what failed and how, and trajectories to read.
-// Its data stand in the page; nothing is fetched.
+// The report of an evaluation: figures with intervals, failures by class, and trajectories. The page contains
+// its data; nothing is fetched.
 
 import { announce, h, replace, svg } from "./dom.js";
 import { duration, number, percent, words } from "./format.js";
@@ -24,7 +24,7 @@ function range(name, [low, high]) {
   return `${value(name, low)} – ${value(name, high)}`;
 }
 
-// What intervals are drawn over: questions that ask for one path from the same topic are drawn together.
+// The units that the bootstrap draws: questions with the same gold path and topics are one group.
 function grouped({ questions, groups }) {
   return groups === questions ? "the questions" : `${groups.toLocaleString("en-GB")} groups of questions with the same gold path and topics`;
 }
@@ -78,7 +78,7 @@ function breakdown(kind) {
   h("ul", { class: "keys" }, PAIR.map(([name, paint]) => h("li", {}, h("i", { class: `key paint-${paint}` }), data.titles[name][0]))));
 }
 
-// Parts of a whole as one bar; `counts` by class.
+// One bar with the share of each class; `counts` by class.
 function stack(counts, total, label) {
   let at = 0;
   return svg("svg", { class: "stack", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": label },
@@ -114,7 +114,7 @@ function outcomeKeys() {
   return h("ul", { class: "keys" }, Object.keys(data.classes.outcome).map((outcome) => h("li", {}, h("i", { class: `key paint-${outcome}` }), words(outcome))));
 }
 
-// How many questions took so many of something, by outcome.
+// Histogram of a metric: questions by outcome in each column.
 function columns(name) {
   const { edges, width, counts } = data.columns[name];
   const totals = edges.map((_, k) => Object.values(counts).reduce((sum, column) => sum + column[k], 0)), most = Math.max(...totals);

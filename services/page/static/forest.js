@@ -1,12 +1,12 @@
-// A group drawn: episodes side by side, or the tree that they share. Each turn is a node, its colour how
-// it was credited, its ring how it ended.
+// Draws a group: its episodes side by side, or their tree. Each turn is a node; its colour shows its
+// advantage, its ring its status.
 
 import { h, svg } from "./dom.js";
 import { number, signed, words } from "./format.js";
 
 const ROW = 26, COLUMN = 74, MARGIN = 18, RADIUS = 8;
 
-// turns: with their `parent`; chosen: index of one; choose(index) is called when another is.
+// group.turns have a `parent`; chosen: index of the chosen turn; choose(index): called for another choice.
 export function forest(group, chosen, choose) {
   const { turns } = group;
   const { depth, row, rows } = layout(turns);
@@ -59,7 +59,7 @@ export function failed(turn) {
   return turn.status !== "ok" && turn.status !== "answered";
 }
 
-// Leaves one below the other, in the order of their turns; a parent in the middle of its children.
+// Leaves are one below the other in the order of the turns; a parent is in the middle of its children.
 function layout(turns) {
   const children = turns.map(() => []), roots = [];
   const depth = turns.map(() => 0), row = turns.map(() => 0);
@@ -72,7 +72,7 @@ function layout(turns) {
   });
   let next = 0;
   const walk = [...roots].reverse().map((i) => [i, false]);
-  while (walk.length) { // no recursion: an episode may be long
+  while (walk.length) { // not recursive, because an episode may be long
     const [i, left] = walk.pop();
     if (!children[i].length) row[i] = next++;
     else if (left) row[i] = (row[children[i][0]] + row[children[i].at(-1)]) / 2;

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers and times for people.
 
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -8,7 +8,7 @@ export function number(value) {
   return value.toFixed(digits).replace("-", "−");
 }
 
-// As short as it goes: for axes.
+// A short number, for axes.
 export function short(value) {
   return Math.abs(value) >= 1e6 ? number(value) : String(Number(value.toPrecision(4))).replace("-", "−");
 }

@@ -1,4 +1,4 @@
-// What rollouts said: groups of steps, filtered; one group with its episodes; one path through it.
+// Trajectories of a run: the filtered groups, one group with its episodes, and one path through it.
 
 import * as api from "./api.js";
 import { href, note } from "./address.js";
@@ -12,7 +12,7 @@ const TYPING_MS = 300;
 export async function trajectoriesView(panel, { run, address }) {
   let filters = pick(address), open = { step: address.at ?? null, group: address.group ?? null, turn: turnOf(address) };
   let steps = (await api.get(api.run(run, "/steps"))).steps;
-  let asked = 0; // counts lists asked for: only the newest is shown
+  let asked = 0; // counts requested lists, so that only the newest is shown
   const form = h("form", { class: "controls", role: "search", "aria-label": "Filter groups", onsubmit: (event) => event.preventDefault() });
   const list = h("div", { class: "groups", "aria-label": "Groups", role: "region" });
   const detail = h("article", { class: "detail", tabindex: "-1", "aria-label": "Group" });
@@ -193,7 +193,7 @@ export async function trajectoriesView(panel, { run, address }) {
       if (empty) begin();
       else if (!form.contains(document.activeElement)) {
         replace(form, controls());
-        // The list is left alone once somebody reads further down in it.
+        // Do not reload the list while the user reads further down in it.
         if (!filters.step && list.scrollTop === 0 && !list.contains(document.activeElement)) load();
       }
     },
@@ -219,7 +219,7 @@ function turnOf(address) {
   return /^\d{1,6}$/.test(address.turn ?? "") ? Number(address.turn) : null;
 }
 
-// The last turn of the best episode: what one wants to see first.
+// The last turn of the episode with the highest reward, which is shown first.
 function best(group) {
   const ended = group.episodes.filter((episode) => episode.last !== null);
   return ended.length ? ended.reduce((top, one) => (one.reward > top.reward ? one : top)).last : null;

@@ -1,4 +1,4 @@
-"""The trainer's web page: how runs go, and what their rollouts said; and the routes that it reads."""
+"""The trainer's web page, which shows runs and their trajectories, and the routes behind it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAGES = {"/": "index.html", "/runs/{run}": "index.html"}
 
 
 def page_router(runs: Runs, store: PolicyStore) -> APIRouter:
-    """The page, the same for every address: its script reads the address."""
+    """The page and its routes; the page is the same at every address, and its script reads the address."""
     router = APIRouter()
     router.include_router(records_router(runs, store))
     router.include_router(trajectories_router(lambda run: runs.get(run).traces()))

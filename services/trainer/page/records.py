@@ -26,11 +26,12 @@ class FigureView(BaseModel):
 
 
 class RecipeView(BaseModel):
-    """What a run was told.
+    """The recipe of a run.
 
     Attributes:
-        paper, figures: what the paper of its reward is called, and plots.
-        values: all resolved values.
+        paper: name of the paper that its reward comes from.
+        figures: the figures of that paper.
+        values: all values of the recipe, resolved.
     """
 
     run: str
@@ -41,7 +42,7 @@ class RecipeView(BaseModel):
 
 
 class VersionView(BaseModel):
-    """A version of the policy that is in the store."""
+    """A version of the run's policy in the store."""
 
     id: str
     number: int
@@ -58,7 +59,7 @@ class VersionList(BaseModel):
 
 
 def records_router(runs: Runs, store: PolicyStore) -> APIRouter:
-    """Routes that read what runs leave on the disk; all block, so they run in threads."""
+    """Routes that read the files of runs; all block, so they run in threads."""
     router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
 
     @router.get("/recipe", summary="The recipe of a run, and the figures of its paper")
@@ -99,5 +100,5 @@ def records_router(runs: Runs, store: PolicyStore) -> APIRouter:
 def _promoted(store: PolicyStore) -> PolicyVersion | None:
     try:
         return store.promoted()
-    except PolicyError:  # none was promoted, or what was is damaged
+    except PolicyError:  # no version was promoted, or the promoted one is damaged
         return None

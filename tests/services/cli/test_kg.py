@@ -66,7 +66,7 @@ def test_unit_and_epoch_go_together(in_process, write):
 def test_subgraphs_are_built_and_listed_and_leaks_are_marked(in_process, films, questions):
     code, out, err = in_process("kg", "subgraphs", "films", questions, "--hops", "1")
     assert (code, out.startswith("films: 1 subgraphs of 1 hops, version ")) == (0, True)
-    assert "1 questions have none" in err
+    assert "1 questions have no subgraph" in err
     assert "q2" in err
     [graph] = json.loads(in_process("kg", "list", "--json")[1])
     assert [(s["seed"], s["questions"], s["leaking"]) for s in graph["subgraphs"]] == [("topics", 1, False)]

@@ -115,7 +115,7 @@ def test_without_redis_a_repeated_request_is_refused_and_others_are_answered(gat
     assert ask(client).status_code == 200
     refused = ask(client, "k")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-    assert "ask anew without an Idempotency-Key" in refused.json()["detail"]
+    assert "ask again without an Idempotency-Key" in refused.json()["detail"]
 
 
 def test_feedback_becomes_questions_to_train_on(gateway, tmp_path):

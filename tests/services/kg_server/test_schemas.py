@@ -56,8 +56,8 @@ def test_an_argument_of_several_actions_says_what_each_makes_of_it():
     documented = batch_schema()["properties"]["actions"]["items"]["properties"]
     assert documented["query"] == {
         "type": "string",
-        "description": "of execute_sparql: the query. of search_types: a phrase for the type. "
-        "of node_relations: SPARQL in which the variable occurs",
+        "description": "execute_sparql: the query. search_types: a phrase for the type. "
+        "node_relations: SPARQL in which the variable occurs",
     }
     assert documented["question"]["anyOf"] == [{"type": "string"}, {"type": "string", "maxLength": 8000}]
     assert documented["limit"]["minimum"] == 1

@@ -237,9 +237,7 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     assert len(letters) == 6
     assert letters[0].message == "rubbish"
     reasons = " ".join(letter.reason for letter in letters)
-    assert all(
-        word in reasons for word in ("run", "no-such-run", "kbqa.no.such.task", "no message of a queue")
-    )
+    assert all(word in reasons for word in ("run", "no-such-run", "kbqa.no.such.task", "not a queue message"))
 
 
 def test_a_run_whose_rollouts_are_trees(runs, tiny_recipe, home):

@@ -34,7 +34,7 @@ DOCUMENT = {
     "usage": USAGE,
 }
 STREAM = (
-    ": still at it\n\n"
+    ": keep-alive\n\n"
     'event: thought\ndata: {"event": "thought", "run": 0, "turn": 1, "thought": "so"}\n\n'
     f'event: done\ndata: {{"event": "done", "run": null, "document": {json.dumps(DOCUMENT)}}}\n\n'
 )

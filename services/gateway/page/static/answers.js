@@ -1,12 +1,12 @@
-// The answers, each with the evidence for it.
+// The list of answers, each with its evidence.
 
 import { asSparql, copy } from "./copies.js";
 import { h, replace } from "./dom.js";
 import { shortRelation } from "./walk.js";
 
-const MOST_ROWS = 8; // of a query's evidence
+const MOST_ROWS = 8; // rows shown per query
 
-// light(answer): called when an answer is looked at, with null when none is any more.
+// light(answer): called when an answer is pointed at or focused, with null when that ends.
 export function answersView(list, { light, labelOf, announce }) {
   let topics = [];
 

@@ -1,4 +1,4 @@
-// The page: a question is asked, and what comes of it is shown as it comes.
+// The page: asks a question and shows the events of its answer as they arrive.
 
 import * as api from "./api.js";
 import { answersView } from "./answers.js";
@@ -27,7 +27,7 @@ const walked = graph(at("graph"), { choose });
 const turns = steps(at("steps"));
 const answers = answersView(at("answers"), { light: walked.light, labelOf: walked.label, announce: told });
 const form = questionForm(at("ask"), { asked: ask, cancelled: () => current?.abort() });
-let current = null; // what aborts the question that is being asked
+let current = null; // AbortController of the current question
 
 async function ask(request, { afresh = false } = {}) {
   if (!request.question) {
@@ -68,7 +68,7 @@ function clear() {
   choose(null);
 }
 
-// Makes room for what will come, and starts the clock; returns what stops it.
+// Clears the page and starts the clock; returns a function that stops the clock.
 function begin() {
   clear();
   form.asking(true);
@@ -173,7 +173,7 @@ function failed(error, request) {
   explain(error, () => ask(request));
 }
 
-// What went wrong, in the words of the gateway, and what can be done here and now.
+// Shows an error with the gateway's message and a button for what the user can do.
 function explain(error, again) {
   const titles = { 0: "The gateway cannot be reached", 401: "This gateway requires an API key", 403: "This key does not give access", 404: "Not found",
     409: "This gateway serves another policy", 422: "The question cannot be processed", 429: "Too many requests", 503: "Not ready" };
@@ -200,7 +200,7 @@ function say(text) {
   announce(text);
 }
 
-// A word in passing.
+// Shows a short message that disappears by itself.
 function told(text) {
   announce(text);
   const toast = h("p", { class: "toast" }, text);
@@ -216,7 +216,7 @@ function choose(entity) {
     : h("span", { class: "muted" }, "Select an entity to ask about it."));
 }
 
-// What was asked before, with its answer as long as the gateway has it.
+// Shows an earlier question, with its answer if the gateway still has it.
 async function revisit(entry) {
   current?.abort();
   form.asking(false);
@@ -280,7 +280,7 @@ document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
     if (current) current.abort();
-    else event.target.blur?.(); // then letters are shortcuts again
+    else event.target.blur?.(); // makes letters shortcuts again
     return;
   }
   if (event.target.closest?.("input, textarea, select")) return;

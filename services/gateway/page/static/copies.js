@@ -1,4 +1,4 @@
-// A question or an answer's evidence as something that can be pasted elsewhere.
+// A question as a curl command, an answer's evidence as SPARQL, and copying to the clipboard.
 
 import { h } from "./dom.js";
 import { openDialog } from "./dialogs.js";
@@ -9,8 +9,8 @@ export function asCurl(request, { key }) {
   return lines.join(" \\\n     ");
 }
 
-// The query that gives the answer: its own, or the chain of triples from where it begins, what was found
-// on the way left open.
+// A query that finds the answer: the evidence's own query, or a chain of triple patterns that begins at the
+// topic entity and has variables for the entities on the way.
 export function asSparql(answer, topics) {
   const { sparql, triples } = answer.evidence;
   if (sparql) return sparql;
@@ -29,7 +29,7 @@ export function asSparql(answer, topics) {
   return `SELECT DISTINCT ?answer WHERE {\n${patterns.join("\n")}\n}`;
 }
 
-// Where the clipboard may not be written to, the text is shown to be copied by hand.
+// If the page may not write to the clipboard, it shows the text, to be copied by hand.
 export async function copy(text, what, done) {
   try {
     await navigator.clipboard.writeText(text);
@@ -45,7 +45,7 @@ function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-// Relations of RDF graphs are IRIs; those of delimited files names, which have IRIs of ours.
+// Relations of RDF graphs are IRIs; relations from delimited files are names, which get IRIs of ours.
 function isIri(relation) {
   return /^(urn:|[a-z][a-z0-9+.-]*:\/\/)[^\s<>"{}|\\^`]+$/i.test(relation);
 }
@@ -55,7 +55,7 @@ function nameOf(id, rdf) {
   return id.startsWith('"') || id.startsWith("_:") ? id : `<${id}>`;
 }
 
-// As Python's quote(…, safe=""): only letters, digits and _.-~ stay as they are.
+// Like Python's quote(…, safe=""): encodes everything except letters, digits and _.-~.
 function encoded(name) {
   return encodeURIComponent(name).replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
 }

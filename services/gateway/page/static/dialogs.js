@@ -1,4 +1,4 @@
-// Dialogs: one at a time, closed by Escape, by their button, or by a click beside them.
+// Dialogs, one at a time; Escape, the button or a click outside closes them.
 
 import { h } from "./dom.js";
 

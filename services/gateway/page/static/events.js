@@ -1,8 +1,8 @@
-// Server-sent events of a POST, which EventSource cannot ask for.
+// Server-sent events of a POST request, which EventSource does not support.
 
 import { Problem } from "./api.js";
 
-// Yields each event's data, parsed; fails if the connection ends before `done` or `error` has come.
+// Yields the parsed data of each event; throws if the connection ends before `done` or `error`.
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

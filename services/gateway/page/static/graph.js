@@ -1,4 +1,4 @@
-// The walked part of the graph, drawn by Cytoscape.js, and the same as a list for those who read it.
+// The walked part of the graph, drawn by Cytoscape.js, and the same as a list of triples.
 
 import cytoscape from "./cytoscape-3.34.4.esm.min.mjs";
 import { h, replace } from "./dom.js";
@@ -7,19 +7,20 @@ import { Walk, keyOf, shortRelation } from "./walk.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 const SIZES = { entity: 14, way: 12, more: 12 }, PADDING = { entity: 22, way: 14, more: 18 }, HEIGHTS = { entity: 28, way: 20, more: 22 };
-const MOST_CHARACTERS = 30; // of a label in the drawing
-const CORNER = 9; // pixels from the left of a node, where edges leave it downwards
-const NARROW = 560; // pixels: below that, one below the other
+const MOST_CHARACTERS = 30; // maximum length of a label in the drawing
+const CORNER = 9; // pixels from a node's left side to its downward edges
+const NARROW = 560; // pixels: a narrower canvas gets the indented layout
 const ZOOM = { least: 0.15, fit: 0.8, most: 2.5 };
 const MOVE_MS = 260;
 const COLOURS = ["text", "muted", "line", "edge", "card", "back", "accent", "soft", "on-accent"];
 
-// What is new begins where it came from, on top of it: for that moment no edge can be drawn.
+// A new node starts at the position of the node that it was found from, so its edge has no length at first;
+// Cytoscape.js would warn about that.
 cytoscape.warnings(false);
 const ruler = document.createElement("canvas").getContext("2d");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// choose(entity): called with {id, label} when one is clicked, with null when nothing is.
+// choose(entity): called with {id, label} when an entity is clicked, with null for a click on the background.
 export function graph(box, { choose }) {
   const canvas = box.querySelector(".canvas"), list = box.querySelector(".triples"), empty = box.querySelector(".nothing-drawn");
   const cy = cytoscape({ container: canvas, style: style(), layout: { name: "preset" }, minZoom: ZOOM.least, maxZoom: ZOOM.most,
@@ -27,7 +28,7 @@ export function graph(box, { choose }) {
   let walk = new Walk(), lit = null, follows = true, drawing = null;
 
   function draw() {
-    drawing ??= requestAnimationFrame(() => { // however many events come at once
+    drawing ??= requestAnimationFrame(() => { // draw only once for several events
       drawing = null;
       update();
     });
@@ -77,7 +78,7 @@ export function graph(box, { choose }) {
     else node.animate({ position, duration: MOVE_MS, easing: "ease-out-cubic" });
   }
 
-  // All of it, or what fits of it at a size that can be read: then the newest.
+  // Shows the whole box or, if that would be too small to read, its newest part.
   function fit({ x1, y1, x2, y2 }) {
     if (x1 > x2) return;
     const pad = 18, narrow = canvas.clientWidth < NARROW, width = canvas.clientWidth - 2 * pad, height = canvas.clientHeight - 2 * pad;
@@ -92,7 +93,7 @@ export function graph(box, { choose }) {
     else cy.animate({ zoom, pan, duration: MOVE_MS, easing: "ease-out-cubic" });
   }
 
-  // What leads to an answer stands out, the rest steps back; null ends it.
+  // Highlights the evidence of an answer and dims the rest; null ends the highlighting.
   function light(answer) {
     lit = answer;
     const { triples = [], rows = [] } = answer?.evidence ?? {};
@@ -108,7 +109,7 @@ export function graph(box, { choose }) {
     for (const item of list.querySelectorAll("li")) item.classList.toggle("lit", keys.has(item.dataset.key));
   }
 
-  // Lets what is lit be seen, where it is not.
+  // Moves highlighted nodes into view if they are outside.
   function reveal() {
     const seen = cy.extent(), nodes = cy.nodes(".lit");
     const outside = ({ x, y }) => x < seen.x1 || x > seen.x2 || y < seen.y1 || y > seen.y2;
@@ -127,7 +128,7 @@ export function graph(box, { choose }) {
   cy.on("mouseover", "node", () => canvas.classList.add("pointing"));
   cy.on("mouseout", "node", () => canvas.classList.remove("pointing"));
   cy.on("dragpan pinchzoom scrollzoom", () => { follows = false; });
-  // The wheel scrolls the page, unless somebody means to zoom.
+  // The wheel scrolls the page; with Ctrl or Cmd it zooms.
   canvas.addEventListener("wheel", (event) => cy.userZoomingEnabled(event.ctrlKey || event.metaKey), { capture: true, passive: true });
   canvas.addEventListener("touchstart", () => cy.userZoomingEnabled(true), { capture: true, passive: true });
   const restyle = () => cy.style(style());
@@ -150,7 +151,7 @@ export function graph(box, { choose }) {
       const fresh = triples.map((triple) => walk.add(triple, labels)).some(Boolean);
       if (fresh) draw();
     },
-    // What an answer stands on is drawn, too, even if there was no room for it before.
+    // The evidence of an answer is always drawn, even if there was no room for it before.
     answer({ id, label, evidence }) {
       const triples = evidence.triples ?? [];
       triples.forEach((triple) => walk.add(triple, label ? { [id]: label } : {}));
@@ -190,8 +191,8 @@ function edgesOf(placed, ids, narrow) {
   return edges;
 }
 
-// One below the other, an edge goes down and then to the right: how far its corner lies along the
-// straight line between its ends, and beside it.
+// In the indented layout, an edge goes down and then to the right. Returns the position of its corner along
+// the straight line between its ends (weight), and the distance from that line.
 function bend(source, target) {
   const right = target.x - target.width / 2 - (source.x - source.width / 2 + CORNER);
   const down = target.y - source.y - HEIGHTS[source.kind] / 2;
@@ -231,7 +232,7 @@ function listOf(walk) {
     h("span", { class: "end", dir: "auto" }, walk.label(object))));
 }
 
-// The colours of the page, which a canvas does not inherit.
+// The drawing's style in the page's colours, which a canvas does not inherit.
 function style() {
   const probe = document.body.appendChild(h("i", { hidden: true }));
   const colour = Object.fromEntries(COLOURS.map((name) => {

@@ -1,11 +1,11 @@
-// The API key, which this tab alone remembers, and only until it is closed.
+// The API key; only this tab remembers it, and only until it is closed.
 
 import { authenticate } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 
 const PLACE = "kbqa.key";
-let memory = ""; // where storage is forbidden
+let memory = ""; // used if storage is forbidden
 
 export function currentKey() {
   try {
@@ -20,10 +20,10 @@ export function keepKey(key) {
   try {
     if (key) sessionStorage.setItem(PLACE, key);
     else sessionStorage.removeItem(PLACE);
-  } catch { /* then it lasts until the page is left */ }
+  } catch { /* storage is forbidden: the key lasts until the page is left */ }
 }
 
-// changed(): called when there is another key, or none.
+// changed(): called when the key has been changed or removed.
 export function openKey(changed) {
   const field = h("input", { type: "password", id: "api-key", autocomplete: "off", spellcheck: "false", value: currentKey() });
   const dialog = openDialog("API key", h("form", { method: "dialog", class: "stack" },

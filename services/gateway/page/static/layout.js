@@ -1,12 +1,13 @@
-// Where a walked forest is drawn: entities and relations in columns from left to right, or, where there
-// is no room beside each other, one below the other and indented. New ones never overtake old ones.
+// Positions of the nodes of a walked forest: entities and relations in columns from left to right or, on a
+// narrow canvas, indented one below the other. A new node never comes before an older one.
 
 const ROW = 38, COLUMN_GAP = 34, TREE_GAP = 0.35;
 const NARROW_ROW = 34, INDENT = 22;
-const MOST = [12, 8, 6, 4, 3, 2, 1]; // entities of a relation that lead nowhere: the rest is behind a "+ n"
+// Maximum number of leaf entities drawn per relation, largest first; the others are behind a "+ n more".
+const MOST = [12, 8, 6, 4, 3, 2, 1];
 
-// width(node): of what is drawn for an entity, way or remainder; height: that there is. Returns
-// [{id, kind, of, x, y, width}]; x and y are the middle.
+// width(node): width of the drawn entity, way or remainder; height: available height. Returns
+// [{id, kind, of, x, y, width}]; x and y are the centre.
 export function place(walk, { width, height, narrow }) {
   const arrange = narrow ? indented : inColumns, row = narrow ? NARROW_ROW : ROW;
   let placed = [];

@@ -1,4 +1,4 @@
-// Questions that were asked in this browser: the newest ones, kept in it alone.
+// The newest questions asked in this browser; they are stored only in the browser.
 
 import { h } from "./dom.js";
 import { when, words } from "./format.js";
@@ -24,18 +24,18 @@ export function remember({ question, kg, topics, document }) {
 export function forget() {
   try {
     localStorage.removeItem(PLACE);
-  } catch { /* nothing was kept either */ }
+  } catch { /* storage is forbidden: nothing was stored */ }
 }
 
 function keep(entries) {
   try {
     localStorage.setItem(PLACE, JSON.stringify(entries));
   } catch {
-    if (entries.length > 1) keep(entries.slice(0, entries.length >> 1)); // no room for all, or none at all
+    if (entries.length > 1) keep(entries.slice(0, entries.length >> 1)); // the storage may be full
   }
 }
 
-// choose(entry): called when one is picked.
+// choose(entry): called when an entry is clicked.
 export function pastList(entries, choose) {
   if (!entries.length) return h("p", { class: "empty" }, "Nothing has been asked in this browser yet.");
   return h("ul", { class: "past" }, entries.map((entry) => h("li", {}, h("button", { type: "button", class: "quiet", onclick: () => choose(entry) },

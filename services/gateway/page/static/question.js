@@ -1,21 +1,21 @@
-// What is asked: question, graph, topic entities and options, as a form.
+// The form of a question: its text, graph, topic entities and options.
 
 import * as api from "./api.js";
 import { h, replace } from "./dom.js";
 
 const GRAPH_PLACE = "kbqa.graph";
 
-// asked(request): called when the form is sent; cancelled() when it is told to stop what is asked.
+// asked(request): called when the form is submitted; cancelled(): called when the user cancels the question.
 export function questionForm(form, { asked, cancelled }) {
   const text = form.elements.question, graphs = form.elements.kg, go = form.querySelector("#go");
   const chips = form.querySelector(".topics"), adding = form.elements.topic, options = form.querySelector(".options");
   let topics = []; // {id, label, text, candidates}
-  let chosen = false; // whether the topic entities were picked, or were found in the question
+  let chosen = false; // whether the user chose the topic entities; otherwise they were found in the question
   let asking = false, graph = "";
 
   text.addEventListener("input", () => {
     if (!chosen && topics.length) {
-      topics = []; // they were found in another question
+      topics = []; // they were found in an earlier text
       drawTopics();
     }
   });
@@ -45,7 +45,7 @@ export function questionForm(form, { asked, cancelled }) {
     graph = graphs.value;
     try {
       localStorage.setItem(GRAPH_PLACE, graphs.value);
-    } catch { /* then it is chosen again next time */ }
+    } catch { /* storage is forbidden: the choice is not remembered */ }
     topics = [];
     chosen = false;
     drawTopics();
@@ -110,13 +110,13 @@ export function questionForm(form, { asked, cancelled }) {
       let wanted = graphs.value;
       try {
         wanted ||= localStorage.getItem(GRAPH_PLACE);
-      } catch { /* the first one, then */ }
+      } catch { /* storage is forbidden: use the first graph */ }
       replace(graphs, list.map(({ name, triples }) => h("option", { value: name, selected: name === wanted },
         triples === null ? name : `${name} (${triples.toLocaleString("en")} triples)`)));
       graph = graphs.value;
       return list;
     },
-    // What the question was found to be about, with what else its words may mean.
+    // Shows the topic entities that were found in the question, with other candidates for its names.
     linked({ topic_entities: ids, mentions }, labelOf) {
       if (chosen) return;
       topics = ids.map((id) => {

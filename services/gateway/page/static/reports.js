@@ -1,4 +1,4 @@
-// What was trained and how well it answers: a list of reports, and one with the trajectories behind it.
+// Reports of training runs: the list, and one report with its trajectories.
 
 import { go, href, read } from "./address.js";
 import * as api from "./api.js";
@@ -12,7 +12,7 @@ const BAR = { height: 150, width: 26, gap: 5, room: 44, top: 18, bottom: 22 };
 
 const main = document.getElementById("main");
 let current = null; // {run, view, part}
-let turn = 0; // counts addresses, so that an answer that comes too late is dropped
+let turn = 0; // counts changes of address, so that a response for an earlier one is dropped
 
 async function show() {
   const address = read();
@@ -71,7 +71,7 @@ async function showReport(mine, address, view) {
     h("nav", { class: "tabs", "aria-label": "Views of the report" }, [["report", "Report"], ["trajectories", `Trajectories (${report.steps} ${report.steps === 1 ? "step" : "steps"})`]].map(([name, title]) =>
       h("a", { href: href(report.id, { view: name === "report" ? null : name }), "data-link": "", "aria-current": name === view ? "page" : null }, title))), panel);
   if (view === "trajectories") current.part = await trajectoriesView(panel, { run: report.id, address });
-  else replace(panel, report.summary ? figures(report.summary) : h("p", { class: "empty" }, report.problem ?? "The run is not done: its results come with its end."));
+  else replace(panel, report.summary ? figures(report.summary) : h("p", { class: "empty" }, report.problem ?? "The run is not done yet; its results appear when it ends."));
 }
 
 function figures(summary) {

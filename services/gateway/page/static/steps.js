@@ -1,10 +1,10 @@
-// What the agent thinks, does and sees, as it comes: a list of turns for each run.
+// The agent's thoughts, actions and observations as they arrive: a list of turns for each run.
 
 import { h, replace } from "./dom.js";
 import { words } from "./format.js";
 import { shortRelation } from "./walk.js";
 
-const MOST_LINES = 4; // of an observation, until it is opened
+const MOST_LINES = 4; // lines shown of an observation until it is opened
 
 export function steps(box) {
   const tabs = box.querySelector(".runs"), list = box.querySelector(".turns");
@@ -39,7 +39,7 @@ export function steps(box) {
     bottom(true);
   }
 
-  // Keeps the newest in sight for whoever has not scrolled away from it.
+  // Scrolls to the newest turn, unless the user has scrolled away from it.
   function bottom(whatever = false) {
     if (whatever || list.dataset.atEnd !== "false") list.scrollTop = list.scrollHeight;
   }
@@ -75,7 +75,7 @@ export function steps(box) {
   return {
     reset,
     take: (event) => parts[event.event](event),
-    // How runs ended; and, for a document that was read and not watched, all that they did.
+    // Shows how the runs ended; for a document without earlier events, shows all turns, too.
     end(document) {
       document.runs.forEach(({ status, trajectory }, number) => {
         const one = run(number);
@@ -96,7 +96,7 @@ export function steps(box) {
   };
 }
 
-const UNTOLD = ["question", "relations"]; // what every turn of a walk repeats
+const UNTOLD = ["question", "relations"]; // arguments that every turn repeats
 
 function actionLine({ action, code, ...given }) {
   const named = Object.entries(given).filter(([name, value]) => value !== null && !UNTOLD.includes(name));

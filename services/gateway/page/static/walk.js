@@ -1,13 +1,12 @@
-// The part of the graph that was walked, as a forest: from an entity a relation leads to entities.
-// Topic entities are roots; what was found first under one entity and is found again under another is
-// linked to from there, not drawn twice.
+// The walked part of the graph as a forest: entity → way (a relation) → entities. Topic entities are roots.
+// An entity is drawn only where it was found first; other ways that find it again get a link to it.
 
 export class Walk {
   constructor() {
     this.entities = new Map(); // id → {id, label, topic, answer, depth, parent: a way, ways: [way]}
     this.ways = new Map(); // id → {id, relation, source, inverse, found: [entity id], links: [entity id], open}
     this.triples = new Map(); // key → {triple, way, entity}
-    this.needed = new Set(); // ids that are shown whatever else is
+    this.needed = new Set(); // ids that are always shown
   }
 
   topic(id, label = id) {
@@ -15,7 +14,7 @@ export class Walk {
     entity.topic = true;
   }
 
-  // labels: id → label, of those that have one. Returns whether anything is new.
+  // labels: id → label, for entities that have one. Returns whether the triple is new.
   add([subject, relation, object], labels = {}) {
     for (const id of [subject, object]) {
       const known = this.entities.get(id);
@@ -23,7 +22,7 @@ export class Walk {
     }
     const key = keyOf([subject, relation, object]);
     if (this.triples.has(key)) return false;
-    // It was walked from the end that was known before the other was.
+    // The triple was walked from the end that was already known.
     const inverse = !this.entities.has(subject) && this.entities.has(object);
     const [from, to] = inverse ? [object, subject] : [subject, object];
     const source = this.#entity(from, labels[from], null);
@@ -50,12 +49,12 @@ export class Walk {
     return this.entities.get(id)?.label ?? id;
   }
 
-  // The entities of a way that are drawn, and how many are left out: at most so many that lead nowhere.
+  // The entities of a way to draw (at most `most` leaves, not counting needed ones), and how many are hidden.
   shown(way, most) {
     const needed = (id) => this.entities.get(id).ways.length > 0 || this.needed.has(id);
     let room = way.open ? Infinity : most;
     const left = way.found.filter((id) => !needed(id)).length;
-    if (left === room + 1) room += 1; // a "+ 1" would take as much place as the one
+    if (left === room + 1) room += 1; // a "+ 1 more" would take as much space as the entity
     const shown = way.found.filter((id) => needed(id) || room-- > 0);
     return { shown, hidden: way.found.length - shown.length };
   }

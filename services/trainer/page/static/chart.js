@@ -1,18 +1,18 @@
-// Plots as SVG: lines over steps, shares of a whole, points, histograms. A chart is a card with a title,
-// a drawing that fits the card's width, and a line that says what lies under the pointer.
+// Plots as SVG: lines over steps, stacked shares, points, histograms. A chart is a card with a title, a
+// drawing that fits the card's width, and a line with the values under the pointer.
 
 import { h, replace, svg } from "./dom.js";
 import { number, percent, short } from "./format.js";
 
 const HEIGHT = 168, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 22;
-const MOST_POINTS = 500; // drawn of a line; more are averaged
-const cards = new Set(); // those on the page: they point at the same step together
+const MOST_POINTS = 500; // maximum points drawn per line; more are averaged
+const cards = new Set(); // all cards on the page; they show the values of the same step
 
 const widths = new ResizeObserver((entries) => requestAnimationFrame(() => {
   for (const { target } of entries) target.chart?.fit();
 }));
 
-// figure: {title, kind, unit, about, source}; data(): the series at this moment, see `draw…` below.
+// figure: {title, kind, unit, about, source}; data(): returns the current series, see `draw…` below.
 export function chart(figure, data) {
   const drawing = svg("svg", { class: "plot", height: HEIGHT, role: "img", tabindex: "0" });
   const readout = h("output", { class: "readout", "aria-live": "off" });
@@ -42,7 +42,7 @@ export function chart(figure, data) {
     replace(readout, view.latest);
   }
 
-  // Show the values at an x of the data; null shows the latest again.
+  // Shows the values at x; null shows the latest values again.
   function point(x) {
     if (!view?.at) return;
     const found = x === null ? null : view.at(x);
@@ -80,7 +80,7 @@ export function redrawCharts() {
   for (const one of cards) one.draw();
 }
 
-// A line that follows its values at leisure; weight 0 follows at once.
+// Exponential smoothing of a line; weight 0 does not smooth.
 export function smooth(points, weight) {
   let mean = 0, seen = 0;
   return points.map(([x, y]) => {
@@ -119,7 +119,7 @@ function drawLines(series, width, figure) {
   return { shapes, says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell) };
 }
 
-// series: [{name, points}] whose values add up at each x, drawn on top of each other
+// series: [{name, points}], stacked: the values add up at each x
 function drawShares(series, width, figure) {
   const shown = series.filter((part) => part.points.length);
   if (!shown.length) return empty(width);
@@ -142,7 +142,7 @@ function drawShares(series, width, figure) {
   return { shapes: [...areas, ...axes(x, y, width, figure)], says, xs, invert: x.invert, latest: tell(xs.at(-1)), at: atStep(xs, x, tell) };
 }
 
-// series: [{name, points}], the first ones of a run and the last ones
+// series: [{name, points}]: the first and the last points of a run
 function drawPoints(series, width, figure) {
   const all = series.flatMap((cloud) => cloud.points);
   if (!all.length) return empty(width);
@@ -155,7 +155,7 @@ function drawPoints(series, width, figure) {
   return { shapes: [...axes(x, y, width, figure), ...dots], says, latest };
 }
 
-// series: [{name, counts}] of twentieths of [0, 1]
+// series: [{name, counts}]; counts by equal bins of [0, 1]
 function drawHistogram(series, width, figure) {
   const shown = series.filter((one) => one.counts.length);
   if (!shown.length) return empty(width);

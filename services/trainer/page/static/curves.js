@@ -1,4 +1,4 @@
-// The curves of a run: those of its paper first, then what every run is watched by.
+// The curves of a run: first those of its paper, then those of every run.
 
 import * as api from "./api.js";
 import { href, note } from "./address.js";
@@ -6,8 +6,8 @@ import { chart, forgetCharts, redrawCharts } from "./chart.js";
 import { h, replace } from "./dom.js";
 import { words } from "./format.js";
 
-const PAGE = 2000; // records a request
-const NEWEST = 5; // steps that stand for the last ones where points are compared
+const PAGE = 2000; // records per request
+const NEWEST = 5; // steps that count as the last ones in point plots
 
 const line = (title, fields, more = {}) => ({ title, fields, kind: "line", unit: "", about: "", source: "", ...more });
 const SECTIONS = [
@@ -41,7 +41,7 @@ export async function curvesView(panel, { run, recipe, address }) {
   async function load() {
     for (;;) {
       const page = await api.get(api.run(run, "/metrics"), { since: last, limit: PAGE });
-      // A training process that was started again takes back what it has undone.
+      // A restarted training process resumes at a checkpoint: drop the records after it.
       const resumed = page.records.findLast((record) => record.kind === "resumed");
       if (resumed) {
         const kept = records.filter((r) => r.phase !== resumed.phase || r.step <= resumed.step);
@@ -58,7 +58,7 @@ export async function curvesView(panel, { run, recipe, address }) {
   const controls = h("form", { class: "controls", onsubmit: (event) => event.preventDefault() });
   replace(panel, controls, grid);
   let drawn = "";
-  let follows = phase === null; // nobody chose a phase: show the newest
+  let follows = phase === null; // no phase was chosen: show the newest
 
   function draw() {
     const phases = [...new Set(records.map((record) => record.phase))];

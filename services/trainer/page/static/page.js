@@ -1,4 +1,4 @@
-// The page: which run, which view of it, and when to look again.
+// The page: chooses the run and the view to show, and refreshes them.
 
 import { go, href, read } from "./address.js";
 import * as api from "./api.js";
@@ -15,7 +15,7 @@ const PHASES = ["prepare", "warm_up", "cold_start", "rl", "done"];
 
 const main = document.getElementById("main");
 let current = null; // {run, view, part, close}
-let turn = 0; // counts addresses, so that an answer that comes too late is dropped
+let turn = 0; // counts changes of address, so that a response for an earlier one is dropped
 
 async function show() {
   const address = read();
@@ -91,7 +91,7 @@ async function showRun(mine, address, view) {
   }, shown.state === "running");
 }
 
-// Look again every now and then while the tab is seen, until `again` says no.
+// Calls `again` periodically while the tab is visible, until `again` returns false.
 function repeat(mine, again, going = true) {
   if (!going) return;
   setTimeout(async () => {
@@ -102,7 +102,7 @@ function repeat(mine, again, going = true) {
         on = await again();
         main.classList.remove("stale");
       } catch {
-        main.classList.add("stale"); // it may be started again; what is shown stays
+        main.classList.add("stale"); // the trainer may be restarting; keep what is shown
       }
     }
     repeat(mine, again, on);

@@ -1,4 +1,4 @@
-// What a run was told, and the versions that came of it.
+// The recipe of a run, and the versions that it published.
 
 import * as api from "./api.js";
 import { h, replace } from "./dom.js";
@@ -38,7 +38,7 @@ export async function versionsView(panel, { run }) {
     const { versions } = await api.get(api.run(run, "/versions"));
     const names = [...new Set(versions.flatMap((version) => Object.keys(version.metrics)))].sort();
     replace(panel, h("h2", {}, "Versions in the store"),
-      h("p", { class: "muted" }, "Older versions are deleted when nothing can need them any more."),
+      h("p", { class: "muted" }, "Older versions are deleted when nothing needs them any more."),
       versions.length ? h("div", { class: "scroll" }, h("table", {},
         h("thead", {}, h("tr", {}, ["Version", "Step", "Kind", ...names, "Published"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, versions.map((version) => h("tr", {},
