@@ -1,7 +1,7 @@
-"""Look-ups, the one-hop actions among them: their answers kept as the JSON that they are sent as.
+"""Look-ups, including the one-hop actions, with a cache of their answers as serialised JSON.
 
-A look-up takes microseconds and making JSON of what it finds takes as much again, so that
-an answer that was sent before is not made again. Redis would be slower than both.
+A look-up takes microseconds, and serialising its result takes as long again. The cache saves both; a cache
+in Redis would be slower than computing the answer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kbqa.kg.tools import execute
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import dump_result
 
-# What an answer costs beside its text: the key, objects, and a place in two dictionaries.
+# Memory of a cached answer in addition to its JSON: the key, objects, and entries of two dictionaries.
 _ENTRY_BYTES = 450
 _NEW, _KEPT = b'"cached":false,"elapsed_ms":', b'"cached":true,"elapsed_ms":'
 
 
 class CachedAnswer(NamedTuple):
-    """A kept answer: what it counts as, and its JSON, if `timed` without the time at its end."""
+    """A cached answer: its labels in the metrics, and its JSON; if `timed`, without the time at its end."""
 
     action: str
     outcome: str
@@ -37,13 +37,13 @@ class CachedAnswer(NamedTuple):
 
 
 class LookUps:
-    """Answers batches of look-ups; safe for many threads.
+    """Answers batches of look-ups; thread-safe.
 
-    Answers are kept under the graph's version, the subgraph and the action as canonical
-    JSON, in which `1`, `1.0` and `true` are different arguments.
+    Answers are cached by the graph's version, the subgraph and the action as canonical JSON, in which `1`,
+    `1.0` and `true` are different arguments.
 
     Args:
-        max_bytes: size of what is kept; the answers that were not used for longest go first.
+        max_bytes: size of the cache; the least recently used answers are dropped first.
     """
 
     def __init__(self, meter: ActionMeter, *, max_bytes: int) -> None:
@@ -61,16 +61,16 @@ class LookUps:
         """The results as JSON, in order; None if an action costs more than a look-up.
 
         Args:
-            batch: actions as they came, unchecked.
+            batch: the actions of the request, not validated.
             graph: id of the per-question subgraph that restricts them.
-            fresh: whether kept answers are passed over.
-            private: whether new ones are not kept.
+            fresh: do not use cached answers.
+            private: do not cache new answers.
         """
         began = time.perf_counter()
         try:
             prefix = orjson.dumps((surroundings.store.version, graph))
             keys = [prefix + orjson.dumps(action, option=orjson.OPT_SORT_KEYS) for action in batch]
-        except orjson.JSONEncodeError:  # nested too deep to be written again
+        except orjson.JSONEncodeError:  # nested too deeply to be serialised again
             keys, fresh, private = [b""] * len(batch), True, True
         found = [None] * len(keys) if fresh else self._kept.get(keys)
         missing = [place for place, answer in enumerate(found) if answer is None]
@@ -93,7 +93,7 @@ class LookUps:
     def _make(
         self, surroundings: Surroundings, batch: Sequence[dict[str, Any]], graph: str | None
     ) -> list[tuple[CachedAnswer | None, bytes]]:
-        """For each action what is to be kept, if anything, and what is to be sent."""
+        """For each action: the answer to cache, or None, and the JSON to send."""
         actions = [to_action(action) for action in batch]
         results = execute(surroundings, actions, graph=graph)
         self._meter.count(actions, results)
@@ -106,7 +106,7 @@ def _is_look_up(action: dict[str, Any]) -> bool:
 
 
 def to_action(action: dict[str, Any]) -> Action:
-    """An action as it came, as a value."""
+    """The `Action` of a JSON object, not validated."""
     arguments = dict(action)
     return Action(arguments.pop("action", ""), arguments)
 
@@ -121,10 +121,10 @@ def _rendered(name: str, result: ActionResult) -> tuple[CachedAnswer | None, byt
 
 
 class _Kept:
-    """LRU cache of answers, bounded by its size in bytes; takes its lock once for a batch."""
+    """LRU cache of answers, bounded by size; takes its lock once per batch."""
 
     def __init__(self, max_bytes: int) -> None:
-        # One answer must not drive out hundreds.
+        # One answer must not evict hundreds.
         self._max_answer_bytes = max_bytes // 256
         self._answers: LRUCache[bytes, CachedAnswer] = LRUCache(max_bytes, getsizeof=_size)
         self._lock = threading.Lock()
