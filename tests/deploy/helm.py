@@ -19,6 +19,13 @@ def missing() -> str | None:
     return f"{' and '.join(absent)} not installed: run make chart" if absent else None
 
 
+def helm_error() -> type[Exception]:
+    """What `render` raises for values that the chart refuses."""
+    import helm_python
+
+    return helm_python.HelmError
+
+
 def lint(values: Object, kube_version: str) -> list[str]:
     """What `helm lint --strict` complains about."""
     import helm_python

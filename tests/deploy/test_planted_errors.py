@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.deploy.checks import VERSIONS, problems
-from tests.deploy.helm import defaults, lint
+from tests.deploy.helm import defaults, helm_error, lint
 from tests.deploy.objects import of_kind
 
 pytestmark = pytest.mark.chart
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.chart
     ],
 )
 def test_values_that_do_not_fit_the_schema(chart, values, complaint):
-    with pytest.raises(Exception, match="kbqa:") as refused:
+    with pytest.raises(helm_error(), match="kbqa:") as refused:
         chart(**values)
     assert complaint in str(refused.value)
     assert any(complaint in found for found in lint(values, "1.33"))
@@ -65,7 +65,7 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
     ],
 )
 def test_values_that_contradict_each_other_say_what_to_change(chart, values, advice):
-    with pytest.raises(Exception, match=advice):
+    with pytest.raises(helm_error(), match=advice):
         chart(**values)
 
 
