@@ -5,7 +5,8 @@
                   "AnnotatorComment": {"ParseQuality": "Complete", "QuestionQuality": "Good", …},
                   "Answers": [{"AnswerType": "Entity" or "Value", "AnswerArgument": …, "EntityName": …}]}]}]}
 
-Of several parses the first counts that its annotator found complete, of a good question.
+Of several parses, the first one is used that the annotator marked as complete and of a good
+question, or else the first.
 """
 
 from __future__ import annotations
