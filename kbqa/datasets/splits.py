@@ -16,7 +16,7 @@ class Splits:
 
     Attributes:
         cold_start: questions whose gold paths the cold start may read.
-        train: questions of which reinforcement learning reads only text and answers.
+        train: for reinforcement learning, which reads only text and answers.
         validation: for selecting the best cold start.
         test: held out.
     """

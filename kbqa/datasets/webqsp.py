@@ -5,8 +5,8 @@
                   "AnnotatorComment": {"ParseQuality": "Complete", "QuestionQuality": "Good", …},
                   "Answers": [{"AnswerType": "Entity" or "Value", "AnswerArgument": …, "EntityName": …}]}]}]}
 
-Of several parses, the first one is used that the annotator marked as complete and of a good
-question, or else the first.
+If there are several parses, the first one is used that its annotator marked as complete, with a
+good question; without such a mark, the first of all.
 """
 
 from __future__ import annotations

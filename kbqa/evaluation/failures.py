@@ -45,7 +45,7 @@ class Error(StrEnum):
     """Types of error where F1 is below 1 (KnowCoder-A1, appendix D and figure 6)."""
 
     HALLUCINATION = "hallucination"
-    """An answer occurs in no observation, or there is no answer after an action named unknown items."""
+    """An answer occurs in no observation; or there is none, and an action named items not in the graph."""
     RELATION = "relation"
     """Relation recall or selection: no gold answer was retrieved."""
     CONSTRAINT = "constraint"

@@ -6,8 +6,8 @@
 
 Each text is encoded once and reused in all rankings. An item has two texts, its label and
 its id without namespace; its score is the higher of their similarities to the query. An item
-scores 1 if the query equals its id or label, ignoring case, punctuation and spaces. Scores
-are rounded to four decimals, so that thresholds apply to the same number that an agent reads.
+scores 1 if the query equals its id or label, ignoring namespace, case, punctuation and spaces.
+Scores are rounded to four decimals, so that thresholds apply to the number that an agent reads.
 """
 
 from __future__ import annotations
