@@ -1,7 +1,7 @@
-"""Answers compared: normalisation, the exact-match family, F1 and F-beta.
+"""Compares answers: normalisation, the exact-match family, F1 and F-beta.
 
 Predictions and gold answers are sets of strings; an answer that occurs twice
-counts once. This is the only copy of these measures.
+counts once. All other code uses these measures.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ def normalise(answer: str) -> str:
 
 
 def answer_set(answers: Iterable[str]) -> frozenset[str]:
-    """Normalised answers without the empty one."""
+    """The set of normalised answers, without empty ones."""
     return frozenset(filter(None, map(normalise, answers)))
 
 
 def resolve(answers: Sequence[str], ids: Sequence[Sequence[str]], gold: Iterable[str]) -> list[str]:
-    """Answers named as the gold answers are.
+    """Convert answers to the form of the gold answers: texts or ids.
 
-    A label that several entities share means all of them. Where the text is no gold answer, and one of its
-    entities is by id, the answer counts as all its entities; else as its text.
+    A label that several entities share stands for all of them. If an answer's text is not a gold answer, but
+    the id of one of its entities is, the answer is replaced by the ids of all its entities. Otherwise its
+    text is kept.
 
     Args:
-        ids: of the entities that each answer stands for; those that are missing stand for none.
+        ids: for each answer, ids of the entities for which it stands; missing entries mean none.
     """
     wanted = answer_set(gold)
     named: list[str] = []
@@ -48,7 +49,7 @@ def resolve(answers: Sequence[str], ids: Sequence[Sequence[str]], gold: Iterable
 
 
 def precision_recall(predicted: Iterable[str], gold: Iterable[str]) -> tuple[float, float]:
-    """Share of predictions that are gold, and of gold that is predicted; 0 where undefined."""
+    """Share of predictions that are gold, and of gold answers that are predicted; 0 if undefined."""
     predictions, targets = answer_set(predicted), answer_set(gold)
     hits = len(predictions & targets)
     return (
@@ -86,5 +87,5 @@ def hits1_first(predicted: Sequence[str], gold: Iterable[str]) -> bool:
 
 
 def rhits1(predicted: Iterable[str], gold: Iterable[str]) -> float:
-    """Probability that one predicted answer drawn at random is gold; the precision, exactly."""
+    """Probability that a predicted answer drawn at random is gold, which equals the precision."""
     return precision_recall(predicted, gold)[0]

@@ -1,8 +1,8 @@
-"""Any OpenAI-compatible chat endpoint: conversations in, replies out.
+"""A client of OpenAI-compatible chat endpoints.
 
-The one client of policies and judges that are models of somebody else. What may pass (too many
-requests, a server's failure, a broken connection) is tried again, with growing pauses and within
-a deadline; what may not is told at once.
+It is used for policies and judges that are external models. Transient errors (too many requests,
+a server's failure, a broken connection) are retried with growing pauses within a deadline; other
+errors are raised at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ logger = logging.getLogger(__name__)
 Role = Literal["system", "user", "assistant", "tool"]
 
 _CONNECT_S = 3.0
-_POLL_S = 0.05  # how soon a cancellation is noticed
-_TRIED_AGAIN = frozenset({408, 409, 425, 429})  # and what is 500 or above
+_POLL_S = 0.05  # delay until a cancellation is noticed
+_TRIED_AGAIN = frozenset({408, 409, 425, 429})  # and all from 500
 _LONGEST_PAUSE_S = 20.0
-# What servers say of a conversation that does not fit: OpenAI's code, and vLLM's words.
+# Parts of servers' errors for a conversation that exceeds the context: OpenAI's code, and vLLM's texts.
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len", "too many tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a function; `arguments` is JSON as the model wrote it, if it is JSON."""
+    """A call of a function; `arguments` is text as the model wrote it, which should be JSON."""
 
     id: str
     name: str
@@ -48,8 +48,8 @@ class Message:
     """One message.
 
     Attributes:
-        tool_calls: of an assistant.
-        answers: of a tool the id of the call that it answers.
+        tool_calls: for an assistant's message, the calls in it.
+        answers: for a tool's message, the id of the call that it answers.
     """
 
     role: Role
@@ -58,7 +58,7 @@ class Message:
     answers: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the API takes it."""
+        """The message in the format of the API."""
         message: dict[str, Any] = {"role": self.role, "content": self.text}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -87,11 +87,11 @@ class ChatParams:
     """How to sample.
 
     Attributes:
-        max_tokens: most tokens of a reply; the server's own limit when None.
-        temperature: 0 takes the most probable token.
-        stop: a reply ends before the first of these; most servers take no more than four.
-        seed: makes a reply repeatable, where the server can; the k-th of several conversations
-            draws by seed + k.
+        max_tokens: maximum tokens of a reply; None for the server's limit.
+        temperature: 0 selects the most probable token.
+        stop: a reply ends before the first of these; most servers accept at most four.
+        seed: makes replies reproducible if the server supports it; the k-th of several
+            conversations uses seed + k.
     """
 
     max_tokens: int | None = None
@@ -102,14 +102,14 @@ class ChatParams:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What the model said.
+    """A reply of the model.
 
     Attributes:
-        reasoning: what a reasoning model thought, where the server tells it apart.
-        cut: whether it was cut at its most tokens; of a conversation that does not fit into the
-            model's context, before the first.
-        prompt_tokens, generated_tokens: as the server counted; 0 where it does not.
-        model: as the server calls it.
+        reasoning: the thoughts of a reasoning model, if the server returns them separately.
+        cut: whether the reply was cut at its maximum tokens; also set, with an empty text, if the
+            conversation exceeds the model's context.
+        prompt_tokens, generated_tokens: as counted by the server; 0 if it does not count.
+        model: the model's name at the server.
     """
 
     text: str
@@ -126,13 +126,13 @@ class ChatModel:
     """A model behind an endpoint.
 
     Attributes:
-        url: of the API, for instance https://api.openai.com/v1 or that of a vLLM.
+        url: of the API, such as https://api.openai.com/v1 or a vLLM server's.
         api_key: sent as a bearer token.
-        timeout_s: for each attempt.
-        attempts: requests at most for one reply.
+        timeout_s: seconds for each attempt.
+        attempts: maximum number of requests for one reply.
         back_off_s: pause after the first attempt; each further one is twice as long.
-        extra: further members of every request; None leaves out one of ours, for instance
-            `{"stop": None}` for a model that takes no stop strings.
+        extra: further fields of every request; None removes one of ours, for instance
+            `{"stop": None}` for a model that does not accept stop strings.
     """
 
     name: str
@@ -147,11 +147,11 @@ class ChatModel:
 class ChatClient:
     """Talks to one model; safe for many threads. Close it, or use it in a `with`.
 
-    Requests run in an event loop of its own thread, since only so can one be abandoned: its
-    connection closes, by which a server is told to stop.
+    Requests run on an event loop in a separate thread, so that they can be abandoned: closing a
+    request's connection tells the server to stop.
 
     Raises:
-        ConfigurationError: the model's URL is none.
+        ConfigurationError: the model's URL is invalid.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -168,7 +168,7 @@ class ChatClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="chat", daemon=True)
         self._thread.start()
         self._closed = threading.Event()
-        self._submitting = threading.Lock()  # so that nothing is submitted after the end
+        self._submitting = threading.Lock()  # so that nothing is submitted after closing
 
     def __enter__(self) -> ChatClient:
         return self
@@ -177,7 +177,7 @@ class ChatClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; what is under way ends as abandoned."""
+        """Close the connections, and abandon the requests in progress."""
         with self._submitting:
             if self._closed.is_set():
                 return
@@ -196,18 +196,18 @@ class ChatClient:
         deadline: float | None = None,
         cancelled: threading.Event | None = None,
     ) -> list[ChatReply | None]:
-        """The reply to each conversation, all asked for at once.
+        """Request the replies to all conversations at once.
 
         Args:
             deadline: `time.monotonic()` after which requests are abandoned.
-            cancelled: abandons them when it is set.
+            cancelled: when set, requests are abandoned.
 
         Returns:
-            None for a conversation whose request was abandoned.
+            A reply per conversation; None if its request was abandoned.
 
         Raises:
-            ChatUnavailableError: one has no reply after all attempts, or the client is closed.
-            ChatRefusedError: the endpoint refuses a request, or is no such endpoint.
+            ChatUnavailableError: a request has no reply after all attempts, or the client is closed.
+            ChatRefusedError: the endpoint refuses a request, or is not a chat endpoint.
         """
         bodies = [self._body(one, params, number) for number, one in enumerate(conversations)]
         with self._submitting:
@@ -307,7 +307,7 @@ class ChatClient:
         return ChatRefusedError(f"{self._who} refuses ({reason}): correct its URL, name, key or parameters")
 
     async def _end(self) -> None:
-        """Wait until nothing is under way: what was abandoned notices by itself that we are closed."""
+        """Wait for the remaining requests, which notice by themselves that the client is closed."""
         mine = asyncio.current_task()
         await asyncio.gather(*(asyncio.all_tasks() - {mine}), return_exceptions=True)
         await self._http.aclose()
@@ -318,7 +318,7 @@ def _in_time(deadline: float | None) -> bool:
 
 
 def _retry_after_s(response: httpx.Response) -> float:
-    """What the server asks for, 0 if that is no number of seconds."""
+    """The pause that the server requests; 0 if it is not a number of seconds."""
     try:
         return max(0.0, float(response.headers.get("Retry-After", "0")))
     except ValueError:
@@ -328,13 +328,13 @@ def _retry_after_s(response: httpx.Response) -> float:
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     function = call["function"]
     arguments = function.get("arguments")
-    # Some servers give the object itself.
+    # Some servers send an object instead of text.
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(_text(call.get("id")) or "call", _text(function["name"]), _text(written))
 
 
 def _text(content: Any) -> str:
-    """Content as a text that can be sent on: nothing is "", and half characters are replaced."""
+    """Content as text that can be sent again: None becomes "", and unpaired surrogates are replaced."""
     if isinstance(content, list):  # of parts
         content = "".join(part["text"] for part in content if part.get("type") == "text")
     return "" if content is None else str(content).encode(errors="replace").decode()

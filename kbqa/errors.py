@@ -16,28 +16,30 @@
     │       ├── QueryTimeoutError
     │       ├── QueryMemoryError    stopped at the memory that a query may use
     │       ├── QueryOverloadError  too many others wait; never executed
-    │       └── QueryLostError      its process was killed by somebody else
-    ├── LogicalFormError            an S-expression, action or compilation that is wrong
+    │       └── QueryLostError      its process was killed from outside
+    ├── LogicalFormError            an S-expression, action or compilation is wrong
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
     │   ├── BaseNotFoundError       a pretrained model is not on this machine
     │   ├── PolicyIntegrityError    files of a version or a base are not what was published
-    │   ├── PolicyMismatchError     an engine computes something else than a version's trainer
+    │   ├── PolicyMismatchError     an engine and a version's trainer compute different values
     │   ├── PolicyRefusedError      the endpoint of a policy refuses requests
     │   └── PolicyUnavailableError  the engine does not answer
     │       └── PolicyStoreUnavailableError
     ├── ChatError                   a chat endpoint
-    │   ├── ChatRefusedError        it refuses requests, or is none
-    │   └── ChatUnavailableError    no reply, however often it was asked
+    │   ├── ChatRefusedError        it refuses requests, or is not a chat endpoint
+    │   └── ChatUnavailableError    no reply after all attempts
     ├── JudgeUnavailableError       no verdict on an answer
     ├── MessageError                a queue message that does not fit its schema
     ├── CheckpointError
     ├── QueueUnavailableError       the broker does not answer
     └── RunError                    a training run cannot start, stop or be found
+        ├── RunNotFoundError
+        └── RunConflictError        a request conflicts with the state of a run
 
-Inside an episode a failure is a value (`kbqa.trajectory.Status`), not one of
-these; the reward has to see it. A message says what to do next, since it is
-shown to the user as it stands.
+Inside an episode a failure is a value (`kbqa.trajectory.Status`) instead of an
+exception, because the reward must see it. Messages are shown to the user
+unchanged, so they say what to do next.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ class GraphUnavailableError(GraphError):
 
 
 class EncoderUnavailableError(GraphUnavailableError):
-    """The server that embeds texts cannot be reached, or answers with something else."""
+    """The server that embeds texts cannot be reached, or does not answer with embeddings."""
 
 
 class QueryError(GraphError):
@@ -122,7 +124,7 @@ class QueryMemoryError(QueryError):
 
 
 class QueryOverloadError(QueryError):
-    """The query was not executed, since too many others run and wait; it may be sent again."""
+    """The query was not executed, since too many others are running or waiting; it may be sent again."""
 
     def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
@@ -146,11 +148,11 @@ class PolicyError(KbqaError):
 
 
 class NoPolicyError(PolicyError):
-    """No policy version is there to be loaded."""
+    """There is no policy version to load."""
 
 
 class BaseNotFoundError(PolicyError):
-    """A pretrained model that policies begin with is not on this machine, or not whole."""
+    """A pretrained model from which policies start is not on this machine, or is incomplete."""
 
 
 class PolicyIntegrityError(PolicyError):
@@ -158,11 +160,11 @@ class PolicyIntegrityError(PolicyError):
 
 
 class PolicyMismatchError(PolicyError):
-    """An engine holds a version, but its log-probabilities are not those of the version's trainer."""
+    """An engine holds a version, but its log-probabilities differ from those of the version's trainer."""
 
 
 class PolicyRefusedError(PolicyError):
-    """The endpoint that is to play a policy refuses requests: its key, model or parameters are wrong."""
+    """The endpoint of a policy refuses requests: key, model or parameters are wrong."""
 
 
 class PolicyUnavailableError(PolicyError):
@@ -174,7 +176,7 @@ class ChatError(KbqaError):
 
 
 class ChatRefusedError(ChatError):
-    """The endpoint refuses a request (key, model, parameters), or answers with no chat completion."""
+    """The endpoint refuses a request (key, model, parameters), or does not answer with a chat completion."""
 
 
 class ChatUnavailableError(ChatError):
@@ -194,7 +196,7 @@ class MessageError(KbqaError):
 
 
 class CheckpointError(KbqaError):
-    """A checkpoint is missing, incomplete or of another run."""
+    """A checkpoint is missing, incomplete or belongs to another run."""
 
 
 class QueueUnavailableError(KbqaError):
@@ -206,8 +208,8 @@ class RunError(KbqaError):
 
 
 class RunNotFoundError(RunError):
-    """No run of that id."""
+    """There is no run with that id."""
 
 
 class RunConflictError(RunError):
-    """What is asked of a run does not go with its state, or with another run's."""
+    """A request for a run conflicts with its state, or with that of another run."""

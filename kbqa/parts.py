@@ -1,4 +1,4 @@
-"""Named parts that recipes put together: protocols, rewards, judges and their kin.
+"""Named parts that recipes combine: protocols, rewards, judges and so on.
 
     PROTOCOLS: Parts[AgentProtocol] = Parts("protocols")
 
@@ -9,8 +9,8 @@
 
     PROTOCOLS.build("toy", {"prompt": "brief"})
 
-A part is a dataclass; its fields are its options. One that lives in another distribution
-is found by an entry point of the group `kbqa.<kind>`, so a new paper needs no edit here.
+A part is a dataclass; its fields are its options. Parts of other distributions are found by
+entry points of the group `kbqa.<kind>`, so that a new paper needs no change here.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PartT = TypeVar("PartT", bound=type)
 
 
 def additions(kind: str) -> EntryPoints:
-    """The entry points by which other distributions add to a kind: those of the group `kbqa.<kind>`."""
+    """The entry points of the group `kbqa.<kind>`, by which other distributions add parts of a kind."""
     return entry_points(group=f"kbqa.{kind}")
 
 
 def added(kind: str, name: str) -> Any | None:
-    """What another distribution adds to a kind under a name; None if none does."""
+    """The part of that kind and name in another distribution; None if there is none."""
     return next((point.load() for point in additions(kind) if point.name == name), None)
 
 
@@ -41,7 +41,7 @@ class Parts(Generic[T]):
     """The parts of one kind.
 
     Args:
-        kind: plural of what they are, as in the group of their entry points.
+        kind: name of the kind, in the plural, as in the group of entry points.
     """
 
     def __init__(self, kind: str) -> None:
@@ -50,7 +50,7 @@ class Parts(Generic[T]):
         self._adapters: dict[Any, TypeAdapter[Any]] = {}
 
     def register(self, name: str) -> Callable[[PartT], PartT]:
-        """Decorates a dataclass that recipes may name."""
+        """A decorator for a dataclass that recipes may name."""
 
         def add(part: PartT) -> PartT:
             self._classes[name] = part
@@ -67,10 +67,10 @@ class Parts(Generic[T]):
         return [field.name for field in fields(self._find(name))]
 
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options, checked, with the defaults of those left out.
+        """Check options, and add the defaults of missing ones.
 
         Raises:
-            ValidationError: there is no such part, or an option is unknown or impossible.
+            ValidationError: there is no such part, or an option is unknown or invalid.
         """
         adapter = self._adapter(name)
         known = self.options(name)
@@ -82,7 +82,7 @@ class Parts(Generic[T]):
         return resolved
 
     def build(self, name: str, options: Mapping[str, Any]) -> T:
-        """The part with its options; raises as `resolve`."""
+        """Create a part with options; raises as `resolve`."""
         part: T = self._adapter(name).validate_python(dict(options))
         return part
 

@@ -1,13 +1,13 @@
 """Log setup, and the one registry of metric names.
 
-Every metric that any service exports stands in `METRICS`; dashboards and alert
-rules are checked against it. A service makes its own through `Metrics`, which
-refuses a name that the table lacks:
+Every metric that any service exports is listed in `METRICS`; dashboards and alert
+rules are checked against it. A service creates its metrics through `Metrics`, which
+refuses names that are not in the table:
 
     metrics = Metrics(CollectorRegistry())
     metrics.counter("kbqa_kg_actions_total").labels("get_tail_entities", "ok").inc()
 
-Logs are structured: pass fields by `extra`, bind those of a whole task by
+Logs are structured: pass fields by `extra`; bind the fields of a whole task by
 `log_context`.
 
     logger.info("graph loaded", extra={"graph": "metaqa", "triples": 133582})
@@ -38,10 +38,10 @@ REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One exported metric, as it is called in PromQL.
+    """One exported metric.
 
     Attributes:
-        name: in full: counters end in `_total`, durations in `_seconds`.
+        name: full name, as in PromQL; counters end in `_total`, durations in `_seconds`.
         labels: label names, in the order in which `.labels()` takes them.
         buckets: upper bounds, for histograms only.
     """
@@ -283,10 +283,10 @@ METRICS: tuple[Metric, ...] = (
 
 
 class Metrics:
-    """The metrics of one process: each made once, on first demand, from `METRICS`.
+    """The metrics of one process; each is created from `METRICS` at its first use.
 
     Args:
-        registry: where they are registered; one per application, so that two
+        registry: where metrics are registered; one per application, so that two
             applications in a process (tests) do not collide.
     """
 
@@ -345,7 +345,7 @@ def log_context(**fields: Any) -> Iterator[None]:
 
 
 def logged(field: str) -> object:
-    """What `log_context` adds under that name here; None if nothing."""
+    """The value that `log_context` adds for a field here; None if there is none."""
     return _context.get().get(field)
 
 
@@ -398,6 +398,6 @@ def configure_logging(service: str, level: str = "INFO", style: LogFormat = "tex
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(StructuredFormatter(service, style))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Each logs lines per request or step of start-up at INFO that say nothing new.
+    # At INFO, each of these logs redundant lines per request or start-up step.
     for chatty in ("httpx", "httpcore", "mcp", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

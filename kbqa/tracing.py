@@ -1,11 +1,11 @@
-"""Spans of OpenTelemetry, from service to service; nothing at all until tracing is started.
+"""OpenTelemetry spans across services; does nothing until tracing is started.
 
     with traced("gateway", "http://collector:4318"):
         with span("policy", episodes=8):
             ...
-        httpx.post(url, headers=outgoing_headers())     # the other service goes on with this trace
+        httpx.post(url, headers=outgoing_headers())     # the other service continues this trace
 
-The request id of `log_context`, which logs show, goes to the other service by the same headers.
+The same headers send the request id of `log_context`, which logs show, to the other service.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ REQUEST_ID_HEADER = "X-Request-ID"
 
 SpanKind = Literal["internal", "client", "server"]
 
-# One for the process, as its log is: whoever makes a span should not have to be handed it.
+# One per process, like logging, so that it need not be passed to every function that makes a span.
 _tracer: Tracer | None = None
 
 
 @contextmanager
 def traced(service: str, url: str | None) -> Iterator[None]:
-    """Send the spans of the block to the collector at `url`; with None there are none.
+    """Send the spans of the block to the collector at `url`; if it is None, there are no spans.
 
     Raises:
         ConfigurationError: OpenTelemetry is not installed.
@@ -47,7 +47,7 @@ def traced(service: str, url: str | None) -> Iterator[None]:
 
 
 def otlp_exporter(url: str) -> SpanExporter:
-    """Sends spans to a collector by OTLP over HTTP.
+    """An exporter that sends spans to a collector by OTLP over HTTP.
 
     Args:
         url: of the collector, for instance http://127.0.0.1:4318.
@@ -65,13 +65,13 @@ def otlp_exporter(url: str) -> SpanExporter:
 
 
 def start_tracing(service: str, exporter: SpanExporter, *, batched: bool = True) -> Callable[[], None]:
-    """Record spans from now on; returns what ends that, once the rest has been exported.
+    """Start recording spans; returns a function that exports the remaining spans and stops.
 
-    Which share of traces is recorded is OpenTelemetry's own OTEL_TRACES_SAMPLER to say; all, if unset.
+    OpenTelemetry's OTEL_TRACES_SAMPLER sets the share of traces to record; if unset, all are recorded.
 
     Args:
-        service: its name in traces.
-        batched: export from a thread, now and then; otherwise each span at its end (tests).
+        service: name of the service in traces.
+        batched: export spans in batches from a thread; otherwise each span at its end (for tests).
     """
     global _tracer
     from opentelemetry.sdk.resources import Resource
@@ -94,10 +94,10 @@ def start_tracing(service: str, exporter: SpanExporter, *, batched: bool = True)
 def span(
     name: str, kind: SpanKind = "internal", *, incoming: Mapping[str, str] | None = None, **attributes: Any
 ) -> Iterator[Span | None]:
-    """A span around the block, None where nothing is traced. What the block raises is recorded in it.
+    """A span around the block; None if tracing is off. The span records exceptions of the block.
 
     Args:
-        incoming: headers of a request, in lower case; the span goes on with the trace that they name.
+        incoming: headers of a request, in lower case; the span continues the trace that they name.
     """
     if _tracer is None:
         yield None
@@ -113,7 +113,7 @@ def span(
 
 
 def outgoing_headers() -> dict[str, str]:
-    """What a request to another service carries, so that its logs and spans belong to ours."""
+    """Headers for a request to another service, which connect its logs and spans to ours."""
     headers: dict[str, str] = {}
     request_id = logged("request_id")
     if request_id is not None:

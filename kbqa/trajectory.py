@@ -1,16 +1,15 @@
-"""What an agent did, as exact token ids: questions, turns, trajectories, groups.
+"""Records of what an agent did, as exact token ids: questions, turns, trajectories, groups.
 
-Tokens in, tokens out. A trajectory holds the ids that the policy read and wrote.
-Nothing is ever tokenised again from text. One that asks twice and then answers
-is laid out as
+A trajectory holds the ids that the policy read and wrote; text is never tokenised
+again. A trajectory that asks twice and then answers is laid out as
 
     token_ids:  prompt | turn 0 | observation | turn 1 | observation | turn 2
     mask:       0 0 0  | 1 1 1  | 0 0 0 0     | 1 1 1  | 0 0 0 0     | 1 1
 
-so a turn is a half-open range of positions, its prompt is everything before it,
-and each turn's prompt extends the last one token by token.
+A turn is a half-open range of positions, its prompt is everything before it,
+and each turn's prompt extends the previous one token by token.
 
-A tree branches at every turn, and stores what its branches share once:
+A tree branches at every turn, and stores shared prefixes once:
 
     prompt | turn | observation | turn | observation      steps 0 and 2
                                 | turn                    step 3, at the same state as step 2
@@ -33,8 +32,8 @@ class Segment:
 
     Attributes:
         text: the characters.
-        trusted: whether tags in it are tags. Text from a user or a graph is not
-            trusted: a `</answer>` in it is encoded as plain characters.
+        trusted: whether tags in the text act as tags. Text from a user or a graph is
+            not trusted: a `</answer>` in it is encoded as plain characters.
     """
 
     text: str
@@ -60,8 +59,9 @@ class Question:
         path: gold relation path from the topic entity, if the data set states one.
         form: gold S-expression, if the data set states one.
         sparql: gold query, if the data set states one.
-        operation: what the question asks for beside a path, such as count or superlative.
-        level: of generalisation from the training questions (GrailQA): i.i.d., compositional, zero-shot.
+        operation: operation of the gold program, such as path, count or superlative; empty if unknown.
+        level: level of generalisation from the training questions (GrailQA): i.i.d., compositional,
+            zero-shot.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Question:
 
     @property
     def hops(self) -> int:
-        """Length of the gold path; 0 when it is unknown."""
+        """Length of the gold path; 0 if it is unknown."""
         return len(self.path)
 
 
@@ -96,11 +96,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatedRelation:
-    """What RRCG made of a relation that the policy wrote (KBQA-R1, section IV-A3).
+    """RRCG's decision on a relation that the policy wrote (KBQA-R1, section IV-A3).
 
     Attributes:
-        relation: id of the most similar one.
-        score: how similar it is, 1 for the same.
+        relation: id of the most similar relation.
+        score: its similarity; 1 means the same.
         tier: `high` and `medium` were executed, `low` was rejected.
     """
 
@@ -111,19 +111,18 @@ class GatedRelation:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedAction:
-    """A retrieval action of a turn and what came of it.
+    """A retrieval action of a turn and its result.
 
     Attributes:
         name: the action's name as the policy wrote it.
-        arguments: its arguments by name.
-        code: error code, or None if it succeeded.
-        kind: kind of the error, likewise; finer than its code.
+        arguments: arguments by name.
+        code: error code, or None if the action succeeded.
+        kind: kind of the error, likewise; finer than the code.
         items: ids retrieved, in the order shown.
-        labels: their labels, in the same order.
-        gated: the relations in it that the graph gated.
-        details: what else its result said (`kbqa.kg.actions.Success.details`), of which evidence is made.
-            They stay where the episode was played: no message carries them, and an action that came
-            in one has none.
+        labels: labels of the items, in the same order.
+        gated: RRCG's decisions on the relations in the action.
+        details: further output of the action (`kbqa.kg.actions.Success.details`), from which evidence is
+            made. Messages do not contain it, so it is empty in an action that was received in a message.
     """
 
     name: str
@@ -133,7 +132,7 @@ class ExecutedAction:
     labels: tuple[str, ...] = ()
     kind: str | None = None
     gated: tuple[GatedRelation, ...] = ()
-    # A trainer has no use for them, and those of a path are longer than all the rest.
+    # Not serialised: a trainer does not need details, and those of a path are longer than all the rest.
     details: Annotated[Mapping[str, Any], Field(exclude=True)] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -145,14 +144,14 @@ class ExecutedAction:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One completion of the policy and what the environment answered.
+    """One completion of the policy, and the observation that follows it.
 
     Attributes:
-        start, end: its half-open range in the trajectory's `token_ids`.
+        start, end: half-open range of the turn in the trajectory's `token_ids`.
         logprobs: behaviour log-probability of each token in that range.
         text: the completion, decoded.
-        thought: what stood between the thinking tags.
-        well_formed: whether the protocol's format rules hold for it.
+        thought: the text between the thinking tags.
+        well_formed: whether the turn follows the protocol's format rules.
         observation: text that the environment appended, "" after an answer.
         policy_version: full id of the version that wrote it.
     """
@@ -178,7 +177,7 @@ class Trajectory:
         token_ids: every token read or written, length T.
         turns: in order; their ranges do not overlap.
         answers: predicted answers as labels, unique, in the order given.
-        answer_ids: for each answer the ids of the seen entities that bear the label.
+        answer_ids: for each answer, the ids of the retrieved entities with that label.
     """
 
     token_ids: tuple[int, ...]
@@ -232,14 +231,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One branch of a tree: a turn taken at the state that another step led to.
+    """One branch of a tree: a turn taken at the state to which another step led.
 
     Attributes:
-        parent: index of that step; None for the state that is the question itself.
-        token_ids: of the turn, and of what the environment appended.
+        parent: index of the other step; None at the initial state, which is the question.
+        token_ids: tokens of the turn and of the observation after it.
         turn: its range counts positions from the root of the tree.
-        status: how the episode ended with it; None if it goes on, or would have but for a cap or deadline.
-        answers, answer_ids: as those of a trajectory.
+        status: how the episode ended with this step; None if it continues, or was stopped by a cap or
+            deadline.
+        answers, answer_ids: as in a trajectory.
     """
 
     parent: int | None
@@ -252,12 +252,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Episodes of one question that share their beginnings.
+    """Episodes of one question that share prefixes.
 
     Attributes:
         prompt_ids: tokens before the first turn.
-        steps: every branch that was kept, a parent before its children.
-        sampled: branches before pruning.
+        steps: all branches that were kept; parents come before their children.
+        sampled: number of branches before pruning.
     """
 
     prompt_ids: tuple[int, ...]
@@ -273,7 +273,7 @@ class Tree:
         return path[::-1]
 
     def trajectory(self, index: int) -> Trajectory:
-        """The episode from the root to a step; its status is OK where the episode goes on."""
+        """The episode from the root to a step; its status is OK if the episode continues."""
         steps = [self.steps[at] for at in self.path(index)]
         token_ids = (*self.prompt_ids, *(token for step in steps for token in step.token_ids))
         turns, last = tuple(step.turn for step in steps), steps[-1]
@@ -281,7 +281,7 @@ class Tree:
 
     @property
     def states(self) -> dict[int | None, list[int]]:
-        """The steps taken at each state, by the step that led there."""
+        """Index of the step that led to a state → the steps taken there."""
         states: dict[int | None, list[int]] = {}
         for index, step in enumerate(self.steps):
             states.setdefault(step.parent, []).append(index)
@@ -294,23 +294,23 @@ class Tree:
 
     @property
     def leaves(self) -> list[int]:
-        """The steps after which nothing was tried: those that ended an episode, and those at a cap."""
+        """The steps without children: those that ended an episode, and those stopped by a cap."""
         states = self.states
         return [index for index in range(len(self.steps)) if index not in states]
 
     @property
     def unexplored(self) -> list[int]:
-        """The steps of which nobody knows what would have come: no episode through them came to its end."""
+        """The steps with unknown outcome: no episode through them came to an end."""
         ended = {index for end in self.ends for index in self.path(end)}
         return [index for index in range(len(self.steps)) if index not in ended]
 
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The steps that are compared with each other, since they were taken at one state.
+    """Steps that were taken at the same state, and are compared with each other.
 
     Attributes:
-        id: `<id of the tree>/<state>`, 0 being the question and k + 1 where step k led.
+        id: `<id of the tree>/<state>`; state 0 is the question, state k + 1 is the one after step k.
         steps: indices into the tree.
     """
 
@@ -324,7 +324,7 @@ class RewardedTree:
 
     Attributes:
         rewards: of each step.
-        components: for each step that ended an episode what a trajectory has, `f1` among it.
+        components: of each step; if it ended an episode, the components of a trajectory, including `f1`.
     """
 
     id: str
@@ -335,7 +335,7 @@ class RewardedTree:
 
     @property
     def groups(self) -> list[Siblings]:
-        """The siblings of each state, less those whose outcome nobody knows."""
+        """The siblings at each state, without steps of unknown outcome."""
         unexplored = frozenset(self.tree.unexplored)
         groups = []
         for parent, steps in self.tree.states.items():
@@ -363,7 +363,7 @@ class RewardedTree:
 
 
 ScoredRollout = Group | RewardedTree
-"""What comes of one question."""
+"""The result of one rollout, with rewards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +402,7 @@ def training_sample(trajectory: Trajectory, turn_advantages: Sequence[float]) ->
 
 
 def step_sample(tree: Tree, index: int, advantage: float) -> TrainingSample:
-    """The path to a step of a tree, of which that step's turn alone carries an advantage."""
+    """The path to a step of a tree; only the step's own turn carries the advantage."""
     turn = tree.steps[index].turn
     token_ids = tree.trajectory(index).token_ids[: turn.end]
     before, length = turn.start, turn.end - turn.start

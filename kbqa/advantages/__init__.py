@@ -1,4 +1,4 @@
-"""Advantages: rewards of a group turned into credit, in plain floats."""
+"""Advantages: turns the rewards of a group into credit, in plain floats."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
 
 
 class Credit(ABC):
-    """Gives credit to the turns of a group.
+    """Assigns credit to the turns of a group.
 
-    Another distribution adds one: a dataclass with `rows`, an entry point of the group `kbqa.advantages`.
-    A recipe names it in `advantage.kind`.
+    Another distribution can add a kind: a dataclass with `rows`, by an entry point of the group
+    `kbqa.advantages`. A recipe selects it in `advantage.kind`.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
-        """The advantage of each turn of each trajectory of a group; no row if the group teaches nothing.
+        """The advantage of each turn of each trajectory of a group; empty if the group teaches nothing.
 
         Args:
-            members: at least one; each has a turn.
+            members: at least one; each has at least one turn.
         """
 
     def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
-        """Training samples of a group, or of all groups of a tree; none of one without spread.
+        """Training samples of a group, or of all groups of a tree; groups without spread yield none.
 
         Raises:
-            ValueError: it is not for rollouts of this kind.
+            ValueError: the credit does not support rollouts of this kind.
         """
         if isinstance(rollout, RewardedTree):
             raise ValueError(f"{type(self).__name__} is not for trees")
@@ -69,13 +69,13 @@ class Credit(ABC):
         return [training_sample(member.trajectory, row) for member, row in members if row]
 
     def of_turns(self, group: Group) -> list[list[float]]:
-        """Advantage of each turn of each trajectory; all rows are empty where the group has no spread."""
+        """Advantage of each turn of each trajectory; all rows are empty if the group has no spread."""
         members = [member for member in group.members if member.trajectory.turns]
         rows = iter(self.rows(members) if members else ())
         return [next(rows, []) if member.trajectory.turns else [] for member in group.members]
 
     def of_steps(self, tree: RewardedTree) -> dict[int, float]:
-        """Advantage of each step of a tree, by its index; none of those that teach nothing."""
+        """Step index → advantage, for the steps of a tree; without steps that teach nothing."""
         raise ValueError(f"{type(self).__name__} is not for trees")
 
 
@@ -84,15 +84,16 @@ ADVANTAGES: Parts[Credit] = Parts("advantages")
 
 @dataclass(frozen=True, slots=True)
 class Advantage(Credit):
-    """The papers' ways to give credit.
+    """The papers' ways to assign credit.
 
     Attributes:
         kind: `group` gives a trajectory one value, from its mean turn reward plus its outcome;
             `turn` pools r_t + lambda R over all turns (KG-R1); `turn_and_outcome`
-            standardises turn rewards and outcomes apart (KG-R1's released code); `state`
+            standardises turn rewards and outcomes separately (KG-R1's released code); `state`
             compares the steps of a tree with their siblings (ISP-KGR).
-        lam: weight of the outcome beside the turn rewards, in `group` and `turn`.
-        turn_weight, outcome_weight: of the two parts of `turn_and_outcome`.
+        lam: weight of the outcome relative to the turn rewards, in `group` and `turn`.
+        baseline: the normalisation of returns.
+        turn_weight, outcome_weight: weights of the two parts of `turn_and_outcome`.
     """
 
     kind: AdvantageKind = "group"
@@ -102,19 +103,19 @@ class Advantage(Credit):
     outcome_weight: float = 1.0
 
     def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
-        """As `Credit.samples`; `state` is for trees, and nothing else is."""
+        """As `Credit.samples`; `state` supports only trees, all other kinds only groups."""
         if isinstance(rollout, RewardedTree) != (self.kind == "state"):
             raise ValueError(f"advantages of kind {self.kind} are not for a {type(rollout).__name__}")
         if isinstance(rollout, RewardedTree):
             return [
                 step_sample(rollout.tree, index, advantage)
                 for index, advantage in self.of_steps(rollout).items()
-                if rollout.tree.steps[index].turn.logprobs  # a turn without a token has nothing to learn
+                if rollout.tree.steps[index].turn.logprobs  # a turn without tokens cannot be trained on
             ]
         return Credit.samples(self, rollout)
 
     def of_steps(self, tree: RewardedTree) -> dict[int, float]:
-        """Advantage of each step of a tree, by its index; none of those whose siblings have no spread."""
+        """Step index → advantage, for the steps of a tree; without steps whose siblings have no spread."""
         return {
             index: advantage
             for siblings, advantages in sibling_advantages(tree, self.baseline)
@@ -122,7 +123,7 @@ class Advantage(Credit):
         }
 
     def rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
-        """As `Credit.rows`; none where there is no spread."""
+        """As `Credit.rows`; empty if there is no spread."""
         turn_rewards = [member.turn_rewards for member in members]
         outcomes = [member.outcome for member in members]
         if self.kind == "group":

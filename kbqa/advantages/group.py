@@ -1,4 +1,4 @@
-"""Advantages relative to the group: how far a return lies from what its siblings earned."""
+"""Advantages relative to the group: the difference of a return from the group's mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 from typing import Literal
 
-# Below this, returns differ by rounding and not by what was done.
+# Smaller differences between returns are rounding errors.
 MIN_SPREAD = 1e-6
 
 Deviation = Literal["population", "sample", "none"]
@@ -15,11 +15,11 @@ Deviation = Literal["population", "sample", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A = (R - mean) / (deviation + epsilon): what an advantage is relative to.
+    """The normalisation of returns: A = (R - mean) / (deviation + epsilon).
 
     Attributes:
-        deviation: the population's, a sample's (divided by N - 1, as torch has it unasked),
-            or none at all: mean only (KBQA-R1, Eq. 4).
+        deviation: of the population, of a sample (divided by N - 1, the default of torch),
+            or none, so that A = R - mean (KBQA-R1, Eq. 4).
         bound: advantages are clamped to [-bound, bound] (ISP-KGR's released code: 10).
     """
 
@@ -45,6 +45,8 @@ class Baseline:
 
 
 def has_spread(returns: Sequence[float]) -> bool:
-    """Whether a group carries any signal. Asked of the spread, not of the mean:
-    rewards such as F1 are rarely all 0 or all 1 (decisions: dropped by spread)."""
+    """Whether a group carries any signal: whether its returns differ.
+
+    The spread decides, not the mean, since rewards such as F1 are rarely all 0 or all 1.
+    """
     return max(returns) - min(returns) > MIN_SPREAD

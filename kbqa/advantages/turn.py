@@ -1,4 +1,4 @@
-"""KG-R1's advantages: every turn has a value of its own (section 3.3, Eq. 3)."""
+"""KG-R1's advantages: every turn has its own value (section 3.3, Eq. 3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def turn_and_outcome(
     turn_weight: float,
     outcome_weight: float,
 ) -> list[list[float]]:
-    """Turn rewards and outcomes standardised apart and then added (KG-R1's released code).
+    """Turn rewards and outcomes, standardised separately and then added (KG-R1's released code).
 
     A_t = w_turn A(r_t over all turns) + w_outcome A(R over the trajectories)
     """
@@ -47,7 +47,7 @@ def turn_and_outcome(
 
 
 def trajectory_returns(turn_rewards: Sequence[Sequence[float]], outcomes: Sequence[float]) -> list[float]:
-    """The ablation of appendix E.3: G = mean over turns of r_t, plus R; one value a trajectory."""
+    """The ablation of appendix E.3: G = mean over turns of r_t, plus R; one value per trajectory."""
     return [
         sum(rewards) / len(rewards) + outcome for rewards, outcome in zip(turn_rewards, outcomes, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Pretrained models that policies and encoders begin with, found on this machine; nothing is downloaded."""
+"""Finds the pretrained models from which policies and encoders start, on this machine; downloads nothing."""
 
 from kbqa.bases.finding import Base, Origin, find_base, sight, ways_to_get
 from kbqa.bases.known import KNOWN, KnownBase

@@ -1,7 +1,7 @@
-"""Models that were converted: `KBQA_BASES`, else kbqa/bases of the user's cache.
+"""The cache of converted models: `KBQA_BASES`, else kbqa/bases in the user's cache directory.
 
-Each has a directory named after the digest of what it was made of: written aside, renamed, and
-never changed again.
+Each model has a directory named after the digest of its source file. The directory is written
+under a temporary name, renamed, and never changed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kbqa.errors import BaseNotFoundError
 
 logger = logging.getLogger(__name__)
 
-_FORM = 1  # of what `convert` writes; another form is another directory
+_FORM = 1  # version of the output of `convert`; another version has another directory
 _ASIDE = ".aside-"
 _CARD = """---
 license: {licence}
@@ -35,15 +35,15 @@ base_model: {name}
 
 
 def converted(base: KnownBase, gguf: Path) -> Path:
-    """The directory that a base's GGUF has become; made unless it is there, which takes half a minute.
+    """The directory of a base's converted GGUF; converts it if necessary, which takes half a minute.
 
-    Of several processes one converts, and the others wait for it.
+    If several processes call this, one converts and the others wait for it.
 
     Args:
-        gguf: whose digest has been checked.
+        gguf: the file; its digest must have been checked.
 
     Raises:
-        BaseNotFoundError: it cannot be converted, or there is no room.
+        BaseNotFoundError: the file cannot be converted, or the disk is full.
     """
     short = base.name.rpartition("/")[2]
     final = _home() / f"{short}-{base.package.digest[:12]}-{_FORM}"
@@ -69,7 +69,7 @@ def _home() -> Path:
 
 @contextmanager
 def _alone(final: Path) -> Iterator[None]:
-    """Wait until no other process makes `final`."""
+    """Lock `final`: wait until no other process writes it."""
     final.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(final.with_name(f".{final.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -80,8 +80,8 @@ def _alone(final: Path) -> Iterator[None]:
 
 
 def _convert_aside(base: KnownBase, gguf: Path, final: Path) -> None:
-    """Make `final` out of a GGUF, whole or not at all; to be called by one process at a time."""
-    for left in final.parent.glob(f"{_ASIDE}{final.name}-*"):  # by one that died
+    """Convert a GGUF to `final` atomically; only one process at a time may call this."""
+    for left in final.parent.glob(f"{_ASIDE}{final.name}-*"):  # left by a process that died
         shutil.rmtree(left, ignore_errors=True)
     aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{final.name}-", dir=final.parent))
     began = time.monotonic()
@@ -107,7 +107,7 @@ def _convert_aside(base: KnownBase, gguf: Path, final: Path) -> None:
             version=base.package.version,
         )
         (aside / "README.md").write_text(card, encoding="utf-8")
-        aside.chmod(0o755)  # mkdtemp's is for one user; the next one may serve what this one has converted
+        aside.chmod(0o755)  # mkdtemp allows one user only, but others may use the converted model
         for path in (*aside.iterdir(), aside):
             if path.is_file():
                 path.chmod(0o644)

@@ -1,4 +1,4 @@
-"""What a model card says of a model's licence: the front matter of a README.md."""
+"""Reads a model's licence from its model card, that is, from the front matter of README.md."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
-_LONGEST = 64_000  # characters of a card that are read; front matter stands first
+_LONGEST = 64_000  # characters of a card that are read; front matter comes first
 
-# The hub writes identifiers in small letters, SPDX does not.
+# The hub writes identifiers in lower case, SPDX does not.
 _SPDX = {
     identifier.lower(): identifier
     for identifier in (
@@ -35,7 +35,7 @@ _SPDX = {
 
 
 def licence_of(directory: Path) -> str:
-    """SPDX identifier of a model's licence; `LicenseRef-…` for one that has none, "" where nobody says."""
+    """SPDX identifier of a model's licence; `LicenseRef-…` for a licence without one, "" if it is unknown."""
     try:
         with (directory / "README.md").open(encoding="utf-8") as file:
             text = file.read(_LONGEST)

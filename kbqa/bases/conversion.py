@@ -1,7 +1,7 @@
-"""python -m kbqa.bases.conversion GGUF DIRECTORY: a quantised model as an ordinary Hugging Face directory.
+"""python -m kbqa.bases.conversion GGUF DIRECTORY: converts a quantised model to a Hugging Face directory.
 
-The only part of this room that computes with tensors. It runs in a process of its own, which
-takes 1.2 GB of memory and gives them back, and shows its progress to nobody.
+The only module of this package that computes with tensors. It runs in a separate process, so that
+its 1.2 GB of memory are released at the end, and its progress bars are not shown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def convert(gguf: Path, into: Path) -> None:
 
     Raises:
         ImportError: the package gguf is missing.
-        ValueError: it is no model that can be read, or its tokenizer is of another family.
+        ValueError: the file is not a readable model, or its tokenizer is of another family.
     """
     source = {"gguf_file": gguf.name, "local_files_only": True}
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype="float32", **source)
-    # What was read is whole numbers no more; else only a quantised model could be written.
+    # The weights that were read are no longer quantised; otherwise they could only be saved quantised.
     del model.config.quantization_config
     model.hf_quantizer, model.is_quantized = None, False
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
@@ -31,8 +31,8 @@ def convert(gguf: Path, into: Path) -> None:
     inner = tokenizer.backend_tokenizer
     if not isinstance(inner.pre_tokenizer, ByteLevel):
         raise ValueError(f"{gguf}: unsupported pre-tokenizer {inner.pre_tokenizer}")
-    # A GGUF names its rule for splitting ("smollm": each digit alone, then as GPT-2), which
-    # transformers does not read. Spaces before a digit would become other tokens than in training.
+    # transformers ignores the pre-tokenizer that a GGUF names ("smollm": single digits, then as
+    # GPT-2). Without it, spaces before a digit would become other tokens than in training.
     inner.pre_tokenizer = InOrder([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
     ends = {tokenizer.eos_token_id, model.config.eos_token_id, model.generation_config.eos_token_id}
     if len(ends) != 1 or tokenizer.chat_template is None:

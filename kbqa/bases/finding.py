@@ -1,4 +1,4 @@
-"""Where a base is: a directory, the hub's cache, or an installed package, looked for in this order."""
+"""Finds a base in a directory, in the hub's cache, or in an installed package, in this order."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Base:
     """A pretrained model on this machine.
 
     Attributes:
-        name: as it was asked for.
+        name: as requested.
         directory: an ordinary Hugging Face directory: config.json, safetensors, tokenizer.json …
-        licence: SPDX identifier; "" where nobody says.
-        origin: where it was found.
+        licence: SPDX identifier; "" if unknown.
+        origin: where the base was found.
     """
 
     name: str
@@ -40,14 +40,14 @@ class Base:
 
 
 def find_base(name: str) -> Base:
-    """Find a base, and make sure that one of `KNOWN` is what was published.
+    """Find a base, and check that a base in `KNOWN` is the published one.
 
-    A directory is taken as it is. One that a package holds in another form is converted the first
-    time, which takes about half a minute.
+    A directory is used without checks. A base that a package holds in another format is converted
+    at the first use, which takes about half a minute.
 
     Raises:
-        BaseNotFoundError: it is nowhere, not whole, or cannot be converted; says what to install.
-        PolicyIntegrityError: a file of a known base is another than was published.
+        BaseNotFoundError: the base is missing, incomplete or cannot be converted; says what to install.
+        PolicyIntegrityError: a file of a known base differs from the published file.
     """
     found, known = sight(name), KNOWN.get(name)
     if found is None:
@@ -68,7 +68,7 @@ def find_base(name: str) -> Base:
 
 
 def sight(name: str) -> tuple[Origin, Path] | None:
-    """Where a base is, and its directory or, of a package, its weights; nothing is read or checked."""
+    """The origin of a base, and its directory (for a package, its weights file), unchecked; or None."""
     if (directory := Path(name)).is_dir():
         return "directory", directory
     if (cached := _in_hub_cache(name)) is not None:
@@ -79,7 +79,7 @@ def sight(name: str) -> tuple[Origin, Path] | None:
 
 
 def ways_to_get(name: str) -> str:
-    """What a user can do to have a base here, for a line."""
+    """What a user can do to get a base, as a part of a message."""
     known = KNOWN.get(name)
     ways = [] if known is None else [known.package.how_to_install]
     if _REPOSITORY.fullmatch(name):
@@ -88,21 +88,21 @@ def ways_to_get(name: str) -> str:
 
 
 def _in_hub_cache(name: str) -> Path | None:
-    """The snapshot of a repository's main branch, if a whole model is in it."""
+    """The snapshot of a repository's main branch, if it holds a complete model."""
     if not _REPOSITORY.fullmatch(name):
         return None
-    from huggingface_hub import try_to_load_from_cache  # a third of a second that few commands need
+    from huggingface_hub import try_to_load_from_cache  # takes a third of a second; few commands need it
 
     config = try_to_load_from_cache(name, "config.json")
     if not isinstance(config, str):
         return None
     snapshot = Path(config).parent
-    # Whoever has looked at a model's tokenizer alone has left a snapshot without weights.
+    # If only a model's tokenizer was downloaded, its snapshot has no weights.
     return snapshot if _fault(snapshot) is None else None
 
 
 def _fault(directory: Path) -> str | None:
-    """What a directory lacks to be a model; None if it is one."""
+    """Why a directory is not a complete model; None if it is one."""
     if not (directory / "config.json").is_file():
         return f"{directory} holds no config.json"
     try:
@@ -118,10 +118,10 @@ def _fault(directory: Path) -> str | None:
 
 
 def _check(name: str, path: Path, digest: str, again: str) -> None:
-    """Hold a file of a known base to its digest; a tenth of a second for each 100 MB.
+    """Check the digest of a known base's file; takes a tenth of a second per 100 MB.
 
     Raises:
-        PolicyIntegrityError: it is another file.
+        PolicyIntegrityError: the digest differs, or the file cannot be read.
     """
     try:
         with path.open("rb") as file:

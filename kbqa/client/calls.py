@@ -1,4 +1,4 @@
-"""What each call of the client sends, and what it makes of the answer; both clients share it."""
+"""The request and response of each call, shared by both clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What may be said beside question and graph; see `AnswerRequest`."""
+    """Optional fields of a request besides question and graph; see `AnswerRequest`."""
 
     topic_entities: Sequence[str]
     graph: str
@@ -32,7 +32,7 @@ class AnswerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[ModelT]):
-    """A request, and the model of its answer."""
+    """A request, and the model of its response."""
 
     method: str
     path: str
@@ -46,10 +46,10 @@ class Call(Generic[ModelT]):
         return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
 
     def result(self, response: httpx.Response) -> ModelT:
-        """What came of it.
+        """Read the response.
 
         Raises:
-            GatewayError: it was refused, or is no answer of a gateway.
+            GatewayError: the request was refused, or the response is not a gateway's.
         """
         require_success(response)
         try:
@@ -91,10 +91,10 @@ POLICIES: Call[PoliciesModel] = Call("GET", "/v1/policies", PoliciesModel)
 
 
 def require_success(response: httpx.Response) -> None:
-    """Of a response that has been read.
+    """Check that a response is a success; its body must have been read.
 
     Raises:
-        GatewayError: it is a problem, or of no gateway.
+        GatewayError: the response is a problem document, or not a gateway's.
     """
     if response.is_success:
         return
@@ -107,10 +107,10 @@ def require_success(response: httpx.Response) -> None:
 
 
 def event_of(data: str, response: httpx.Response) -> Event:
-    """An event of a stream.
+    """Read an event of a stream.
 
     Raises:
-        GatewayError: it is an error, or no event.
+        GatewayError: the event is an error, or the data is not an event.
     """
     try:
         event = EVENT.validate_json(data)
@@ -123,21 +123,21 @@ def event_of(data: str, response: httpx.Response) -> Event:
 
 
 def no_gateway(response: httpx.Response) -> GatewayError:
-    """Somebody else answers, or a gateway of another release."""
+    """The error for a response that is not from a gateway, or from one of another release."""
     return GatewayFailedError(
-        f"{response.request.url} answered {response.status_code} with something else than a gateway does: "
-        "is it one, and of this release?",
+        f"{response.request.url} answered {response.status_code}, but not like a gateway of this release: "
+        "check the URL and the gateway's version",
         status=response.status_code,
     )
 
 
 def unreachable(url: str, error: httpx.HTTPError | httpx.InvalidURL) -> GatewayError:
-    """Nobody answers."""
+    """The error for a gateway that does not answer."""
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
         return GatewayUnreachableError(
-            f"the gateway at {url} did not answer in time: give it more, or ask less"
+            f"the gateway at {url} did not answer in time: allow more time, or ask for less"
         )
     return GatewayUnreachableError(
         f"no gateway answers at {url} ({error or type(error).__name__}): start everything with kbqa up, "
-        "or say where it is (kbqa ask: by --gateway or KBQA_GATEWAY_URL)"
+        "or give its URL (kbqa ask: by --gateway or KBQA_GATEWAY_URL)"
     )

@@ -1,12 +1,12 @@
-"""What goes wrong between a client and the gateway.
+"""The errors of a gateway's client.
 
 GatewayError
-├── GatewayUnreachableError   nothing answers there, or not in time
-├── AccessDeniedError         no key, or none for this          (401, 403)
-├── NotThereError             graph, subgraph or answer         (404)
-├── RequestRefusedError       as it is, never                   (other 4xx)
-├── GatewayBusyError          later: `retry_after_s`            (429, 503)
-└── GatewayFailedError        a fault of the gateway            (other 5xx, or no answer of one)
+├── GatewayUnreachableError   no answer, or not in time
+├── AccessDeniedError         no key, or not a sufficient one   (401, 403)
+├── NotThereError             no such graph, subgraph, answer   (404)
+├── RequestRefusedError       the request must be changed       (other 4xx)
+├── GatewayBusyError          try after `retry_after_s`         (429, 503)
+└── GatewayFailedError        a fault of the gateway            (other 5xx, or not a gateway's answer)
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kbqa.errors import KbqaError
 
 
 class GatewayError(KbqaError):
-    """Root of them; the text is the gateway's own, and says what to do.
+    """The base class of these errors; the text says what to do.
 
     Attributes:
-        status: of HTTP; 0 where there was no answer.
-        kind: of the problem, in kebab case: `graph-not-found`; empty where it has none.
-        request_id: to look for in the gateway's logs; empty where there was no answer.
+        status: HTTP status; 0 if there was no response.
+        kind: of the problem, in kebab case, such as `graph-not-found`; empty if it has none.
+        request_id: identifies the request in the gateway's logs; empty if there was no response.
     """
 
     def __init__(self, detail: str, *, status: int = 0, kind: str = "", request_id: str = "") -> None:
@@ -35,11 +35,11 @@ class GatewayUnreachableError(GatewayError):
 
 
 class AccessDeniedError(GatewayError):
-    """The gateway wants a key, or another one."""
+    """The gateway requires a key, or a different one."""
 
 
 class NotThereError(GatewayError):
-    """No such graph, subgraph or answer."""
+    """There is no such graph, subgraph or answer."""
 
 
 class RequestRefusedError(GatewayError):
@@ -47,10 +47,10 @@ class RequestRefusedError(GatewayError):
 
 
 class GatewayBusyError(GatewayError):
-    """Too much is asked, or a part of the system is not there yet.
+    """The gateway is overloaded, or a part of the system is not ready yet.
 
     Attributes:
-        retry_after_s: after which to try again; None if the gateway does not say.
+        retry_after_s: seconds after which to try again; None if the gateway does not say.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class GatewayBusyError(GatewayError):
 
 
 class GatewayFailedError(GatewayError):
-    """A fault of the gateway, or no gateway at all."""
+    """The gateway failed, or the server is not a gateway."""
 
 
 def error_of(status: int, detail: str, kind: str, headers: Mapping[str, str]) -> GatewayError:
     """The error of a problem document.
 
     Args:
-        headers: of the answer, their names in lower case.
+        headers: of the response, with names in lower case.
     """
     request_id = headers.get("x-request-id", "")
     if status in (429, 503):

@@ -1,22 +1,22 @@
-"""What happens while a question is answered, as server-sent events.
+"""The steps of answering a question, as server-sent events.
 
-Each event is one JSON object, also the `data` of a server-sent event that is named after its
-`event`. `run` counts from 0, as the document's `runs` do; it is null where an event concerns
-them all. The order is a grammar, in which events of different runs mingle:
+Each event is one JSON object. It is the `data` of a server-sent event that is named after the
+object's `event`. `run` counts from 0, like the document's `runs`; it is null if an event concerns
+all runs. The order follows a grammar, in which the events of different runs are interleaved:
 
     stream = [linked step* answer*] (done | error)
-    step   = an event of some run; those of each run by themselves are
+    step   = an event of any run; the events of each run form
     run    = turn*                        turns count from 1, without gaps
     turn   = thought action* [observation]
 
-`thought` and `action` come as soon as the policy has written a turn, `observation` when the graph
-has answered it. A turn without observation is the last of its run: an answer, or the end of a
-budget. `answer` comes when runs are united and evidence is checked, once for each answer.
-`done` carries the whole document, which says everything that came before; `error` a problem
-document (RFC 9457). Nothing follows either. A question whose time is over before its topic
-entities are known has `done` alone, one that fails then `error` alone.
+`thought` and `action` are sent as soon as the policy has written a turn, `observation` when the
+graph has answered. A turn without observation is the last of its run: an answer, or the end of a
+budget. `answer` is sent once per answer, after the runs were merged and their evidence was checked.
+`done` contains the whole document, including everything sent before; `error` contains a problem
+document (RFC 9457). Both end the stream. If the time is over before the topic entities are known,
+the stream has only `done`; if an error occurs before that, only `error`.
 
-`EventOrder` is that grammar as a state machine:
+`EventOrder` checks this grammar as a state machine:
 
     order = EventOrder()
     for event in events:
@@ -35,14 +35,14 @@ from kbqa.trajectory import Status
 
 
 class LinkedEvent(BaseModel):
-    """Who answers, and where the runs begin.
+    """The policy that answers, and the entities at which the runs begin.
 
     Attributes:
         id: of the answer.
-        kg_version: of the graph that is asked.
-        policy_version, recipe: who answers.
-        fallback: why not the policy that is promoted; absent if it is that.
-        linking: topic entities; without any the question names nothing in the graph.
+        kg_version: version of the graph.
+        policy_version, recipe: the policy that answers.
+        fallback: why the promoted policy does not answer; absent if it does.
+        linking: topic entities; if there are none, the question names nothing in the graph.
     """
 
     event: Literal["linked"] = "linked"
@@ -66,7 +66,7 @@ class ThoughtEvent(BaseModel):
 
 
 class ActionEvent(BaseModel):
-    """One action of a turn, as kg_server takes it."""
+    """One action of a turn, in kg_server's format."""
 
     event: Literal["action"] = "action"
     run: int
@@ -75,15 +75,15 @@ class ActionEvent(BaseModel):
 
 
 class ObservationEvent(BaseModel):
-    """What came of a turn.
+    """The result of a turn.
 
     Attributes:
-        observation: as the policy reads it.
+        observation: the text that the policy reads.
         status: of the turn.
-        codes: of each of the turn's actions its error's, null if it succeeded.
-        triples: that the actions walked, by id, the first of many.
-        labels: of the entities in them, where they have one that differs.
-        elapsed_ms: of the whole turn.
+        codes: error code of each of the turn's actions, null if it succeeded.
+        triples: triples that the actions walked, by id; only the first if there are many.
+        labels: id → label, for the entities in the triples whose label differs from the id.
+        elapsed_ms: time of the whole turn.
     """
 
     event: Literal["observation"] = "observation"
@@ -98,7 +98,7 @@ class ObservationEvent(BaseModel):
 
 
 class AnswerEvent(BaseModel):
-    """One of the united answers."""
+    """One of the merged answers."""
 
     event: Literal["answer"] = "answer"
     run: None = None
@@ -115,7 +115,7 @@ class Problem(BaseModel):
 
 
 class ErrorEvent(BaseModel):
-    """The question cannot be answered; the same problem as without a stream, where it has a status."""
+    """The question cannot be answered; the problem is the same as in a response without a stream."""
 
     event: Literal["error"] = "error"
     run: None = None
@@ -139,10 +139,10 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class EventOrder:
-    """The grammar above.
+    """Checks that events follow the grammar above.
 
     Attributes:
-        ended: whether `done` or `error` has come.
+        ended: whether `done` or `error` was accepted.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class EventOrder:
         """Take the next event.
 
         Raises:
-            ValueError: it must not come now; says why.
+            ValueError: the event is not allowed at this point; says why.
         """
         if self.ended:
             raise ValueError(f"{event.event} after the end")
@@ -192,8 +192,8 @@ class EventOrder:
 
 
 def server_sent(event: Event) -> str:
-    """An event as `text/event-stream` writes it; absent members are left out, as in the document."""
-    data = event.model_dump_json(exclude_none=True)  # of one line: ends of lines are escaped
+    """An event in the format of `text/event-stream`; absent fields are omitted, as in the document."""
+    data = event.model_dump_json(exclude_none=True)  # one line: line ends are escaped
     if event.run is None:
         data = f'{{"run":null,{data[1:]}'
     return f"event: {event.event}\ndata: {data}\n\n"

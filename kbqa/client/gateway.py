@@ -31,14 +31,14 @@ _TIMEOUT_S, _CONNECT_TIMEOUT_S = 330.0, 3.0
 
 
 class Gateway:
-    """A gateway. Keeps connections open; safe for many threads. Close it, or use it in a `with`.
+    """A client of a gateway. Keeps connections open; safe for many threads. Close it, or use it in a `with`.
 
-    Every method raises a `GatewayError` that says what to do.
+    The errors of all methods are `GatewayError`s that say what to do.
 
     Args:
-        api_key: for a gateway that wants one.
-        timeout_s: for each answer or, of a stream, each event.
-        transport: another way to it than the network (tests).
+        api_key: for a gateway that requires one.
+        timeout_s: seconds for each answer, or in a stream for each event.
+        transport: replaces the network (for tests).
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Gateway:
         """Answer a question about a graph.
 
         Args:
-            idempotency_key: under which it is answered once, however often it is sent.
-            fresh: not from what was answered before.
+            idempotency_key: requests with the same key are answered only once.
+            fresh: do not use an earlier answer from the cache.
         """
         return self._send(answer_call(question, kg, options, idempotency_key=idempotency_key, fresh=fresh))
 
@@ -89,7 +89,7 @@ class Gateway:
         fresh: bool = False,
         **options: Unpack[AnswerOptions],
     ) -> Generator[Event, None, None]:
-        """Every step towards the answer as it is made; the last event is `done`, with the document.
+        """Yield every step towards the answer as it happens; the last event is `done`, with the document.
 
         Closing the iterator stops the work. Arguments are those of `answer`.
         """
@@ -102,7 +102,7 @@ class Gateway:
                 yield event_of(sent.data, response)
 
     def read(self, answer_id: str) -> AnswerResponse:
-        """An answer that this key got in the last hour or so."""
+        """An answer that this key received in the last hour or so."""
         return self._send(read_call(answer_id))
 
     def feedback(
@@ -116,7 +116,7 @@ class Gateway:
         """Say whether an answer was right; returns the feedback's id.
 
         Args:
-            answers: those that are right, by id or exact label.
+            answers: the correct answers, by id or exact label.
         """
         return self._send(feedback_call(answer_id, verdict, answers, comment)).id
 
@@ -125,7 +125,7 @@ class Gateway:
         return self._send(GRAPHS).graphs
 
     def policies(self) -> PoliciesModel:
-        """Who answers, and the versions that could."""
+        """The policy that answers, and the versions that could."""
         return self._send(POLICIES)
 
     def _send(self, call: Call[ModelT]) -> ModelT:
@@ -134,7 +134,7 @@ class Gateway:
 
 
 class AsyncGateway:
-    """`Gateway` for asyncio; its arguments, methods and errors."""
+    """`Gateway` for asyncio, with the same arguments, methods and errors."""
 
     def __init__(
         self,

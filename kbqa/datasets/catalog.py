@@ -1,6 +1,6 @@
 """Data sets by name: a graph to load and questions in splits.
 
-A name may end in a design, as `metaqa-2hop@whole`: see `Design`.
+A name may end in a `Design`, such as `metaqa-2hop@whole`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ DATASETS = (*GENERATED_NAMES, *FAMILIES)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
-_COLD_START, _VALIDATION = 2000, 500  # of the whole of a set, at most
+_COLD_START, _VALIDATION = 2000, 500  # at most, for a set that is used whole
 
 
 class Design(StrEnum):
-    """How much of a data set is used, and how it is split where its publishers did not.
+    """How much of a data set is used, and how it is split if its publishers did not split it.
 
-    `SAMPLE`: small validation and test splits, so that a run that evaluates is over soon; the
-    default where a small policy trains (MetaQA, PathQuestion). `WHOLE`: the published test file;
-    without one a tenth each for validation and test, by (topic, path). `RANDOM`: as `WHOLE`, but at
-    random, as in published tables of sets without a split; that leaks paraphrases and paths. Those
-    two are always the same, whatever the seed; `whole-1`, `whole-2` and so on are split anew.
+    `SAMPLE`: small validation and test splits, so that evaluation is fast; the default for the sets
+    on which small policies train (MetaQA, PathQuestion). `WHOLE`: the published test file; if there
+    is none, a tenth each for validation and test, split by (topic, path). `RANDOM`: like `WHOLE`, but
+    split at random, as in published results on sets without a split; this leaks paraphrases and
+    paths. `WHOLE` and `RANDOM` do not depend on the seed; `whole-1`, `whole-2` and so on are other
+    splits.
     """
 
     SAMPLE = "sample"
@@ -44,11 +45,13 @@ class Design(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Attributes:
-    kg: name under which its graph is loaded.
-    graph: the graph as its file would hold it; None if `graph_file` holds it, or it has to be loaded already.
-    malformed: records that were left out.
-    leaking: whether test questions were drawn from among the training questions' paraphrases.
+    """A graph, and questions in splits.
+
+    Attributes:
+        kg: name under which the graph is loaded.
+        graph: text of the graph's file; None if it is in `graph_file`, or must be loaded already.
+        malformed: records that were left out.
+        leaking: whether the test split may contain paraphrases of training questions.
     """
 
     name: str
@@ -60,7 +63,7 @@ class Dataset:
     leaking: bool = False
 
     def graph_lines(self) -> Iterator[str]:
-        """The graph's triples as its file writes them."""
+        """The lines of the graph's file."""
         if self.graph_file is None:
             yield from (self.graph or "").splitlines()
         else:
@@ -77,22 +80,22 @@ def load_dataset(
     answers: Answers = Answers.LABELS,
     on_error: OnError = OnError.REFUSE,
 ) -> Dataset:
-    """A data set by name, the same for the same seed.
+    """Load a data set by name; the same seed gives the same data.
 
     Args:
-        name: one of `DATASETS`, perhaps with a `Design` behind an @; a file of questions in
-            `data_directory`, as `x.jsonl` (`kbqa.datasets.records`); or a directory there with
-            `train.jsonl`, `validation.jsonl` and `test.jsonl`. Those are about one graph, which
-            has to be loaded already.
-        data_directory: where real data lies (KBQA_DATA), each set in a directory of its own; the
+        name: one of `DATASETS`, optionally followed by @ and a `Design`; a file of questions in
+            `data_directory`, such as `x.jsonl` (`kbqa.datasets.records`); or a directory there with
+            `train.jsonl`, `validation.jsonl` and `test.jsonl`. The questions in such files must be
+            about one graph, which must be loaded already.
+        data_directory: directory of published data (KBQA_DATA), with one subdirectory per set; the
             generated world needs none.
-        data: the set's own directory, or one file in its format, all of which is then the test
-            split; looked into instead of `data_directory`.
-        answers: how gold answers are named where the set gives labels and ids.
+        data: the set's own directory, or one file in its format, which becomes the test split; used
+            instead of `data_directory`.
+        answers: whether gold answers are labels or ids, if the set has both.
         on_error: what to do about malformed records.
 
     Raises:
-        DatasetError: unknown name, or its files are not there or malformed.
+        DatasetError: the name is unknown, or files are missing or malformed.
     """
     base, design, draw = _design(name)
     if base in GENERATED_NAMES and (data is not None or design is not None):
@@ -130,10 +133,10 @@ def open_published(
     answers: Answers = Answers.LABELS,
     on_error: OnError = OnError.REFUSE,
 ) -> Published:
-    """The files of a data set that is not generated; the arguments are those of `load_dataset`.
+    """The files of a data set that is not generated; for the arguments see `load_dataset`.
 
     Raises:
-        DatasetError: unknown name, or its files are not there.
+        DatasetError: the name is unknown, or the files are missing.
     """
     where = data or data_directory
     if _NAME.fullmatch(name) is None or (where is None and name not in FAMILIES):
@@ -150,7 +153,7 @@ def open_published(
 
 
 def _design(name: str) -> tuple[str, Design | None, int]:
-    """A data set, how it is split, and which of the splits of that kind."""
+    """Split a name into data set, design, and number of the split."""
     base, at, written = name.partition("@")
     if not at:
         return base, None, 0
@@ -166,9 +169,9 @@ def _unknown(name: str) -> DatasetError:
 
 
 def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Splits:
-    """Splits of a set that its publishers did not split."""
+    """Split a set that its publishers did not split."""
     if design is Design.SAMPLE:
-        most = max(1, len(questions) // 7)  # of a small set
+        most = max(1, len(questions) // 7)  # the limit for a small set
         sizes = {part: min(_SAMPLE[part], most) for part in ("cold_start", "validation", "test")}
         return split_by_path(questions, seed, **sizes)
     tenth = max(1, len(questions) // 10)
@@ -178,9 +181,9 @@ def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Spli
 
 
 def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design, seed: int) -> Splits:
-    """Splits of a set that comes in several files.
+    """Splits of a set that is published in several files.
 
-    Where there is no train file, the dev file is what a policy trains on, less what the test
+    Without a train file, the dev file is used for training, except the questions that the test
     split asks in other words.
     """
     if design is Design.RANDOM:

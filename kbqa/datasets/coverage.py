@@ -1,6 +1,6 @@
-"""Whether a graph holds what a data set asks about: names of topics, answers and relations.
+"""Checks whether a graph knows the names in a data set: topics, answers and relations.
 
-A wrong dump, or one with other ids, shows here in seconds, not after days of training.
+This reveals a wrong dump, or one with other ids, in seconds instead of after days of training.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _EXAMPLES = 5
 
 @dataclass(slots=True)
 class Found:
-    """How many different names of one kind the graph resolves.
+    """Counts of the distinct names of one kind.
 
     Attributes:
-        names: how many there are.
-        missing: how many of them it does not know.
-        examples: some of those.
+        names: number of names.
+        missing: number of names that the graph does not know.
+        examples: some of the missing names.
     """
 
     names: int = 0
@@ -31,12 +31,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What of a data set a graph resolves.
+    """How much of a data set a graph knows.
 
     Attributes:
-        questions: how many were looked at.
-        resolved: those of which it knows every name.
-        topics, answers, relations: names by their part in the questions.
+        questions: number of questions checked.
+        resolved: number of questions whose names are all known.
+        topics, answers, relations: names by their role in the questions.
     """
 
     questions: int
@@ -47,7 +47,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Share of questions of which every name is known; 0 without questions."""
+        """Share of questions whose names are all known; 0 without questions."""
         return self.resolved / self.questions if self.questions else 0.0
 
 
@@ -69,7 +69,7 @@ def coverage(store: GraphStore, questions: Iterable[Question]) -> Coverage:
 
 
 class _Names:
-    """Names of one kind; each is resolved once."""
+    """Resolves names of one kind, each once."""
 
     def __init__(self, resolve: Callable[[str], Sequence[str]]) -> None:
         self.found = Found()
@@ -78,7 +78,7 @@ class _Names:
 
     def know(self, names: Iterable[str]) -> bool:
         """Whether the graph knows all of them."""
-        known = [self._knows(name) for name in names]  # each of them is to be counted
+        known = [self._knows(name) for name in names]  # a list, so that every name is counted
         return all(known)
 
     def _knows(self, name: str) -> bool:

@@ -1,8 +1,8 @@
-"""LC-QuAD 2.0 as Learning-to-Refine curates it (section 3.2.1): questions that one term answers.
+"""Curates LC-QuAD 2.0 like Learning-to-Refine (section 3.2.1): keeps questions with a single answer.
 
-Every gold query is run again on the graph that a policy will be asked about. A question stays
-if its query succeeds, yields exactly one row, and that row's first column is an RDF term: an
-entity, a literal, or the boolean of an ASK. The term is its answer.
+Every gold query is run again on the graph that the policy will use. A question is kept if its
+query succeeds and yields exactly one row, with an RDF term in the first column: an entity, a
+literal, or the boolean of an ASK. The term becomes the question's answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Exclusion(StrEnum):
 
 @dataclass(slots=True)
 class Curation:
-    """What a graph made of a data set.
+    """The result of curating a data set on a graph.
 
     Attributes:
-        kept: questions with the one answer that the graph gives.
-        excluded: how many were left out, by the reason.
+        kept: questions, with the one answer that the graph gives.
+        excluded: number of excluded questions by reason.
     """
 
     kept: list[Question] = field(default_factory=list)
@@ -45,10 +45,10 @@ class Curation:
 
 
 def curate(questions: Sequence[Question], tools: GraphTools, kg: str) -> Curation:
-    """Run every gold query on a graph, and keep the questions that exactly one row answers.
+    """Run every gold query on a graph, and keep the questions whose query yields exactly one row.
 
     Raises:
-        GraphUnavailableError: the graph's server does not answer: that says nothing of the queries.
+        GraphUnavailableError: the graph's server does not answer, so that queries cannot be judged.
     """
     curation = Curation()
     for start in range(0, len(questions), _AT_ONCE):
@@ -67,7 +67,7 @@ def curate(questions: Sequence[Question], tools: GraphTools, kg: str) -> Curatio
 
 
 def _verdict(result: ActionResult) -> str | Exclusion:
-    """The answer, or why there is none."""
+    """The answer, or the reason for excluding the question."""
     if isinstance(result, Failure):
         if result.kind in (ErrorKind.BACKEND_UNAVAILABLE, ErrorKind.OVERLOADED):
             raise GraphUnavailableError(f"a gold query was not executed: {result.message}")
@@ -78,7 +78,7 @@ def _verdict(result: ActionResult) -> str | Exclusion:
         return Exclusion.SEVERAL_ROWS if result.total else Exclusion.NO_ROW
     variables, [row] = result.details["variables"], result.items
     term = row.get(variables[0]) if variables else None
-    # Wikidata writes a value that nobody knows as an IRI of its own.
+    # Wikidata represents an unknown value by a generated IRI.
     if term is None or term["type"] == "bnode" or "/.well-known/genid/" in term["value"]:
         return Exclusion.NO_TERM
     return short_id(term["value"])

@@ -4,7 +4,7 @@
       "answers": [{"answer": …, "answer_id": "m.…", "aliases": […]}],
       "topic_entity"?: {"m.…": label}}]
 
-A sample that is published with language models has one `answer`, a label, instead of `answers`.
+A version that is published with language models has one `answer`, a label, instead of `answers`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _answers(record: dict[str, Any], names: Answers) -> tuple[str, ...]:
 
 
 def _answer(answer: Any, names: Answers) -> str:
-    """Some entities have no label in Freebase, and values no id."""
+    """The answer's id or label, or the other one: some entities have no label, and values have no id."""
     if not isinstance(answer, dict):
         raise ValueError('"answers" is not a list of objects')
     label, id_ = optional_text(answer, "answer"), optional_text(answer, "answer_id")

@@ -1,7 +1,8 @@
-"""Files of records, read one by one: what the formats of data sets have in common.
+"""Reads files of records one by one: the part that all formats of data sets have in common.
 
-A format says how a file falls into records, and what question a record is. What does not
-fit is a `Malformed` with its place, at which reading ends, or which is listed and left out.
+A format splits a file into records, and converts records to questions. A record that does not
+fit becomes a `Malformed` with its position; reading then fails, or the record is left out and
+listed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _SAYS: dict[type, str] = {str: "a text", dict: "an object", list: "a list"}
 
 
 class OnError(StrEnum):
-    """What a malformed record does: ends the reading, or is left out and listed."""
+    """What to do about a malformed record: fail, or leave it out and list it."""
 
     REFUSE = "refuse"
     SKIP = "skip"
 
 
 class Answers(StrEnum):
-    """How gold answers are named where a data set gives both; literals are their values anyhow."""
+    """Whether gold answers are labels or ids, if a data set has both; literals are always values."""
 
     LABELS = "labels"
     IDS = "ids"
@@ -37,11 +38,12 @@ class Answers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuestionSource:
-    """Where a record stands, and how its question is to be told.
+    """The position of a record, and options for reading its question.
 
     Attributes:
         place: of the record, from 1: its line, or its number in a JSON list.
         kg: name of the graph that the question is about.
+        answers: whether gold answers are labels or ids.
     """
 
     file: Path
@@ -51,17 +53,17 @@ class QuestionSource:
 
     @property
     def id(self) -> str:
-        """For a question that its data set does not number."""
+        """An id for a question that has none in its data set."""
         return f"{self.file.stem}-{self.place:05}"
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A record that is no question of its format.
+    """A record that does not fit its format.
 
     Attributes:
-        place: as of `QuestionSource`.
-        unit: what is counted: `line` or `record`.
+        place: see `QuestionSource`.
+        unit: what `place` counts: `line` or `record`.
     """
 
     file: Path
@@ -76,12 +78,12 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a data set is written.
+    """The file format of a data set.
 
     Attributes:
-        records: the records of a file with their places; raises DatasetError if it has none to give.
-        question: raises ValueError with the reason why a record is none.
-        unit: as of `Malformed`.
+        records: yields (place, record) for a file; raises DatasetError if the file has another structure.
+        question: converts a record; raises ValueError with the reason if it does not fit.
+        unit: see `Malformed`.
     """
 
     name: str
@@ -92,7 +94,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The questions of a file, and what of it is none."""
+    """The questions of a file, and its malformed records."""
 
     questions: tuple[Question, ...]
     malformed: tuple[Malformed, ...] = ()
@@ -106,11 +108,11 @@ def read(
     on_error: OnError = OnError.REFUSE,
     answers: Answers = Answers.LABELS,
 ) -> Reading:
-    """The questions of a file.
+    """Read the questions of a file.
 
     Raises:
-        DatasetError: it cannot be read, holds no question, or holds a record that is none and
-            is to be refused; names file, line or record, and reason.
+        DatasetError: the file cannot be read, holds no questions, or holds a malformed record that is
+            not to be skipped; names file, line or record, and reason.
     """
     questions, malformed = [], []
     try:
@@ -133,7 +135,7 @@ def read(
 
 
 def lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text that are not blank, without their ends."""
+    """(number from 1, text) of each non-blank line of a file, without line ends."""
     with file.open(encoding="utf-8-sig") as text:
         for number, line in enumerate(text, start=1):
             if line.strip():
@@ -141,12 +143,12 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def json_lines(name: str, question: Callable[[Any, QuestionSource], Question]) -> Format:
-    """A format of one JSON record a line."""
+    """A format with one JSON record per line."""
     return Format(name, lines, lambda line, source: question(json.loads(line), source), unit="line")
 
 
 def json_list(name: str, question: Callable[[Any, QuestionSource], Question], key: str = "") -> Format:
-    """A format of one JSON list of records, or of an object that has it under `key`."""
+    """A format with one JSON list of records, or an object with that list under `key`."""
 
     def records(file: Path) -> Iterator[tuple[int, Any]]:
         try:
@@ -165,10 +167,10 @@ def json_list(name: str, question: Callable[[Any, QuestionSource], Question], ke
 
 
 def require(record: Any, name: str, kind: type[T]) -> T:
-    """A field of a record that has to be there, of its kind.
+    """A required field of a record.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the field is missing or of another type.
     """
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object")
@@ -179,10 +181,10 @@ def require(record: Any, name: str, kind: type[T]) -> T:
 
 
 def optional_text(record: dict[str, Any], name: str) -> str:
-    """A field that may be missing, or null: then it is empty.
+    """An optional text field; empty if it is missing or null.
 
     Raises:
-        ValueError: it is something else than a text.
+        ValueError: the field is not a text.
     """
     value = record.get(name)
     if value is not None and not isinstance(value, str):
@@ -194,16 +196,16 @@ def identity(record: Any, name: str) -> str:
     """A record's id, which may be a number.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the record has no valid id.
     """
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object")
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise ValueError(f'"{name}" is no id')
+        raise ValueError(f'"{name}" is not an id')
     return str(value)
 
 
 def unique(texts: Iterator[str] | list[str]) -> tuple[str, ...]:
-    """Each text that is not empty once, in order."""
+    """The distinct non-empty texts, in order."""
     return tuple(dict.fromkeys(text for text in texts if text))

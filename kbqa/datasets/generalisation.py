@@ -1,10 +1,10 @@
 """Levels of generalisation, as GrailQA defines them (Gu et al. 2021, section 3).
 
-Of a question whose gold program is known, with the schema items (relations and classes) and
-the combinations of the training programs:
+The level of a question follows from comparing its gold program with the training programs, by
+schema items (relations and classes) and by combinations of items:
 
-    zero-shot       an item of its program is in no training program
-    compositional   all items are, but no training program has its combination of them
+    zero-shot       an item of the program occurs in no training program
+    compositional   all items occur in training, but not in the program's combination
     i.i.d.          a training program has the same combination
 
 A combination is a program without its entities and values (`kbqa.curricula.patterns`).
@@ -33,7 +33,7 @@ _STEP = re.compile(r"<[^>]*>|[^\s/|^*+!?()]+")
 
 
 class Level(StrEnum):
-    """As GrailQA's files write them."""
+    """The levels, as written in GrailQA's files."""
 
     IID = "i.i.d."
     COMPOSITIONAL = "compositional"
@@ -42,17 +42,17 @@ class Level(StrEnum):
 
 _T = TypeVar("_T")
 
-# Of GrailQA's held-out questions.
+# Shares of the levels among GrailQA's held-out questions.
 SHARES = {Level.ZERO_SHOT: 0.5, Level.COMPOSITIONAL: 0.25, Level.IID: 0.25}
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a gold program is made of.
+    """The schema items of a gold program, and their combination.
 
     Attributes:
-        items: names of its relations and classes.
-        combination: equal for programs that differ in entities and values alone.
+        items: names of the program's relations and classes.
+        combination: equal for programs that differ only in entities and values.
     """
 
     items: frozenset[str]
@@ -60,7 +60,7 @@ class Schema:
 
 
 def schema_of(question: Question) -> Schema | None:
-    """From the S-expression, the path or the query, the first that there is; None without a program."""
+    """The schema of a question's S-expression, path or query, whichever it has first; None without one."""
     combination = pattern(question)
     if combination is None:
         return None
@@ -71,7 +71,7 @@ def schema_of(question: Question) -> Schema | None:
 
 
 def level_of(question: Schema, training: Iterable[Schema]) -> Level:
-    """The level of a question whose program has this schema."""
+    """The level of a question with the schema `question`."""
     known = list(training)
     if not question.items <= frozenset[str]().union(*(schema.items for schema in known)):
         return Level.ZERO_SHOT
@@ -80,7 +80,7 @@ def level_of(question: Schema, training: Iterable[Schema]) -> Level:
 
 
 def with_levels(training: Sequence[Question], held_out: Sequence[Question]) -> tuple[Question, ...]:
-    """The held-out questions with their levels; those without a gold program keep what they have."""
+    """The held-out questions with their levels; a question without a gold program is unchanged."""
     known = set(filter(None, map(schema_of, training)))
     levels = dict[Schema, Level]()
     told = []
@@ -94,15 +94,14 @@ def with_levels(training: Sequence[Question], held_out: Sequence[Question]) -> t
 
 
 def split_by_level(questions: Sequence[Question], seed: int, *, validation: int, test: int) -> Splits:
-    """Hold questions out so that their levels have GrailQA's shares, as far as the questions allow.
+    """Hold out questions so that their levels have GrailQA's shares, as far as possible.
 
-    Items are withheld for zero-shot, combinations of what remains for compositional, and
-    topics of known combinations for i.i.d.; never more than wanted. Questions without a gold
-    program are in no split, and there is no cold start: whoever loads the splits takes it
-    from train.
+    Zero-shot questions are held out by item, compositional ones by combination of the remaining
+    items, and i.i.d. ones by topic within a known combination; never more than requested. Questions
+    without a gold program are in no split. The cold start is empty; callers take it from train.
 
     Args:
-        validation, test: questions wanted.
+        validation, test: numbers of questions requested.
 
     Raises:
         DatasetError: no question has a gold program.
@@ -130,7 +129,7 @@ _Pool = list[tuple[Question, Schema]]
 
 
 def _zero_shot(pool: _Pool, most: int, rng: random.Random) -> set[int]:
-    """Questions with one of the items that are withheld."""
+    """Choose withheld items; returns all questions that contain one of them."""
     having = defaultdict[str, set[int]](set)
     for index, (_, schema) in enumerate(pool):
         for item in sorted(schema.items):
@@ -144,7 +143,7 @@ def _zero_shot(pool: _Pool, most: int, rng: random.Random) -> set[int]:
 
 
 def _compositional(pool: _Pool, most: int, rng: random.Random) -> set[int]:
-    """Questions of whole combinations, whose items other combinations keep in training."""
+    """Choose whole combinations whose items stay in training in other combinations."""
     having = defaultdict[Schema, set[int]](set)
     for index, (_, schema) in enumerate(pool):
         having[schema].add(index)
@@ -159,7 +158,7 @@ def _compositional(pool: _Pool, most: int, rng: random.Random) -> set[int]:
 
 
 def _iid(pool: _Pool, most: int, rng: random.Random) -> set[int]:
-    """Questions of combinations that are asked in training about other topics."""
+    """Choose questions whose combination stays in training with other topics."""
     having = defaultdict[tuple[Schema, tuple[str, ...]], set[int]](set)
     for index, (question, schema) in enumerate(pool):
         having[schema, question.topic_entities].add(index)
@@ -184,7 +183,7 @@ def _shuffled(groups: Iterable[_T], rng: random.Random) -> list[_T]:
 def _divided(
     held_out: Sequence[Question], share: float, rng: random.Random
 ) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-    """So large a share of each level, and the rest; what asks the same of the same topics stays together."""
+    """Split each level into `share` and rest; questions with equal topics and pattern stay together."""
     parts: tuple[list[Question], list[Question]] = ([], [])
     for level in Level:
         groups = defaultdict[object, list[Question]](list)

@@ -1,4 +1,4 @@
-"""What a data set holds, counted: questions, hops, operations, levels, and what its test split leaks."""
+"""Statistics of a data set: questions, hops, operations, levels, and leaks of its test split."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _TRAINING = ("cold_start", "train")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a split holds.
+    """Statistics of a split.
 
     Attributes:
-        answers: gold answers of a question, on average over those that have any.
-        without_answers, without_topics, without_program: questions that lack them.
-        hops: questions by the length of their gold path; 0 where none is known.
-        operations, levels: questions by them; those without one are not counted.
+        questions: number of questions.
+        answers: mean number of gold answers, over the questions that have any.
+        without_answers, without_topics, without_program: numbers of questions without them.
+        hops: length of the gold path (0 if unknown) → number of questions.
+        operations, levels: value → number of questions; questions without one are not counted.
     """
 
     questions: int
@@ -36,9 +37,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Attributes:
-    splits: those that have questions.
-    leaks: of each split that is not trained on, where there is one that is.
+    """Statistics of a data set.
+
+    Attributes:
+        splits: of each split that is not empty.
+        leaks: of each held-out split; empty if there is no training split.
     """
 
     splits: dict[str, Contents]
@@ -46,10 +49,10 @@ class Inspection:
 
 
 def inspect(splits: Mapping[str, Sequence[Question]]) -> Inspection:
-    """Count what is in splits by their names.
+    """Compute the statistics of splits, given by name.
 
-    Training are `cold_start` and `train`, and `dev` where there is neither. A question's level is
-    that of its data set, or else what its program and those of training make it.
+    The training splits are `cold_start` and `train`, or `dev` if there is neither. Levels are taken
+    from the data set, or else computed from the questions' and the training programs.
     """
     filled = {name: questions for name, questions in splits.items() if questions}
     names = [name for name in _TRAINING if name in filled] or [name for name in ("dev",) if name in filled]
@@ -82,5 +85,5 @@ def _contents(questions: Sequence[Question]) -> Contents:
 
 
 def _counted(kinds: Iterable[str]) -> dict[str, int]:
-    """How often each kind occurs, the most frequent first; the empty one is none."""
+    """Counts of the non-empty kinds, the most frequent first."""
     return dict(Counter(kind for kind in kinds if kind).most_common())

@@ -3,8 +3,8 @@
     [{"uid": 19719, "NNQT_question": …, "question": …, "paraphrased_question": …,
       "sparql_wikidata": …, "template_id": …}]
 
-It has queries and no answers; `kbqa.datasets.curation` runs the queries. Where a question
-was not verbalised, its paraphrase is taken, or else the template's words without brackets.
+The set has queries but no answers; `kbqa.datasets.curation` runs the queries. If a question
+was not verbalised, its paraphrase is used, or else the template's text without brackets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _question(record: Any, source: QuestionSource) -> Question:
 
 
 def _text(record: dict[str, Any], name: str) -> str:
-    """Paraphrases are a list now and then."""
+    """A text field; if it is a list, as some paraphrases are, its first text."""
     value = record.get(name)
     if isinstance(value, list):
         return next((text for text in value if isinstance(text, str)), "")

@@ -1,7 +1,7 @@
-"""What a test split asks that the training questions have asked already.
+"""Measures how much of a test split is known from the training questions.
 
-A random split of questions that were made from a graph leaks: paraphrases of one question fall
-on both sides. Each share here is one of test questions.
+A random split of questions that were generated from a graph leaks, because paraphrases of one
+question fall on both sides. All shares are shares of test questions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from kbqa.trajectory import Question
 
 @dataclass(frozen=True, slots=True)
 class Leaks:
-    """Attributes:
-    questions: how many the test split has.
-    with_path: how many of them have a gold path.
-    texts: share whose text, normalised, is a training question's.
-    paths: share of those with a path whose path is one of training.
-    pairs: likewise of (topic entities, path): the same question in other words.
+    """Overlap of a test split with the training questions.
+
+    Attributes:
+        questions: number of test questions.
+        with_path: number of test questions with a gold path.
+        texts: share of questions whose normalised text is that of a training question.
+        paths: share of questions with a path whose path occurs in training.
+        pairs: likewise for (topic entities, path), which is the same question in other words.
     """
 
     questions: int
@@ -31,7 +33,7 @@ class Leaks:
 
 
 def leaks(training: Iterable[Question], test: Sequence[Question]) -> Leaks:
-    """How much of `test` is known from `training`; a share of nothing is 0."""
+    """How much of `test` is known from `training`; shares of empty sets are 0."""
     known = list(training)
     with_path = [question for question in test if question.path]
     return Leaks(

@@ -2,8 +2,9 @@
 
     what does [Grégoire Colin] appear in\tBefore the Rain
 
-A file of question types may lie beside it, `1hop_test_qtype.txt`, or above, as published,
-`1-hop/qa_test_qtype.txt` for `1-hop/vanilla/qa_test.txt`: line i belongs to question i.
+A file of question types may be in the same directory, `1hop_test_qtype.txt`, or as published in
+the parent directory, `1-hop/qa_test_qtype.txt` for `1-hop/vanilla/qa_test.txt`. Line i of it
+belongs to question i.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kbqa.trajectory import Hop, Question
 
 _TOPIC = re.compile(r"\[(.+?)\]")
 
-# The other end of the edge that a question type names; films are always its subject.
+# Part of a question type → relation between a film, always the subject, and that part.
 _RELATIONS = {
     "director": "directed_by",
     "writer": "written_by",
@@ -40,7 +41,7 @@ def gold_path(question_type: str) -> tuple[Hop, ...]:
     """The relation path of a type such as `director_to_movie_to_language`.
 
     Raises:
-        ValueError: a part of it is no known kind of thing.
+        ValueError: a part of the type is unknown.
     """
     kinds = question_type.split("_to_")
     for kind in kinds:
@@ -53,10 +54,10 @@ def gold_path(question_type: str) -> tuple[Hop, ...]:
 
 
 def gold_query(topic: str, path: Sequence[Hop]) -> str:
-    """What the gold answers were made by, as SPARQL over the names of `kb.txt`.
+    """The query that yields the gold answers, as SPARQL over the names in `kb.txt`.
 
-    The topic is no answer. Nor does a path of three hops go on from the topic where it comes back by
-    the relation that it left by, as from a film to its actors and on to their films.
+    The topic is not an answer. A path of three hops also does not continue from the topic after it
+    came back by the relation by which it left, as from a film to its actors and on to their films.
     """
     pattern, apart, node = [], [], "?topic"
     for position, hop in enumerate(path):
@@ -67,20 +68,20 @@ def gold_query(topic: str, path: Sequence[Hop]) -> str:
         if position and _comes_back(path[position - 1], hop, is_last):
             apart.append(f" FILTER ({following} != ?topic)")
         node = following
-    # Named once, however often it is excluded: a policy that imitates this copies the name once.
+    # VALUES names the topic once, so that a policy that imitates the query copies the name only once.
     begin = f"VALUES ?topic {{ <{entity_iri(topic)}> }}"
     return f"SELECT DISTINCT ?x WHERE {{ {begin} {' . '.join(pattern)}{''.join(apart)} }}"
 
 
 def _comes_back(before: Hop, hop: Hop, is_last: bool) -> bool:
-    """Whether two hops may lead back to where they began, and the answers are made without that."""
+    """Whether two hops may lead back to their start, which the gold answers exclude."""
     if before.inverse == hop.inverse:
         return False
     return before.relation == hop.relation or (is_last and {before.relation, hop.relation} <= _PEOPLE)
 
 
 def _records(file: Path) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Lines with their types, which are empty where no file has them."""
+    """Lines with their question types; types are empty if there is no file of them."""
     beside = [folder / f"{file.stem}_qtype.txt" for folder in (file.parent, file.parent.parent)]
     types = next((path for path in beside if path.is_file()), None)
     if types is None:
@@ -94,7 +95,7 @@ def _records(file: Path) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def _question(record: tuple[str, str], source: QuestionSource) -> Question:
-    """Brackets around the topic are removed."""
+    """Read a question, and remove the brackets around its topic."""
     line, kind = record
     text, _, answers = line.partition("\t")
     topic = _TOPIC.search(text)

@@ -4,8 +4,8 @@
       "time_level": "day", "qtype": "equal", "qlabel": "Single", "entities"?: […]}]
 
 The operation is the set's own type: equal, first_last, before_after, equal_multi, after_first,
-before_last. Entities are named by their labels, which are their ids; where a file does not
-list them, they have to be linked.
+before_last. Entities are given by labels, which are also their ids; if a file does not list
+them, they must be linked.
 """
 
 from __future__ import annotations

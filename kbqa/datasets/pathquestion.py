@@ -2,8 +2,8 @@
 
     what is the name of a 's wife ?\tb(b/)\ta#spouse#b#<end>#b
 
-It has no official split, and a random one leaks: nearly every test path is in train.
-Ours goes by (topic entity, relation path).
+There is no official split, and a random split leaks: nearly every test path is in train.
+Our split is by (topic entity, relation path).
 """
 
 from __future__ import annotations

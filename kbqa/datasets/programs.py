@@ -1,12 +1,12 @@
-"""What a gold program says of its question: topics, path, and operation.
+"""Derives topics, path and operation of a question from its gold program.
 
 An operation is one of
 
     path  intersection  superlative  comparison  count  time  boolean
 
-the rarest where a program has several: a count of an intersection is a count. A path is
-told where the program is nothing but a chain of relations from one entity to the answers,
-classes and the topic's own exclusion apart.
+If a program has several, the rarest counts: a count of an intersection is a count. A path
+is given only if the program is a chain of relations from one entity to the answers, apart
+from classes and a filter that excludes the topic.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kbqa.logical_forms.graph_pattern import SelectQuery, Triple, is_entity, is_
 from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.trajectory import Hop
 
-# Wikidata's endpoint declares these itself, and its users leave them out.
+# Endpoints such as Wikidata's declare these prefixes themselves, so that queries omit them.
 _PREFIXES = {
     "ns": "http://rdf.freebase.com/ns/",
     "wd": "http://www.wikidata.org/entity/",
@@ -45,7 +45,7 @@ _COUNT = re.compile(r"\bCOUNT\b", re.IGNORECASE)
 _ORDERED = re.compile(r"\bORDER\s+BY\b.*\bLIMIT\b", re.IGNORECASE | re.DOTALL)
 _COMPARED = re.compile(r"(?<![<>=!])[<>]=?(?=\s)")
 _TIME = re.compile(r"\b(YEAR|MONTH|DAY)\s*\(|\^\^\s*\S*(date|gYear)", re.IGNORECASE)
-# FILTERs that leave the path what it is: no answer is the topic, and labels are English.
+# FILTERs that do not change the path: exclusion of the topic, and English labels.
 _HARMLESS = re.compile(
     r"FILTER \( (\?\w+ != \S+( && \?\w+ != \S+)*|! ?isLiteral .*langMatches .*) \)", re.DOTALL
 )
@@ -54,9 +54,11 @@ _PLAIN = re.compile(r"[^\s/|^*+!?()]+|<[^>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """Attributes:
-    topics: entities that the program names.
-    path: from the only topic to the answers; empty where the program is no chain.
+    """What a gold program reveals about its question.
+
+    Attributes:
+        topics: entities that the program names.
+        path: from the only topic to the answers; empty if the program is not a chain.
     """
 
     topics: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class Gold:
 
 
 def of_form(form: str) -> Gold:
-    """What an S-expression says; nothing if it cannot be read."""
+    """Read an S-expression; all fields are empty if it is invalid."""
     try:
         expression = parse_s_expression(form)
     except LogicalFormError:
@@ -87,7 +89,7 @@ def of_form(form: str) -> Gold:
 
 
 def of_query(sparql: str) -> Gold:
-    """What a SPARQL query says; nothing if it cannot be taken apart."""
+    """Read a SPARQL query; all fields are empty if it cannot be parsed."""
     select, asks = _ASK.subn("SELECT * WHERE", sparql, count=1) if _is_ask(sparql) else (sparql, 0)
     try:
         core = parse_select(select)
@@ -117,18 +119,18 @@ def of_query(sparql: str) -> Gold:
 
 
 def of_program(form: str, sparql: str) -> Gold:
-    """What the form says, or else the query."""
+    """Read the form, or the query if the form cannot be read."""
     by_form = of_form(form)
     return by_form if by_form.operation else of_query(sparql)
 
 
 def path_from(gold: Gold, topics: Sequence[str]) -> tuple[Hop, ...]:
-    """The gold path, if it begins where the data set says that the question does."""
+    """The gold path, if it starts at the question's only topic entity; else empty."""
     return gold.path if tuple(topics) == gold.topics[:1] and len(gold.topics) == 1 else ()
 
 
 def short_id(iri: str) -> str:
-    """`m.0abc` of Freebase, `Q42` and `P31` of Wikidata; another IRI as it is."""
+    """Shorten the IRIs of Freebase (`m.0abc`) and Wikidata (`Q42`, `P31`); other IRIs are unchanged."""
     for namespace in _PREFIXES.values():
         if iri.startswith(namespace):
             return iri.removeprefix(namespace)
@@ -148,7 +150,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 
 def _conjuncts(expression: Expression) -> list[Expression]:
-    """What an AND holds beside classes."""
+    """The operands of nested ANDs, without classes."""
     if isinstance(expression, And):
         return _conjuncts(expression.left) + _conjuncts(expression.right)
     return [] if isinstance(expression, Class) else [expression]
@@ -166,7 +168,7 @@ def _chain(expression: Expression) -> tuple[Hop, ...]:
 
 
 def _compares(constraint: str) -> bool:
-    """Whether a FILTER orders values; one with EXISTS looks at an interval that may be open."""
+    """Whether a FILTER compares values; one with EXISTS tests an interval that may be open."""
     is_open = not constraint.startswith("FILTER") or "EXISTS" in constraint
     return not is_open and _COMPARED.search(constraint) is not None
 
@@ -193,7 +195,7 @@ class _Pattern:
         self.topics = tuple(self._id(term) for term in constants if is_entity(term))
 
     def chain(self) -> tuple[Hop, ...]:
-        """The relations from the only topic to the answer; empty if there is more to the pattern."""
+        """The relations from the only topic to the answer; empty if the pattern has anything else."""
         ends = [term for triple in self._links for term in (triple.subject, triple.object)]
         here = next((term for term in ends if not is_variable(term)), "")
         if self.anchors != 1 or not is_entity(here or "?"):

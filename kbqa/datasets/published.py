@@ -1,4 +1,4 @@
-"""Data sets as their publishers' files: which format, which files, which graph."""
+"""Published data sets: their formats, files and graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kbqa.trajectory import Question
 
 
 class Part(StrEnum):
-    """What a file of a data set is; `ALL` of a set without a split."""
+    """The part of a data set that a file holds; `ALL` for a set without splits."""
 
     TRAIN = "train"
     DEV = "dev"
@@ -38,12 +38,12 @@ class Family:
     """How a data set is published.
 
     Attributes:
-        kg: name of its graph; empty if the questions say it.
-        files: of each part, patterns of names in the set's directory; the first that fits is it.
-        united: whether a part is all files that its pattern fits, not the first alone.
-        graph: its graph's file there, if one belongs to it.
-        folder: the set's directory where all data sets lie.
-        sampled: whether a small policy trains on it, to which a sample of the splits is enough.
+        kg: name of the graph; empty if the questions name it.
+        files: part → patterns of file names in the set's directory; the first pattern with a match is used.
+        folder: the set's subdirectory of the data directory.
+        graph: name of the graph's file in the set's directory, if there is one.
+        sampled: whether small policies train on the set, for which a sample of the splits is enough.
+        united: whether a part consists of all files that match its pattern, instead of the first.
     """
 
     kg: str
@@ -72,13 +72,13 @@ def _pathquestion(kind: str) -> Family:
 def _split(
     kg: str, form: Format, folder: str, train: str, dev: str, test: str, graph: str | None = None
 ) -> Family:
-    """A set in three files; patterns between bars, that of a part which is not published empty."""
+    """A set in three files; patterns are separated by bars, and empty for an unpublished part."""
     written = zip((Part.TRAIN, Part.DEV, Part.TEST), (train, dev, test), strict=True)
     files = {part: tuple(patterns.split("|")) for part, patterns in written if patterns}
     return Family(kg, form, files, folder, graph)
 
 
-# GrailQA's and KILT's test files have no answers: what is published of them is measured on dev.
+# The test files of GrailQA and KILT have no answers; published results are measured on dev.
 FAMILIES: Mapping[str, Family] = {
     "pathquestion-2h": _pathquestion("2H"),
     "pathquestion-3h": _pathquestion("3H"),
@@ -107,7 +107,7 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 
-# What `kbqa data split` writes.
+# The files that `kbqa data split` writes.
 _OWN_FILES = {
     Part.TRAIN: ("train.jsonl",),
     Part.DEV: ("validation.jsonl", "dev.jsonl"),
@@ -117,7 +117,7 @@ _OWN_FILES = {
 
 @dataclass(slots=True)
 class Published:
-    """The files of one data set, found; `malformed` grows as they are read."""
+    """The files found for one data set; reading them adds to `malformed`."""
 
     family: Family
     files: Mapping[Part, tuple[Path, ...]]
@@ -128,10 +128,10 @@ class Published:
 
     @classmethod
     def under(cls, name: str, root: Path, answers: Answers, on_error: OnError) -> Published:
-        """A set in its directory of `root`, or a file there, as `x.jsonl`.
+        """Find a set in its subdirectory of `root`, or as a file there such as `x.jsonl`.
 
         Raises:
-            DatasetError: it has no file there.
+            DatasetError: there is no file of the set.
         """
         family = FAMILIES.get(name) or _own(name)
         if (root / name).is_file():
@@ -140,10 +140,10 @@ class Published:
 
     @classmethod
     def within(cls, name: str, place: Path, answers: Answers, on_error: OnError) -> Published:
-        """A set in a directory of its own, or one file of it, which is its test part.
+        """Find a set in its own directory, or take one file, which becomes the test part.
 
         Raises:
-            DatasetError: it has no file there.
+            DatasetError: there is no file of the set.
         """
         family = FAMILIES.get(name) or _own(name)
         if place.is_dir():
@@ -171,7 +171,7 @@ class Published:
         """The questions of a part.
 
         Raises:
-            DatasetError: it is malformed; names file, line or record, and reason.
+            DatasetError: the part is malformed; names file, line or record, and reason.
         """
         questions: list[Question] = []
         for file in self.files[part]:
@@ -183,12 +183,12 @@ class Published:
 
 
 def _own(name: str) -> Family:
-    """A set of our own records."""
+    """A set in our own format of records."""
     return Family("", RECORDS, _OWN_FILES, name, sampled=True)
 
 
 def _found(directory: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files that the first pattern with any fits."""
+    """The files that match the first pattern with any match."""
     fitting = (tuple(filter(Path.is_file, sorted(directory.glob(name)))) for name in names)
     return next(filter(None, fitting), ())
 
@@ -199,12 +199,12 @@ def _graph(family: Family, directory: Path) -> Path | None:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file holds records of `kbqa.datasets.records`: another set's may end in .jsonl, too."""
+    """Whether a file holds records of `kbqa.datasets.records`; other sets' files may end in .jsonl, too."""
     if file.suffix != ".jsonl":
         return False
     try:
         _, first = next(lines(file), (0, ""))
         record = json.loads(first)
     except (OSError, ValueError):
-        return True  # reading it says what is wrong
+        return True  # reading it will report the error
     return not isinstance(record, dict) or not {"input", "output"} <= record.keys()

@@ -1,4 +1,4 @@
-"""QALD-10 and its kin (Usbeck et al. 2023): questions in several languages over Wikidata.
+"""QALD-10 and related sets (Usbeck et al. 2023): questions in several languages over Wikidata.
 
     {"questions": [{"id": "0", "question": [{"language": "en", "string": …}, …], "query": {"sparql": …},
       "answers": [{"head": {"vars": […]}, "results": {"bindings": […]}} or {"head": {}, "boolean": true}]}]}

@@ -1,4 +1,4 @@
-"""Questions from a file, or of a data set."""
+"""Loads the questions of a file or a data set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbqa.trajectory import Question
 
 
 def load_questions(name: str, *, seed: int = 0, data_directory: Path | None = None) -> list[Question]:
-    """The questions of a file, or of all splits of a data set that is known by name.
+    """Load the questions of a file, or of all splits of a known data set.
 
     Raises:
         DatasetError: there is no such data set or file, or it is malformed.

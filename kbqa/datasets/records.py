@@ -1,10 +1,10 @@
-"""Questions from a file: one JSON record a line.
+"""Reads and writes questions as JSON records, one per line.
 
     {"id", "text" or "question", "answers": […], "topic_entities": […],
      "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …],
      "form"?, "sparql"?, "operation"?, "level"?}
 
-Those are the fields of `Question`. RoG's records are read too: `a_entity` and `q_entity`
+The fields are those of `Question`. RoG's records are read too: `a_entity` and `q_entity`
 are then answers and topic entities, and the record's id names its subgraph.
 """
 
@@ -23,16 +23,16 @@ _OPTIONAL = ("form", "sparql", "operation", "level")
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a file.
+    """Read the questions of a file.
 
     Raises:
-        DatasetError: it cannot be read; names the line and the reason.
+        DatasetError: the file cannot be read; names the line and the reason.
     """
     return list(read(path, RECORDS, "").questions)
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write them as `read_questions` reads them, without the fields that are empty; all of them or no file.
+    """Write questions for `read_questions`, without empty fields; the file is replaced atomically.
 
     Raises:
         OSError: the file cannot be written.

@@ -32,7 +32,7 @@ def _question(line: str, source: QuestionSource) -> Question:
 
 
 def _name(field: str) -> str:
-    """`m.04whkz5` of `www.freebase.com/m/04whkz5`."""
+    """Convert `www.freebase.com/m/04whkz5` to `m.04whkz5`."""
     name = field.strip().removeprefix("http://").removeprefix(_SITE)
     if name == field.strip() or not name:
         raise ValueError(f'"{field}" does not have the form {_SITE}m/…')

@@ -1,4 +1,4 @@
-"""Questions in splits."""
+"""Splits of questions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kbqa.trajectory import Question
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Disjoint; by (topic entity, relation path), too, unless the data set's own split is not.
+    """Disjoint splits; also disjoint by (topic entity, relation path), unless the set's own split is not.
 
     Attributes:
         cold_start: questions whose gold paths the cold start may read.
-        train: questions of which reinforcement learning reads text and answers alone.
-        validation: chooses the best cold start.
+        train: for reinforcement learning, which reads only text and answers.
+        validation: for selecting the best cold start.
         test: held out.
     """
 
@@ -27,13 +27,13 @@ class Splits:
     test: tuple[Question, ...]
 
     def only(self, suits: Callable[[Question], bool]) -> Splits:
-        """The same splits without the questions that do not suit."""
+        """The splits restricted to the questions that suit."""
         parts = (self.cold_start, self.train, self.validation, self.test)
         return Splits(*(tuple(filter(suits, part)) for part in parts))
 
 
 def spread(questions: Sequence[Question], most: int | None) -> tuple[Question, ...]:
-    """At most so many of them, evenly from all over: a test file may be sorted by hops."""
+    """At most `most` questions, evenly spaced, since a test file may be sorted by hops."""
     count = len(questions)
     if most is None or most >= count:
         return tuple(questions)
@@ -46,9 +46,9 @@ def split_by_path(
     """Split whole groups of (topic entity, relation path), so that no paraphrase leaks.
 
     Args:
-        cold_start, validation, test: questions wanted; a split may exceed its number by
-            less than one group. Train is what remains. Questions without a gold program
-            are not for the cold start.
+        cold_start, validation, test: numbers of questions; a split may exceed its number by
+            less than one group. Train gets the remaining questions. Questions without a gold
+            path or form are not used for the cold start.
     """
     groups: dict[Hashable, list[Question]] = defaultdict(list)
     for question in questions:
@@ -59,7 +59,7 @@ def split_by_path(
 def split_at_random(
     questions: Sequence[Question], seed: int, *, cold_start: int, validation: int, test: int
 ) -> Splits:
-    """Split single questions; what one asks, another split may ask in other words."""
+    """Split single questions; paraphrases may fall into different splits."""
     return _split([[question] for question in questions], seed, cold_start, validation, test)
 
 

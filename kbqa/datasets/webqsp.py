@@ -5,7 +5,8 @@
                   "AnnotatorComment": {"ParseQuality": "Complete", "QuestionQuality": "Good", …},
                   "Answers": [{"AnswerType": "Entity" or "Value", "AnswerArgument": …, "EntityName": …}]}]}]}
 
-Of several parses the first counts that its annotator found complete, of a good question.
+If there are several parses, the first one is used that its annotator marked as complete, with a
+good question; without such a mark, the first of all.
 """
 
 from __future__ import annotations

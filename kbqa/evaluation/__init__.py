@@ -1,4 +1,4 @@
-"""Evaluation: how well a policy answers, how sure that is, and what became of the rest."""
+"""Evaluation: how well a policy answers, how certain the figures are, and how its episodes failed."""
 
 from kbqa.evaluation.comparison import PairedComparison, compare, read_earlier
 from kbqa.evaluation.evaluation import Evaluation, Record, evaluate

@@ -1,7 +1,7 @@
-"""Baselines for any model that chats: without the graph, with one query, with queries but no training.
+"""Baselines for any chat model: without the graph, with one query, and with several queries but no training.
 
-As KG-R1 (appendix C.1) and Learning-to-Refine (section 4.4) define them; the prompts are in our own words.
-Each is a dialect, so that it is played like any other:
+They are defined as in KG-R1 (appendix C.1) and Learning-to-Refine (section 4.4), with prompts in our own
+words. Each is a dialect, so that it is played like any other:
 
     vanilla     answers from what the model knows (KG-R1's Vanilla), greedy
     cot         reasons first, shown by two examples (KG-R1's CoT, Learning-to-Refine's B1), greedy
@@ -63,10 +63,10 @@ ends with ```."""
 
 
 class SingleReply(Dialogue):
-    """A dialogue that is over with its first reply, or with the result of the query in it.
+    """A dialogue that ends with its first reply, or with the result of the query in it.
 
     Args:
-        read: understands the reply.
+        read: parses the reply.
     """
 
     def __init__(self, system: str, user: str, read: Callable[[str], Reply]) -> None:
@@ -103,7 +103,7 @@ class Direct:
     """Vanilla and CoT: an answer from what the model knows.
 
     Attributes:
-        instruction: what it is told.
+        instruction: the system prompt.
     """
 
     instruction: str
@@ -118,7 +118,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class OneShotSparql:
-    """One query, nothing else."""
+    """A single query and nothing else."""
 
     name: ClassVar[str] = "one_shot_sparql"
     tags: ClassVar[tuple[str, ...]] = ()
@@ -130,7 +130,7 @@ class OneShotSparql:
 
 
 class OneShotEpisode(ChatEpisode):
-    """Over once its query was executed: what the first variable stands for is the answer."""
+    """Ends after its query was executed; the values of the first variable are the answers."""
 
     def observe(self, results: Sequence[ActionResult]) -> None:
         super().observe(results)
@@ -153,12 +153,12 @@ class OneShotAgent(ChatAgent):
 
 @dataclass(frozen=True, slots=True)
 class ChatBaseline:
-    """Attributes:
-    protocol: what it plays.
-    budget: within what.
-    agent: by whom.
-    temperature: of the first run; of further ones where it is 0, `again`.
-    extra: of every request.
+    """A baseline and how it is played.
+
+    Attributes:
+        agent: the class that plays it.
+        temperature: of every run; if it is 0, runs after the first use `again`.
+        extra: parameters of every request.
     """
 
     protocol: AgentProtocol
@@ -170,7 +170,7 @@ class ChatBaseline:
 
 
 _REPLY = Budget(max_turns=1, max_tokens=16_384, max_turn_tokens=1024, max_observation_tokens=512)
-# One turn, and the query's result: the episode ends with that.
+# One turn and the query's result, which ends the episode.
 _REPLY_AND_RESULT = Budget(max_turns=2, max_tokens=16_384, max_turn_tokens=1024, max_observation_tokens=512)
 # Ten cycles of thought and query, and the answer (Learning-to-Refine, section 4.3).
 _CYCLES = Budget(max_turns=11, max_tokens=16_384, max_turn_tokens=512, max_observation_tokens=512)
@@ -186,10 +186,11 @@ BASELINES: Mapping[str, ChatBaseline] = {
 
 
 def baseline_player(name: str, policy: ChatPolicy, tools: GraphTools, run: int) -> tuple[Player[Any], float]:
-    """What plays the run of a number of a baseline, and at which temperature.
+    """The player of a baseline, and the temperature of a run.
 
     Args:
-        policy: has to send the baseline's `extra`.
+        policy: must send the baseline's `extra`.
+        run: number of the run, from 0.
     """
     baseline = BASELINES[name]
     agent = baseline.agent(policy, baseline.protocol, tools, baseline.budget, native_tools=False)
@@ -197,7 +198,7 @@ def baseline_player(name: str, policy: ChatPolicy, tools: GraphTools, run: int) 
 
 
 def read_answers(text: str) -> Reply:
-    """What stands after the last "Answers:"; a list, or names between commas."""
+    """Read the text after the last "Answers:": a list, or names separated by commas."""
     found = list(_LIST.finditer(text))
     if not found:
         return Reply(text.strip(), problem="no line with answers", fatal=True)
@@ -211,7 +212,7 @@ def read_answers(text: str) -> Reply:
 
 
 def read_query(text: str) -> Reply:
-    """The query in a reply: what stands in a block, or from its first keyword on."""
+    """Read the query in a reply: in a code block, or from the first keyword on."""
     fenced = _FENCE.search(text)
     found = _QUERY.search(fenced[1] if fenced else text)
     if found is None:
@@ -222,7 +223,7 @@ def read_query(text: str) -> Reply:
 
 
 def _names(written: str) -> list[str]:
-    """Names of a list, as JSON or as Python writes it."""
+    """The names in a list, in the syntax of JSON or Python."""
     try:
         values = json.loads(written)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Two evaluations on the same questions."""
+"""Compares two evaluations on the same questions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kbqa.evaluation.measures import METRICS
 from kbqa.evaluation.significance import Interval, McNemar, bootstrap, mcnemar
 
 Measured = Mapping[str, Mapping[str, float | None]]
-"""Question id → metric → value; None where it has none."""
+"""Question id → metric → value; None if the metric has no value."""
 
 
 class _Pair(NamedTuple):
-    """A question's measure in both, and its group."""
+    """A question's measure in both evaluations, and the question's group."""
 
     ours: float
     theirs: float
@@ -27,13 +27,14 @@ class _Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Ours less theirs in one metric, over the questions that both have.
+    """The difference between two evaluations in one metric, over their common questions.
 
     Attributes:
         ours, theirs: means.
-        interval: of the difference, 95 %, by bootstrap over groups of pairs; see `Record.group`.
-        test: McNemar's, of a metric that each question has or has not. It takes questions for
-            independent, even those of one group.
+        difference: ours - theirs.
+        interval: 95 % interval of the difference, by bootstrap over groups; see `Record.group`.
+        test: McNemar's, for a binary metric. It treats questions as independent, even those of
+            one group.
     """
 
     ours: float
@@ -45,11 +46,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """Attributes:
-    name: of the other one.
-    questions: that both answered.
-    groups: of those that ask for the same.
-    differences: by metric.
+    """A comparison with an earlier evaluation.
+
+    Attributes:
+        name: of the earlier evaluation.
+        questions: number of common questions.
+        groups: number of groups among these; see `Record.group`.
+        differences: by metric.
     """
 
     name: str
@@ -62,10 +65,10 @@ class PairedComparison:
 
 
 def read_earlier(path: Path) -> tuple[str, Measured]:
-    """What an evaluation was called, and its measures, from its JSON.
+    """Read the name and the measures of an evaluation from its JSON.
 
     Raises:
-        ConfigurationError: the file cannot be read, or is no such JSON.
+        ConfigurationError: the file cannot be read, or is not the JSON of an evaluation.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -78,10 +81,10 @@ def read_earlier(path: Path) -> tuple[str, Measured]:
 
 
 def compare(records: Sequence[Record], name: str, earlier: Measured) -> PairedComparison:
-    """Compare with an evaluation of before.
+    """Compare with an earlier evaluation.
 
     Raises:
-        ConfigurationError: they have no question in common.
+        ConfigurationError: the evaluations have no question in common.
     """
     common = [record for record in records if record.question.id in earlier]
     if not common:

@@ -1,4 +1,4 @@
-"""What a policy answered to the questions of a data set, summed up."""
+"""Evaluates the answers of a policy to the questions of a data set."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from kbqa.trajectory import Question, Status, Trajectory
 
 logger = logging.getLogger(__name__)
 
-_AT_A_TIME = 16  # questions that are judged, and whose evidence is confirmed
-_GIVEN_UP_AFTER = 3  # cases without a verdict in a row
+_AT_A_TIME = 16  # questions that are judged at once, with their evidence
+_GIVEN_UP_AFTER = 3  # consecutive cases without a verdict
 
 BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
     "hops": lambda question: str(question.hops or ""),
     "operation": lambda question: question.operation,
     "level": lambda question: question.level,
 }
-"""What questions are told apart by: the value of one, "" where it is not known."""
+"""Breakdowns of results: name → the value of a question, "" if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A question and what became of it.
+    """A question and its results.
 
     Attributes:
-        answers: of all runs, named as the gold answers are.
+        answers: of all runs, in the form of the gold answers.
         measures: of the union of the runs.
-        each: of every run for itself.
+        each: measures of every single run.
         verdict: of the judge on `answers`; None if there was none.
         status: how the first run ended.
         outcome, failure, error: classes of the first run; see `kbqa.evaluation.failures`.
@@ -59,9 +59,9 @@ class Record:
 
     @property
     def group(self) -> str:
-        """What the question asks for, in whichever words: from which topics along which gold path.
+        """What the question asks for, independent of its wording: topics and gold path.
 
-        Questions of one group are not independent. One without a gold path is a group of its own.
+        Questions of one group are not independent. A question without a gold path is its own group.
         """
         question = self.question
         if not question.path:
@@ -70,7 +70,7 @@ class Record:
         return f"{', '.join(sorted(question.topic_entities))} : {path}"
 
     def to_json(self) -> dict[str, Any]:
-        """Without the trajectories. A measure without weight is null."""
+        """The record as JSON, without trajectories. A measure without weight is null."""
         question = self.question
         return {
             "id": question.id,
@@ -88,7 +88,7 @@ class Record:
 
 
 class PlayedExample(NamedTuple):
-    """A question with what was played."""
+    """A question with its trajectories."""
 
     record: Record
     runs: tuple[Trajectory, ...]
@@ -96,10 +96,10 @@ class PlayedExample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Metrics over questions; one without any weight is left out.
+    """Metrics over questions; metrics without any weight are left out.
 
     Attributes:
-        groups: of questions that ask for the same; see `Record.group`.
+        groups: number of groups of questions; see `Record.group`.
         metrics: by the names of `METRICS`.
         intervals: 95 %, by bootstrap over the groups.
     """
@@ -120,12 +120,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An evaluation.
+    """The results of an evaluation.
 
     Attributes:
-        records: a question each, in the order in which they were asked.
-        examples: some of them with what was played, of every kind.
-        about: what was evaluated on what, as JSON.
+        records: one per question, in the order in which they were asked.
+        examples: some records of every kind, with their trajectories.
+        about: policy, data set and so on, as JSON.
     """
 
     records: tuple[Record, ...]
@@ -134,7 +134,7 @@ class Evaluation:
 
     @property
     def summary(self) -> Summary:
-        """Over all questions, of the union of their runs."""
+        """The summary over all questions, of the union of their runs."""
         return summarise([record.measures for record in self.records], self._groups)
 
     @property
@@ -142,7 +142,7 @@ class Evaluation:
         return [record.group for record in self.records]
 
     def to_json(self) -> dict[str, Any]:
-        """`{"metrics": {"f1": …, "hits@1": …, …}, "questions": n, …}`: fractions of 1, and what is behind."""
+        """`{"metrics": {"f1": …, "hits@1": …, …}, "questions": n, …}`: fractions of 1, and the details."""
         runs = len(self.records[0].each)
         single = [
             summarise([record.each[run] for record in self.records], self._groups) for run in range(runs)
@@ -162,7 +162,7 @@ class Evaluation:
         }
 
     def _breakdown(self, of: Callable[[Question], str]) -> dict[str, Any]:
-        """A summary of the questions with each value; empty where it is known of none."""
+        """A summary for each value; empty if the value is unknown for all questions."""
         parts: dict[str, list[Record]] = {}
         for record in self.records:
             parts.setdefault(of(record.question), []).append(record)
@@ -184,16 +184,16 @@ def evaluate(
     tools: GraphTools | None = None,
     examples: int = 400,
 ) -> Evaluation:
-    """Judge and measure what is played, while it is played.
+    """Judge and measure runs while they are played.
 
     Args:
         played: questions, each with one run or the same number of runs.
-        tools: ask the graph that each question names whether it supports the answers, about all answers of
-            a question at once; without them `supported` is left out.
-        examples: most questions of which it is kept what was played, so that memory is bounded.
+        tools: check with each question's graph whether it supports the answers, at once for all answers of
+            a question; without them, `supported` is left out.
+        examples: maximum questions whose trajectories are kept, to bound memory.
 
     Raises:
-        DatasetError: there is no question.
+        DatasetError: there are no questions.
         GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
     """
     panel, gallery = _Panel(judge), Gallery(examples)
@@ -210,7 +210,7 @@ def evaluate(
 
 
 def summarise(measures: Sequence[Measures], groups: Sequence[str]) -> Summary:
-    """The metrics of questions with these measures, each of the group of its place."""
+    """Compute the metrics from the measures of questions; `groups` has the group of each question."""
     metrics: dict[str, float] = {}
     intervals: dict[str, Interval] = {}
     for name in METRICS:
@@ -223,23 +223,23 @@ def summarise(measures: Sequence[Measures], groups: Sequence[str]) -> Summary:
 
 
 class Gallery:
-    """Examples of every kind, as many of each as there is room for, drawn at random in each kind.
+    """A bounded collection of examples of every kind, drawn at random within each kind.
 
-    A kind is an outcome, failure and error, at a number of hops.
+    A kind is a combination of outcome, failure, error and number of hops.
 
     Args:
-        most: examples in all.
-        seed: the same seed draws the same ones.
+        most: maximum number of examples.
+        seed: the same seed draws the same examples.
     """
 
     def __init__(self, most: int, seed: int = 0) -> None:
         self._most, self._rng = most, random.Random(f"examples/{seed}")
-        self._room = max(1, most // 3)  # of a kind: the others need some, too
+        self._room = max(1, most // 3)  # per kind, to leave room for the other kinds
         self._kinds: dict[tuple[object, ...], list[PlayedExample]] = {}
         self._offered: Counter[tuple[object, ...]] = Counter()
 
     def offer(self, record: Record, runs: Sequence[Trajectory]) -> None:
-        """Keep an example, or forget it (reservoir sampling)."""
+        """Keep or drop an example (reservoir sampling)."""
         kind = (record.outcome, record.failure, record.error, record.question.hops)
         kept = self._kinds.setdefault(kind, [])
         self._offered[kind] += 1
@@ -247,14 +247,14 @@ class Gallery:
         kept[place : place + 1] = [PlayedExample(record, tuple(runs))] if place < self._room else []
 
     def chosen(self) -> list[PlayedExample]:
-        """One of each kind in turn, as long as there is room."""
+        """The chosen examples: one of each kind in turn, as long as there is room."""
         kinds = [iter(kept) for _, kept in sorted(self._kinds.items(), key=str)]
         turns = zip_longest(*kinds)
         return [example for turn in turns for example in turn if example is not None][: self._most]
 
 
 class _Panel:
-    """A judge that is not asked any more once it has given no verdict on several cases in a row."""
+    """A judge that is no longer asked after several consecutive cases without a verdict."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -274,14 +274,14 @@ class _Panel:
 
 
 class _Support:
-    """How much of the answers of a question the graph supports; what runs cite alike is asked once."""
+    """The share of a question's answers that the graph supports; claims that runs share are checked once."""
 
     def __init__(self, question: Question, tools: GraphTools | None) -> None:
         self._topics = frozenset(question.topic_entities)
         self._claims = None if tools is None else Claims(tools, question.kg, question.graph)
 
     def share(self, runs: Sequence[Trajectory]) -> float | None:
-        """Of the union of runs; None if it is empty, or the graph could not be asked."""
+        """The share for the union of runs; None if there are no answers, or the graph could not be asked."""
         if self._claims is None:
             return None
         share = supported_share(confirmed(runs, self._topics, self._claims))

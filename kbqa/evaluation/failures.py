@@ -1,7 +1,7 @@
-"""What became of an episode: the papers' classes of outcomes and failures.
+"""Classifies episodes by the papers' outcomes and failures.
 
-The papers name their classes and assign some by hand; the rules that assign them here are ours, and
-stand at each class.
+The papers name these classes, and assign some of them by hand. The rules here are ours, and are
+documented at each class.
 """
 
 from __future__ import annotations
@@ -23,38 +23,40 @@ class AnswerOutcome(StrEnum):
     """Composition of rollouts (KnowCoder-A1, figure 4a)."""
 
     DIRECT_HIT = "direct_hit"
-    """It hits a gold answer, without an error or empty result on the way."""
+    """A gold answer was given, without an error or empty result before."""
     RECOVERED = "recovered"
-    """It hits a gold answer after one."""
+    """A gold answer was given after an error or empty result."""
     INCORRECT = "incorrect"
-    """It hits none."""
+    """No gold answer was given."""
 
 
 class FailureClass(StrEnum):
-    """Failure modes of what is not correct (Learning-to-Refine, section 5.4.1 and figure 4)."""
+    """Failure modes of incorrect episodes (Learning-to-Refine, section 5.4.1 and figure 4)."""
 
     EXECUTION_FAILURE = "execution_failure"
-    """Its last query was not executed, or it broke off: unreadable, or over its budget of tokens or time."""
+    """The last query was not executed, or the episode broke off: unreadable, or out of tokens or time."""
     REFUSED = "refused"
-    """It sent no query at all."""
+    """No query was sent."""
     INCORRECT_LOGIC = "incorrect_logic"
-    """Its queries were executed, and the answer is wrong or missing."""
+    """The last query was executed, but the answer is wrong or missing."""
 
 
 class Error(StrEnum):
     """Types of error where F1 is below 1 (KnowCoder-A1, appendix D and figure 6)."""
 
     HALLUCINATION = "hallucination"
-    """It gave an answer that nothing it saw contains, or gave none after naming what the graph has not."""
+    """An answer occurs in no observation; or there is none, and an action named items not in the graph."""
     RELATION = "relation"
-    """Relation recall or selection: a gold answer was never among what it retrieved."""
+    """Relation recall or selection: no gold answer was retrieved."""
     CONSTRAINT = "constraint"
-    """Constraint application: it saw a gold answer, and its answers are too many, too few or others."""
+    """Constraint application: a gold answer was retrieved, but answers are surplus, missing or different."""
 
 
 def outcome(trajectory: Trajectory, *, hit: bool) -> AnswerOutcome:
-    """Args:
-    hit: whether an answer is gold.
+    """The outcome of an episode.
+
+    Args:
+        hit: whether an answer is gold.
     """
     if not hit:
         return AnswerOutcome.INCORRECT
@@ -62,8 +64,10 @@ def outcome(trajectory: Trajectory, *, hit: bool) -> AnswerOutcome:
 
 
 def failure(trajectory: Trajectory, *, correct: bool) -> FailureClass | None:
-    """Args:
-    correct: whether the answer is right, as a judge says.
+    """The failure mode of an episode; None if it is correct.
+
+    Args:
+        correct: whether the answer is correct.
     """
     if correct:
         return None
@@ -76,8 +80,10 @@ def failure(trajectory: Trajectory, *, correct: bool) -> FailureClass | None:
 
 
 def error(question: Question, trajectory: Trajectory, *, f1: float) -> Error | None:
-    """Args:
-    f1: of the answers.
+    """The type of error in an episode; None if F1 is 1.
+
+    Args:
+        f1: of the answers.
     """
     if f1 == 1:
         return None
@@ -87,7 +93,7 @@ def error(question: Question, trajectory: Trajectory, *, f1: float) -> Error | N
 
 
 def _is_hallucinated(question: Question, trajectory: Trajectory) -> bool:
-    """Evidence grounding (KnowCoder-A1, section 3.2): every answer has to appear in an observation."""
+    """Whether an answer occurs in no observation (evidence grounding: KnowCoder-A1, section 3.2)."""
     actions = list(trajectory.actions)
     if not trajectory.answers:
         return any(action.kind in _NOT_THERE for action in actions)
@@ -99,6 +105,6 @@ def _is_hallucinated(question: Question, trajectory: Trajectory) -> bool:
 
 
 def _is_derived(text: str, most: int) -> bool:
-    """Whether it may be a truth value, or the number of some of the things that it saw at a time."""
+    """Whether an answer may be a truth value, or the number of some items in one observation."""
     text = normalise(text)
     return text in ("true", "false") or (text.isdecimal() and len(text) < 7 and int(text) <= most)

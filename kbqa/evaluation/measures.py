@@ -1,9 +1,9 @@
-"""What the answer to a question is worth, and what it cost.
+"""Measures of the quality and cost of answers.
 
-A measure of a question is a value and its weight; over questions a metric is the sum of values
-over the sum of weights. Most weights are 1, so that the metric is a mean; executability weighs a
-question by its queries, and a question without a verdict has no weight in accuracy, as one without an
-answer has none in what is supported.
+A measure of a question has a value and a weight; a metric is the sum of values over all questions,
+divided by the sum of weights. Most weights are 1, so that the metric is a mean. Executability weights
+a question by its number of queries. A question without a verdict has no weight in accuracy, and a
+question without an answer has no weight in `supported`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbqa.trajectory import ExecutedAction, Question, Trajectory
 
 
 class Measure(NamedTuple):
-    """A question's part in a metric."""
+    """A question's contribution to a metric."""
 
     value: float
     weight: float = 1.0
@@ -32,13 +32,13 @@ Measures = Mapping[str, Measure]
 
 @dataclass(frozen=True, slots=True)
 class EvaluationMetric:
-    """What is measured.
+    """The description of a metric.
 
     Attributes:
-        title: in words.
-        about: how it is defined, and by whom.
-        is_share: whether it is a fraction of 1, and more is better; else a number of something.
-        is_binary: whether each question either has it or not, so that two runs can be paired.
+        title: name of the metric in reports.
+        about: definition and source.
+        is_share: whether the metric is a fraction of 1 for which more is better; else it is a count.
+        is_binary: whether each question's value is 0 or 1, so that McNemar's test applies.
     """
 
     title: str
@@ -93,7 +93,7 @@ METRICS: Mapping[str, EvaluationMetric] = {
 
 
 def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
-    """The answers of a run, or the union of several (KG-R1, 4.1), named as the gold answers are."""
+    """The answers of a run, or the union of several runs (KG-R1, 4.1), in the form of the gold answers."""
     if len(runs) == 1:
         return resolve(runs[0].answers, runs[0].answer_ids, question.answers)
     united = unite(runs)
@@ -106,13 +106,13 @@ def measure(
     verdict: Verdict | None,
     supported: float | None = None,
 ) -> dict[str, Measure]:
-    """Every metric's measure of a question.
+    """The measures of a question, by metric.
 
     Args:
-        runs: one, or several whose answers are united.
+        runs: one, or several whose answers are merged.
         verdict: of the judge on the answers; None if there was none.
-        supported: `kbqa.evidence.supported_share` of the answers; None if there are none, or no graph could
-            be asked about them.
+        supported: `kbqa.evidence.supported_share` of the answers; None if there are no answers, or no graph
+            could be asked.
     """
     answers, gold = named_answers(question, runs), question.answers
     queries = [action for run in runs for action in run.actions]
@@ -131,7 +131,7 @@ def measure(
         "supported": Measure(supported or 0.0, float(supported is not None)),
         "answered": Measure(float(any(run.answers for run in runs))),
         "turns": Measure(sum(turns) / len(runs)),
-        # What no model wrote has no version: a baseline that ranks asks none.
+        # Turns that no model wrote, such as the ranking baseline's, have no policy version.
         "llm_calls": Measure(sum(bool(turn.policy_version) for run in runs for turn in run.turns)),
         "generated_tokens": Measure(sum(run.generated_tokens for run in runs)),
         "total_tokens": Measure(sum(map(total_tokens, runs))),
@@ -139,19 +139,19 @@ def measure(
 
 
 def was_executed(action: ExecutedAction) -> bool:
-    """Whether a query was understood and run to its end; it may have found nothing."""
+    """Whether a query was valid and ran to its end; an empty result counts as executed."""
     return action.code in (None, ErrorCode.NO_RESULTS)
 
 
 def total_tokens(trajectory: Trajectory) -> int:
-    """Length of the whole episode; of one of messages as far as the server counted."""
+    """Length of the whole episode in tokens; for chat messages, as counted by the server."""
     if trajectory.token_ids:
         return len(trajectory.token_ids)
     return max((turn.end for turn in trajectory.turns), default=0)
 
 
 def _judged_f1(answers: Sequence[str], verdict: Verdict | None) -> float:
-    """Recall is the share of gold answers found; each of them is one right answer of those given."""
+    """F1 by the judge: recall is the share of gold answers found; each counts as one correct given answer."""
     if verdict is None or not any(verdict.found):
         return 0.0
     found, given = sum(verdict.found), max(len(answer_set(answers)), 1)

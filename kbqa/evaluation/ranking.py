@@ -1,14 +1,14 @@
-"""A baseline that has learned nothing: relation paths ranked by how much their words resemble a question.
+"""A baseline without training: ranks relation paths by the similarity of their words to the question.
 
     paths     of at most three relations, in both directions, from the topic entity, by `follow_path`
-    score     cosine of the question, without the topic's name, and the path's words, the last relation
-              first, as English says "the nationality of the spouse", by a frozen sentence encoder
+    score     cosine of the question (without the topic's name) and the path's words (last relation first,
+              as in "the nationality of the spouse"), by a frozen sentence encoder
     answer    the entities at the end of the best path
 
-Where a level has more paths than are gone on from, the best of them are (a beam); a path that has come
-back to where it began is not gone on from. Direction is not put into words: of two paths with the same
-words the one with fewer relations that are followed backwards comes first. It is played and measured
-like any policy; no language model is asked.
+If a level has too many paths, only the best are extended (a beam); a path that has returned to its start
+is not extended. The words do not express direction: of two paths with the same words, the one with fewer
+inverse relations comes first. The baseline is played and measured like any policy, but without a language
+model.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from kbqa.rollouts.agent import Sampling
 from kbqa.trajectory import Question, Segment, Status, Turn
 
 RANKING = "ranking"
-"""What the baseline is called."""
+"""The name of the baseline."""
 
 MAX_HOPS = 3
 BEAM = 50
 
-_MOST_RELATIONS = 100  # of the entities at a path's end; of more the graph lists those that fit best
+_MOST_RELATIONS = 100  # at a path's end; if there are more, the graph lists the best ones
 _SHOWN_PATHS, _SHOWN_ENTITIES = 5, 20
-# A turn to follow the best path, one to answer with what is there; nothing is read or written in tokens.
+# One turn to follow the best path, one to answer with its end; no tokens are read or written.
 _BUDGET = Budget(max_turns=2, max_tokens=1, max_turn_tokens=1, max_observation_tokens=1)
 
 
 class _Path(NamedTuple):
-    """Attributes:
-    steps: as `follow_path` takes them.
-    words: of its relations, the last one first.
-    score: of the words, as the question is.
+    """A path from a topic.
+
+    Attributes:
+        steps: in the form of `follow_path`.
+        words: of its relations, the last one first.
+        score: similarity of the words to the question.
     """
 
     topic: str
@@ -53,19 +55,19 @@ class _Path(NamedTuple):
 
     @property
     def backwards(self) -> int:
-        """How many of its relations are followed from tail to head."""
+        """The number of relations that are followed from tail to head."""
         return sum(step.startswith(INVERSE) for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class PathRanking:
-    """What is ranked, and by what. Safe for many threads.
+    """Settings of the ranking. Safe for many threads.
 
     Attributes:
-        ranker: of texts; encodes each once, however many questions meet it.
-        max_hops: most relations of a path.
-        known_hops: each question is told how many relations its gold path has, and its paths have as many.
-        beam: paths of a level that are gone on from.
+        ranker: scores texts; encodes each text once for all questions.
+        max_hops: maximum number of relations of a path.
+        known_hops: whether paths have exactly as many relations as the question's gold path.
+        beam: number of paths that are extended at each level.
     """
 
     ranker: Ranker
@@ -82,13 +84,13 @@ class PathRanking:
 
 
 class PathSearch(Dialogue):
-    """The paths of a question: looked for level by level before the first turn, then followed, best first."""
+    """Searches the paths of a question level by level before the first turn, then follows the best one."""
 
     def __init__(self, question: Question, ranking: PathRanking) -> None:
         self._ranking = ranking
         self._question = self._query = question.text
         self._hops = question.hops if ranking.known_hops else ranking.max_hops
-        self._open = [_Path(topic) for topic in question.topic_entities]  # whose relations are asked for
+        self._open = [_Path(topic) for topic in question.topic_entities]  # paths to extend
         self._starts: dict[str, set[str]] = {}  # topic → the entities that its name stands for
         self._found: list[_Path] = []
         self._answers: tuple[PredictedAnswer, ...] | None = None
@@ -131,7 +133,7 @@ class PathSearch(Dialogue):
         return [Segment(""), Segment("")]  # never read: nothing is misunderstood
 
     def _grow(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
-        """One relation more on each open path; the best of them are open then."""
+        """Extend each open path by one relation; the best results become the open paths."""
         grown: list[_Path] = []
         for path, result in zip(self._open, results, strict=True):
             if isinstance(result, Failure):
@@ -139,13 +141,13 @@ class PathSearch(Dialogue):
             if not path.steps:
                 self._begin_at(path.topic, result.items)
             elif result.items[0].id in self._starts[path.topic]:
-                continue  # it has come back, or where it began would not be among its ends
+                continue  # it has returned: its start is among its ends only if nothing else is
             relations = result.details["relations"]
             for relation, words in zip(relations, in_words(relations), strict=True):
                 step = relation["id"] if relation["direction"] == "out" else f"{INVERSE}{relation['id']}"
                 grown.append(_Path(path.topic, (*path.steps, step), f"{words} {path.words}".rstrip()))
         scores = self._ranking.ranker.similarities(self._query, [path.words for path in grown])
-        # Rounded, since the same text may come out otherwise among others in the last digit.
+        # Rounded, since the last digit of a text's score may depend on the other texts.
         grown = [
             path._replace(score=round(float(score), 4)) for path, score in zip(grown, scores, strict=True)
         ]
@@ -157,7 +159,7 @@ class PathSearch(Dialogue):
         return tuple(map(self._look, self._open))
 
     def _begin_at(self, topic: str, items: Sequence[Item]) -> None:
-        """Leave the topic's name out of the question: it says nothing of what is asked."""
+        """Remove the topic's name from the question, since it does not say what is asked."""
         self._starts[topic] = {item.id for item in items}
         label = items[0].label if items else topic
         named = place(self._query, (topic, label))
@@ -165,17 +167,17 @@ class PathSearch(Dialogue):
             self._query = " ".join((self._query[: named[0]] + " " + self._query[named[1] :]).split())
 
     def _look(self, path: _Path) -> Action:
-        """What can be followed at a path's end; of the entities there one tells whether it has come back."""
+        """The action that lists the relations at a path's end; one entity shows whether it has returned."""
         asked = {"question": self._question, "relations": _MOST_RELATIONS}
         limit = {"limit": 1} if path.steps else {}
         return Action(FOLLOW_PATH, {"entity": path.topic, "path": list(path.steps), **asked, **limit})
 
 
 class RankedEpisode(Play):
-    """An episode without tokens and without a policy: what it says is what it has ranked."""
+    """An episode without tokens and without a policy: its turns follow from the ranking."""
 
     def say(self) -> None:
-        """Follow the best path, or answer with what is at its end. Nobody wrote it, so there is no text."""
+        """Play a turn without text: follow the best path, or answer with the entities at its end."""
         self._said(Turn(0, 0, (), "", Status.OK), cut=False)
 
     def _begin(self) -> None:
@@ -204,6 +206,6 @@ class PathRanker:
         return RankedEpisode(question, self.ranking, _BUDGET)
 
     def speak(self, episodes: Sequence[RankedEpisode], sampling: Sampling) -> None:
-        """As `Player.speak`; every run is the same, whatever the temperature."""
+        """As `Player.speak`; all runs are the same at any temperature."""
         for episode in episodes:
             episode.say()

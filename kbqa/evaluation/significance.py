@@ -1,9 +1,9 @@
-"""How sure a measured difference is: bootstrap intervals and McNemar's test.
+"""Significance of measured differences: bootstrap intervals and McNemar's test.
 
-Paraphrases of one question are answered alike, mostly, so that a policy's figure over them is less
-sure than over as many questions of their own. The bootstrap draws whole groups of them (a cluster
-bootstrap: Davison and Hinkley 1997, section 3.8). McNemar's test pairs question with question, whatever
-group they are of; where groups are large, the interval of the difference is what to go by.
+A policy mostly answers paraphrases of a question alike, so that a figure over paraphrases is less certain
+than over the same number of unrelated questions. The bootstrap therefore draws whole groups of paraphrases
+(a cluster bootstrap: Davison and Hinkley 1997, section 3.8). McNemar's test pairs single questions and
+ignores groups; if groups are large, rely on the interval of the difference.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RESAMPLES = 2000
-_EXACT_BELOW = 25  # discordant pairs; with more the chi-squared distribution is close
+_EXACT_BELOW = 25  # discordant pairs; with more, the chi-squared approximation is good
 
 
 class Interval(NamedTuple):
-    """Where a value lies, with the confidence that was asked for."""
+    """A confidence interval."""
 
     low: float
     high: float
@@ -40,20 +40,20 @@ def bootstrap(
 
     Args:
         values: of each question.
-        weights: likewise; 1 each where left out, so that the ratio is the mean.
-        groups: likewise, of which group it is; groups are drawn, with all their questions. Each question
-            is a group of its own where left out.
+        weights: of each question; 1 if None, so that the ratio is the mean.
+        groups: the group of each question; whole groups are drawn. If None, each question is its own
+            group.
         seed: the same seed gives the same interval.
 
     Returns:
-        None where the ratio is not defined, since the weights sum to 0.
+        The interval, or None if the ratio is undefined because the weights sum to 0.
     """
     pairs = np.column_stack([values, np.ones(len(values)) if weights is None else weights])
     if not len(pairs) or pairs[:, 1].sum() == 0:
         return None
     if groups is not None:
         pairs = _totals(pairs, groups)
-    # Drawing questions with replacement is drawing how often each distinct pair comes: few are distinct.
+    # Instead of questions with replacement, draw how often each distinct pair occurs: few are distinct.
     distinct, counts = np.unique(pairs, axis=0, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(pairs), counts / len(pairs), size=resamples)
     sums = drawn @ distinct
@@ -75,10 +75,10 @@ class McNemar:
     """Whether two systems differ on the same questions, each taken as independent (McNemar 1947).
 
     Attributes:
-        ours, theirs: questions that one alone got right, and the other alone.
+        ours, theirs: numbers of questions that only we, and only they, answered correctly.
         statistic: chi-squared with Edwards' continuity correction, as Learning-to-Refine reports it
-            (section 5.1); None where the test was exact.
-        p: probability of a split at least as uneven, if both were as good.
+            (section 5.1); None if the test was exact.
+        p: probability of a split at least as uneven, if both systems were equally good.
     """
 
     ours: int
@@ -88,7 +88,7 @@ class McNemar:
 
 
 def mcnemar(ours: int, theirs: int) -> McNemar:
-    """The test from the two numbers of discordant questions: exact binomial where they are few."""
+    """The test for two numbers of discordant questions; exact binomial if they are few."""
     discordant = ours + theirs
     if discordant < _EXACT_BELOW:
         tail = sum(math.comb(discordant, k) for k in range(min(ours, theirs) + 1)) / 2**discordant

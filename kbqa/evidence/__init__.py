@@ -1,9 +1,9 @@
-"""What supports an answer, and whether the graph confirms it.
+"""Evidence for answers, confirmed by the graph.
 
     answers = confirmed(runs, topics, Claims(tools, kg))
 
-`retrieved` finds in the actions of a run what there is to cite, `claims` asks the graph about it, and
-`support` puts both together for the answers that several runs gave (`union`).
+`retrieved` collects evidence from the actions of a run, `claims` checks it with the graph, and `support`
+combines both for the merged answers of several runs (`union`).
 """
 
 from kbqa.evidence.claims import CitedQuery, Claims

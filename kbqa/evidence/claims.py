@@ -1,8 +1,8 @@
-"""Evidence before it counts: every triple and every query is asked of the graph once more.
+"""Checks claims: every cited triple and query is sent to the graph once more.
 
-Building answers notes what they would cite; `settle` asks the graph about all of it at once.
-Until then a claim counts as true, so that the first choice of evidence is asked for and not every
-other; answers are built again until there is nothing left to ask (`support.confirmed`).
+While answers are built, the claims that they cite are noted; `settle` checks all of them at once.
+Until then a claim counts as true, so that only the preferred evidence is checked instead of all
+alternatives. Answers are rebuilt until there is nothing left to check (`support.confirmed`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kbqa.kg.actions import (
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import MAX_VIAS
 
-_MAX_ROWS = 10  # cited of a query for one answer
+_MAX_ROWS = 10  # of a query that are cited for one answer
 # A graph that could not answer has not said that a claim is false.
 _UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class CitedQuery:
-    """A query and those of its rows that hold an answer.
+    """A query, and its rows that contain an answer.
 
     Attributes:
-        rows: variable → term, as SPARQL's JSON results write it, with its `id` and `label`.
-        boolean: what an ASK answered, which has no rows.
+        rows: variable → term in the form of SPARQL's JSON results, with `id` and `label`.
+        boolean: the result of an ASK, which has no rows; None for other queries.
     """
 
     sparql: str
@@ -52,24 +52,24 @@ class CitedQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The ways along a path to some of its ends, those from a place on."""
+    """The ways along a path to a page of its ends, starting at `offset`."""
 
     walk: FollowedPath
     offset: int
 
 
 class Claims:
-    """What may be cited of one graph, for one question.
+    """The claims about one graph, for one question.
 
     Args:
-        tools: ask the graph.
-        kg: its name.
-        graph: id of the per-question subgraph that the runs were restricted to.
+        tools: query the graph.
+        kg: name of the graph.
+        graph: id of the per-question subgraph to which the runs were restricted.
 
     Attributes:
-        kg_calls: actions that the graph was asked.
-        unreached: why it could not answer one of them; what hangs on that counts as false. None if it
-            answered them all.
+        kg_calls: number of actions sent to the graph.
+        unreached: why the graph could not answer an action; claims that depend on it count as false.
+            None if it answered all of them.
     """
 
     def __init__(self, tools: GraphTools, kg: str, graph: str | None = None) -> None:
@@ -83,7 +83,7 @@ class Claims:
         self.unreached: str | None = None
 
     def close(self) -> None:
-        """From now on what is not settled counts as false: there is no time to ask."""
+        """Stop checking, for lack of time: from now on, claims that are not settled count as false."""
         self._closed = True
 
     def chain(self, triples: Sequence[Triple]) -> list[Triple] | None:
@@ -103,14 +103,14 @@ class Claims:
         return told
 
     def way(self, walk: FollowedPath, place: int, answer: str) -> list[Triple] | None:
-        """The triples of a way along a path to an end, by its place among them; None if there is none."""
+        """The triples of a way along a path to the end number `place`; None if there is no way."""
         asked = _Ways(walk, place - place % MAX_VIAS)
         if asked not in self._ways:
             return [] if self._note(asked) else None
         return self.chain(self._ways[asked].get(answer, ()))
 
     def rows(self, query: Query, answer: str) -> CitedQuery | None:
-        """The query's rows that hold the answer, by id; None if it has none."""
+        """The query with its rows that contain the answer's id; None if there are no such rows."""
         if query not in self._queries:
             return CitedQuery(sparql=query.text, rows=[]) if self._note(query) else None
         for found in self._queries[query]:
@@ -119,7 +119,7 @@ class Claims:
         return None
 
     def verdict(self, query: Query, boolean: bool) -> CitedQuery | None:
-        """The ASK, if that is what it says."""
+        """The ASK if its result is `boolean`, else None."""
         if query not in self._queries:
             return CitedQuery(sparql=query.text, rows=[], boolean=boolean) if self._note(query) else None
         for found in self._queries[query]:
@@ -128,7 +128,10 @@ class Claims:
         return None
 
     def settle(self) -> bool:
-        """Ask the graph about what was noted; whether there was anything.
+        """Check all noted claims with the graph.
+
+        Returns:
+            Whether there were any.
 
         Raises:
             GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
@@ -153,7 +156,7 @@ class Claims:
         return results
 
     def _settle_triples(self, triples: Sequence[Triple]) -> None:
-        # Those of many answers share an end, which may be a hub: it is looked at once.
+        # The triples of many answers share an end, which may be a hub, so look-ups are deduplicated.
         look_ups = list(dict.fromkeys(look_up for triple in triples for look_up in _look_ups(triple)))
         results = dict(zip(look_ups, self._ask([look_up.action() for look_up in look_ups]), strict=True))
         for triple in triples:
@@ -184,7 +187,7 @@ class Claims:
 
 
 class _Rows:
-    """What a query found: rows by the ids that they hold, or what it says of an ASK."""
+    """The result of a query: rows by the ids that they contain, or the boolean of an ASK."""
 
     def __init__(self, sparql: str, found: Success[Row]) -> None:
         self.sparql = sparql
@@ -233,9 +236,9 @@ def _look_ups(triple: Triple) -> tuple[_LookUp, _LookUp, _LookUp]:
 def _in_graph(
     triple: Triple, tails: ActionResult, heads: ActionResult, relations: ActionResult
 ) -> Triple | None:
-    """The triple by its ids, from what the graph lists at both of its ends.
+    """The triple with ids, from the graph's lists at both ends; None if the graph does not have it.
 
-    A list that is too long to be told whole may lack the other end: one of them has to have it.
+    A truncated list may lack the other end, but one of the two lists must contain it.
     """
     subject, relation, object_ = triple
     ends = _listed(heads, subject), _listed(relations, relation), _listed(tails, object_)
@@ -245,9 +248,9 @@ def _in_graph(
 
 
 def _listed(result: ActionResult, name: str) -> str | None:
-    """The id of what a list holds by id or as the only one with that label.
+    """The id of the item with that id, or of the only item with that label.
 
-    "" if it may stand in the part that was left out, None if it is not there.
+    "" if the item may be in the part that was cut off, None if it is not in the list.
     """
     if isinstance(result, Failure):
         return None

@@ -1,10 +1,10 @@
-"""From what a run retrieved: what there is to say for an answer.
+"""Collects evidence for answers from the actions of a run.
 
-An action that succeeded is a set of triples, those that its value cites (`kbqa.kg.specs`):
-`get_tail_entities(e, r)` with the items o₁, o₂ is (e, r, o₁), (e, r, o₂). Evidence is the shortest
-chain of such triples, found by walking back from the answer. Where a query or logical
-form found the answer it is that, with the rows that hold the answer. Nothing that an
-action did not return is ever claimed; whether it is true the graph says (`claims`).
+A successful action yields the triples that its specification cites (`kbqa.kg.specs`):
+`get_tail_entities(e, r)` with the items o₁, o₂ yields (e, r, o₁), (e, r, o₂). Evidence is the
+shortest chain of such triples, found by walking back from the answer. If a query or logical
+form found the answer, evidence is the query with the rows that contain the answer. Only what
+an action returned is ever claimed; the graph then confirms it (`claims`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
 
 @dataclass(frozen=True, slots=True)
 class WalkedTriple:
-    """One triple as it was walked: asked about `source`, found `target`."""
+    """One triple as it was walked: an action asked about `source` and found `target`."""
 
     source: str
     target: str
@@ -43,12 +43,12 @@ class WalkedTriple:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What found an answer.
+    """A query that found an answer.
 
     Attributes:
         text: SPARQL, or the S-expression of a logical form.
-        is_form: whether it is the latter.
-        now: the day that NOW means in it.
+        is_form: whether `text` is a logical form.
+        now: the day that NOW means in the form.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class FollowedPath:
-    """A path as `follow_path` takes it: relations, as the action takes it."""
+    """A path in the form of the arguments of `follow_path`."""
 
     entity: str
     path: tuple[str, ...]
@@ -71,19 +71,19 @@ class FollowedPath:
 
 
 def hops(action: ExecutedAction) -> Iterator[WalkedTriple]:
-    """The triples that an action found, as it named their parts: those that its value cites."""
+    """The triples that an action found and its specification cites, with names as the action wrote them."""
     spec = ACTIONS.find(action.name)
     if spec is None or spec.cites is None:
         return
     cited = spec.cites(spec.read_arguments(action.arguments), action.items, action.details)
-    # Many ways begin alike.
+    # Many ways share their first triples.
     yield from dict.fromkeys(
         hop for end, triples in zip(action.items, cited, strict=True) for hop in _walked(triples, end)
     )
 
 
 def _walked(triples: Sequence[Triple], end: str) -> list[WalkedTriple]:
-    """Triples that lead to an item, in the order in which they are walked, each from its source."""
+    """Triples that lead to an item, in walking order, each with its source."""
     way: list[WalkedTriple] = []
     for triple in reversed(triples):
         source = triple[0] if triple[2] == end else triple[2]
@@ -95,9 +95,9 @@ def _walked(triples: Sequence[Triple], end: str) -> list[WalkedTriple]:
 class Retrieved:
     """What the actions of a run found, as a graph that can be walked back, and as queries.
 
-    Ids are cited. An action may have named its entity or relation by label: that is
-    replaced by the id which the run had seen under the label, if there is just one,
-    and otherwise cited as it was written.
+    Evidence cites ids. If an action named an entity or relation by label, the label is
+    replaced by the id that the run saw with it, if there is exactly one; otherwise the
+    label is cited as written.
     """
 
     def __init__(self, actions: Iterable[ExecutedAction]) -> None:
@@ -107,8 +107,8 @@ class Retrieved:
         relations = _ids_by_label(executed, _RELATIONS)
         self._labels: dict[str, str] = {}
         self._hops_to: dict[str, list[WalkedTriple]] = {}
-        self._queries: dict[str, Query] = {}  # id → the latest that found it
-        # id → the latest that led there, and its place among the ends
+        self._queries: dict[str, Query] = {}  # id → the latest query that found it
+        # id → the latest path that led there, and the id's place among the ends
         self._walks: dict[str, tuple[FollowedPath, int]] = {}
         self._asked: Query | None = None
         for action in steps:
@@ -128,7 +128,7 @@ class Retrieved:
                 self._queries |= dict.fromkeys(action.items, query)
 
     def label(self, entity: str) -> str | None:
-        """The label under which an entity was retrieved, None if none was."""
+        """The label with which an entity was retrieved; None if it was not."""
         return self._labels.get(entity)
 
     def query(self, answer: str) -> Query | None:
@@ -136,7 +136,7 @@ class Retrieved:
         return self._queries.get(answer)
 
     def walk(self, answer: str) -> tuple[FollowedPath, int] | None:
-        """The latest path that led to the answer, and its place among the ends."""
+        """The latest path that led to the answer, and the answer's place among the ends."""
         return self._walks.get(answer)
 
     @property
@@ -145,10 +145,10 @@ class Retrieved:
         return self._asked
 
     def chain(self, answer: str, topics: Collection[str]) -> tuple[Triple, ...]:
-        """The triples from a topic entity to the answer, in that order, as few as possible.
+        """The shortest chain of triples from a topic entity to the answer.
 
-        Where no topic entity led to it (the policy asked about an entity out of thin
-        air) the chain begins there. Empty if the answer was never retrieved.
+        If no topic entity leads to the answer, because the policy asked about an entity
+        that it had not seen, the chain begins there. Empty if the answer was never retrieved.
         """
         onwards: dict[str, WalkedTriple] = {}  # entity → the hop that leads from it towards the answer
         beginning: WalkedTriple | None = None
@@ -180,7 +180,7 @@ def _follow(hop: WalkedTriple, answer: str, onwards: dict[str, WalkedTriple]) ->
     while hop.target != answer:
         hop = onwards[hop.target]
         triples.append(hop.triple)
-    # A triple may have been walked both ways: there and back to an answer that is a topic entity.
+    # A triple may have been walked both ways, to and from an answer that is a topic entity.
     return tuple(dict.fromkeys(triples))
 
 

@@ -1,4 +1,4 @@
-"""The answers of runs, each with what supports it."""
+"""The merged answers of runs, each with its evidence."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BOOLEANS = {"yes": True, "true": True, "no": False, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class CitedAnswer:
-    """An answer and what is cited for it.
+    """An answer and its evidence.
 
     Attributes:
-        given: as the runs gave it.
+        given: the answer as the runs gave it.
         id: of the entity or literal that it stands for; None if no action retrieved one.
-        label: under which that was retrieved; None likewise.
-        evidence: None if nothing supports it.
+        label: with which the entity was retrieved; None likewise.
+        evidence: None if nothing supports the answer.
     """
 
     given: UnitedAnswer
@@ -36,14 +36,14 @@ class CitedAnswer:
 
 
 def cited(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claims) -> list[CitedAnswer]:
-    """The union of the runs' answers (`unite`), those that most runs gave first.
+    """The merged answers of the runs (`unite`), the most frequent first, with evidence.
 
-    A text that stands for several entities which the runs retrieved yields an answer for each
-    of them; one that stands for none, a single answer.
+    A text that stands for several retrieved entities yields one answer for each of them; a text
+    that stands for none yields a single answer.
 
     Args:
         topics: ids of the entities where the runs began.
-        claims: what there is to cite. What it does not know yet counts, and is noted: see `confirmed`.
+        claims: check the evidence. Unchecked claims count as true and are noted, see `confirmed`.
     """
     retrieved = [Retrieved(run.actions) for run in runs]
     answers: list[CitedAnswer] = []
@@ -54,9 +54,9 @@ def cited(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claims) ->
 
 
 def confirmed(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claims) -> list[CitedAnswer]:
-    """As `cited`, with no evidence but what the graph says when it is asked again.
+    """Like `cited`, but only with evidence that the graph confirms.
 
-    All that the answers cite is asked at once, and once more where an answer falls back on other evidence.
+    All cited claims are checked at once, and again if an answer falls back on other evidence.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
@@ -68,14 +68,14 @@ def confirmed(runs: Sequence[Trajectory], topics: frozenset[str], claims: Claims
 
 
 def supported_share(answers: Sequence[CitedAnswer]) -> float | None:
-    """Of the answers, those that have evidence; None if there is no answer."""
+    """The share of answers that have evidence; None if there are no answers."""
     if not answers:
         return None
     return sum(answer.evidence is not None for answer in answers) / len(answers)
 
 
 def boolean_of(text: str) -> bool | None:
-    """What an answer says that is a yes or no, None of any other."""
+    """The truth value of a yes/no answer; None for any other answer."""
     return _BOOLEANS.get(normalise(text))
 
 
@@ -86,7 +86,7 @@ def _shown(
     topics: frozenset[str],
     claims: Claims,
 ) -> CitedAnswer | None:
-    """The answer as an entity or literal that a run retrieved, None if none did."""
+    """The answer as an entity or literal that a run retrieved; None if no run did."""
     label = next((label for run in retrieved if (label := run.label(id_)) is not None), None)
     if label is None:
         return None
@@ -96,8 +96,11 @@ def _shown(
 def _evidence(
     id_: str, retrieved: Sequence[Retrieved], topics: frozenset[str], claims: Claims
 ) -> Evidence | None:
-    """What holds of: a chain from a topic entity, a query, a path whose way is still to be asked for, and a
-    chain from elsewhere; of any run."""
+    """The first evidence of any run that holds.
+
+    In this order: a chain from a topic entity, a query, a path whose way must still be requested,
+    a chain from elsewhere.
+    """
     chains = [chain for run in retrieved if (chain := run.chain(id_, topics))]
     for chain in chains:
         if topics & {chain[0][0], chain[0][2]} and (triples := claims.chain(chain)):
@@ -107,7 +110,7 @@ def _evidence(
         if query is not None and (rows := claims.rows(query, id_)):
             return rows
     for run in retrieved:
-        # Its first ends came with their ways, which are among the chains.
+        # The action reported the ways to its first ends; these are among the chains already.
         if (walked := run.walk(id_)) is not None and not run.chain(id_, topics):
             way = claims.way(*walked, id_)
             if way is not None:
@@ -119,7 +122,7 @@ def _evidence(
 
 
 def _unseen(given: UnitedAnswer, runs: Sequence[Retrieved], claims: Claims) -> CitedAnswer:
-    """The answer as a text; a yes or no may be what the graph said when it was asked."""
+    """The answer as mere text; the evidence for a yes or no may be an ASK."""
     evidence = None
     if (boolean := boolean_of(given.text)) is not None:
         asked = next((run.asked for run in runs if run.asked is not None), None)

@@ -1,4 +1,4 @@
-"""The union of what N runs of a question answered (KG-R1, 4.1), with the runs behind each answer."""
+"""The union of the answers of N runs of a question (KG-R1, 4.1), with the runs behind each answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class UnitedAnswer:
     """An answer that at least one run gave.
 
     Attributes:
-        text: as the first of those runs wrote it.
-        ids: of the seen entities that those runs meant by it, unique, in the order seen.
-        runs: their numbers, from 0, ascending.
-        of: how many runs there were, those without an answer included.
+        text: as the first of these runs wrote it.
+        ids: distinct ids of the retrieved entities that the text stands for, in the order seen.
+        runs: numbers of the runs that gave the answer, from 0, ascending.
+        of: number of all runs, including those without an answer.
     """
 
     text: str
@@ -27,12 +27,12 @@ class UnitedAnswer:
 
     @property
     def share(self) -> float:
-        """Of the runs, those that gave it."""
+        """The share of runs that gave the answer."""
         return len(self.runs) / self.of
 
     @property
     def support(self) -> str:
-        """The same as a fraction, such as `2/3`."""
+        """The share as a fraction, such as `2/3`."""
         return f"{len(self.runs)}/{self.of}"
 
 
@@ -44,10 +44,10 @@ class _Given:
 
 
 def unite(runs: Sequence[Trajectory]) -> list[UnitedAnswer]:
-    """The union of the runs' answers: what most runs gave comes first, then what was given first.
+    """Merge the runs' answers, sorted by number of runs, then by first occurrence.
 
-    Runs agree where the normalised text of their answers is the same, as measures compare it. Of
-    the texts in this order any measure over answers is the measure of the union.
+    Answers are the same if their normalised texts are equal, as in the measures. Any measure over
+    the texts in this order is the measure of the union.
     """
     found: dict[str, _Given] = {}
     for number, run in enumerate(runs):

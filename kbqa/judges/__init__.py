@@ -1,4 +1,4 @@
-"""Judges: whether an answer in words says what the gold answers say."""
+"""Judges, which decide whether an answer in words agrees with the gold answers."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from kbqa.parts import Parts
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge says.
+    """The decision of a judge.
 
     Attributes:
-        correct: whether the answer says what the gold answers say.
-        justification: why, in words.
+        correct: whether the answer agrees with the gold answers.
+        justification: the reason, in words.
         found: for each gold answer, whether the answer contains it (KG-R1's binary vector).
     """
 
@@ -28,10 +28,10 @@ class Judge(Protocol):
     """Compares an answer with the gold answers of a question."""
 
     def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
-        """Judge.
+        """Judge the answers to a question.
 
         Raises:
-            JudgeUnavailableError: no verdict was reached. That is never "incorrect".
+            JudgeUnavailableError: no verdict was reached, which does not mean "incorrect".
         """
         ...
 

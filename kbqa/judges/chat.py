@@ -28,12 +28,12 @@ dates and numbers do not matter; meaning does. Use nothing but what is given. Re
 @JUDGES.register("chat")
 @dataclass(frozen=True, slots=True)
 class ChatJudge:
-    """Asks a model at temperature 0; equal cases are asked once in a process.
+    """Asks a model at temperature 0; equal cases are asked only once per process.
 
     Attributes:
-        base_url: of the API, for instance https://api.openai.com/v1 or that of a vLLM.
+        base_url: of the API, such as https://api.openai.com/v1 or a vLLM server's.
         api_key_variable: environment variable that holds the key, if one is needed.
-        timeout_s: for each of three attempts.
+        timeout_s: seconds for each of three attempts.
     """
 
     model: str
@@ -62,7 +62,7 @@ def _verdict(judge: ChatJudge, question: str, gold: tuple[str, ...], answers: tu
                 try:
                     return _read(reply.text, len(gold))
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
-                    reason = f"its reply is no verdict ({str(error) or type(error).__name__})"
+                    reason = f"its reply is not a verdict ({str(error) or type(error).__name__})"
     except (ChatError, ConfigurationError) as error:
         reason = str(error)
     raise JudgeUnavailableError(f"the judge {judge.model} at {judge.base_url} gave no verdict: {reason}")

@@ -12,7 +12,7 @@ from kbqa.judges.base import JUDGES, Verdict
 @JUDGES.register("matching")
 @dataclass(frozen=True, slots=True)
 class MatchingJudge:
-    """Correct is what equals the gold answers as a set."""
+    """Accepts answers that equal the gold answers as a set."""
 
     def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
         given, wanted = answer_set(answers), answer_set(gold)

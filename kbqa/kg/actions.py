@@ -2,8 +2,8 @@
 
 The four one-hop actions and their eight errors are those of KG-R1 (section 3.2,
 appendix D.5); the others come from KBQA-R1, KnowCoder-A1, ISP-KGR and
-Learning-to-Refine. An action that fails is a value, since the agent reads and learns
-from it; only a graph that is absent or cannot be reached is an exception.
+Learning-to-Refine. A failed action is returned as a value, because the agent reads it and
+learns from it. Only a missing or unreachable graph raises an exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GET_HEAD_ENTITIES = "get_head_entities"
 # KBQA-R1
 FIND_RELATION = "find_relation"
 EXECUTE_LOGICAL_FORM = "execute_logical_form"
-# KnowCoder-A1; EXECUTE_SPARQL is Learning-to-Refine's too
+# KnowCoder-A1; Learning-to-Refine also uses EXECUTE_SPARQL
 SEARCH_TYPES = "search_types"
 SEARCH_GRAPH_PATTERNS = "search_graph_patterns"
 EXECUTE_SPARQL = "execute_sparql"
@@ -31,7 +31,7 @@ ENTITY_DISTANCE = "entity_distance"
 # ours, for users whose questions come without topic entities
 LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
-# ours, for policies that choose among what the graph lists
+# ours, for choosers, which select one of the relations that the graph lists
 FOLLOW_PATH = "follow_path"
 
 # In the order in which KG-R1's error message names them.
@@ -50,7 +50,7 @@ class ErrorCode(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """KG-R1's eight kinds of error (Figure 5), and those of the other actions; they share the six codes."""
+    """KG-R1's eight kinds of error (Figure 5), plus kinds for the other actions; all map to the six codes."""
 
     INVALID_ACTION = "invalid_action"
     MISSING_REQUIRED_FIELDS = "missing_required_fields"
@@ -60,9 +60,9 @@ class ErrorKind(StrEnum):
     INVALID_RELATION = "invalid_relation"
     NO_RELATIONS_FOUND = "no_relations_found"
     NO_ENTITIES_FOUND = "no_entities_found"
-    # A relation text that resembles no neighbouring relation enough (KBQA-R1's low tier).
+    # No neighbouring relation is similar enough to the relation text (KBQA-R1's low tier).
     RELATION_REJECTED = "relation_rejected"
-    # A query or logical form: the first two are the writer's, the others the server's.
+    # Queries and logical forms. The first two are errors of the writer, the others of the server.
     QUERY_SYNTAX = "query_syntax"
     QUERY_REFUSED = "query_refused"
     QUERY_TIMEOUT = "query_timeout"
@@ -72,7 +72,7 @@ class ErrorKind(StrEnum):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same action may do better at another time: such a failure is never cached."""
+        """Whether the same action may succeed later; transient failures are never cached."""
         return self in _TRANSIENT
 
 
@@ -88,10 +88,9 @@ _TRANSIENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One retrieval action: a name and its arguments, as yet unchecked.
+    """One retrieval action: a name and its arguments, not validated.
 
-    Unchecked on purpose: a policy may name an action that does not exist, and
-    the graph's error for it is what the policy learns from.
+    A policy may name an action that does not exist; it learns from the graph's error.
     """
 
     name: str
@@ -103,26 +102,26 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A relation or entity in a result. `id` is what an action accepts back."""
+    """A relation or entity in a result. Actions accept its `id` as an argument."""
 
     id: str
     label: str
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Item:
-        """An item of an action whose items are of this type, from its fields."""
+        """Read an item of this type from its JSON fields."""
         return cls(**written)
 
 
 @dataclass(frozen=True, slots=True)
 class DatedItem(Item):
-    """An entity of a dated fact: when it held, as the graph writes it, a point or `start; end` each."""
+    """An entity found by dated facts; `times` as the graph writes them, each a point or `start; end`."""
 
     times: tuple[str, ...]
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Item:
-        """As for `Item`, which it is where no fact has a date."""
+        """Read an item; a plain `Item` if no fact has a date."""
         if "times" not in written:
             return Item(**written)
         return cls(written["id"], written["label"], tuple(written["times"]))
@@ -130,9 +129,9 @@ class DatedItem(Item):
 
 @dataclass(frozen=True, slots=True)
 class Mention(Item):
-    """An entity that a question names: `question[start:end]` is how it is written there.
+    """An entity that a question names, written there as `question[start:end]`.
 
-    `score` is 1 for the name itself, less for what only resembles it.
+    `score` is 1 for an exact name and less for a similar one.
     """
 
     start: int
@@ -142,21 +141,21 @@ class Mention(Item):
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem(Item):
-    """A relation or type, and how much it resembles what was asked for (1 is the same).
+    """A relation or type with its similarity to the requested text (1 means the same).
 
-    `direction` is `out` for a relation of which the entity is the head, `in` for one of
-    which it is the tail, and empty where there is none.
+    `direction` is `out` if the entity is the relation's head, `in` if the entity is its
+    tail, and empty if there is no direction.
     """
 
     score: float
     direction: str = ""
 
 
-# A fact, as (head, relation, tail): ids, or names as an action was sent them.
+# A fact (head, relation, tail), by ids or by the names that an action was given.
 Triple = tuple[str, str, str]
 
-# A solution of a query: variable → its term as SPARQL's JSON results write it (type, value,
-# datatype, xml:lang), with the `id` that an action accepts and its `label`.
+# One solution of a query: variable → term in the form of SPARQL's JSON results (type, value,
+# datatype, xml:lang), with its `label` and the `id` that actions accept.
 Row = Mapping[str, Mapping[str, str]]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -164,15 +163,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Success(Generic[T_co]):
-    """What an action found.
+    """The result of an action that succeeded.
 
     Attributes:
         items: unique, in a stable order, after truncation: `Item`s, or `Row`s of a query.
         total: number of items before truncation.
         truncated: whether items were left out.
         cached: whether the answer came from a cache.
-        elapsed_ms: time spent on it by the server, in milliseconds.
-        details: what else the action says, as JSON; its module documents the keys.
+        elapsed_ms: time that the server spent on the action, in milliseconds.
+        details: further output as JSON; the action's module documents the keys.
     """
 
     items: tuple[T_co, ...]
@@ -185,10 +184,10 @@ class Success(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an action found nothing; `message` is the paper's text, word for word.
+    """The error of an action; `message` is the paper's text, word for word.
 
-    `details` is what an agent may go on with, as JSON, for instance the candidates of a
-    relation that was rejected.
+    `details` is JSON that helps the agent to continue, such as the candidates for a
+    rejected relation.
     """
 
     code: ErrorCode
@@ -201,7 +200,7 @@ ActionResult = Success[Any] | Failure
 
 
 def named(items: Iterable[Any]) -> Iterator[Item]:
-    """The entities, relations and terms in the items of any result; those of a row one by one."""
+    """All entities, relations and terms in a result's items; a row yields each of its terms."""
     for item in items:
         if isinstance(item, Item):
             yield item
@@ -212,7 +211,7 @@ def named(items: Iterable[Any]) -> Iterator[Item]:
 
 
 class GraphTools(Protocol):
-    """What an agent may do to a graph: execute a batch of actions."""
+    """The port through which an agent executes actions on a graph."""
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         """Execute actions in order, one result each.
@@ -220,7 +219,7 @@ class GraphTools(Protocol):
         Args:
             kg: name of the graph.
             actions: any mix, any number.
-            graph: id of a per-question subgraph that restricts them.
+            graph: id of a per-question subgraph that restricts the actions.
 
         Raises:
             GraphNotFoundError: no graph named `kg`.

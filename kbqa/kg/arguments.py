@@ -1,4 +1,4 @@
-"""The arguments of an action: what each may be, what it means, and its JSON schema."""
+"""Arguments of actions: their allowed values, meanings and JSON schemas."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_ARGUMENT_TEXTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
-    """What an argument may be.
+    """The values that an argument may have.
 
     Attributes:
-        fits: whether a value is of the kind; alone decides.
-        says: describes it in an error and to an agent; "" for a text.
-        schema: the same as JSON schema, as far as that can tell.
+        fits: whether a value is allowed; this check alone decides.
+        says: describes the kind in errors and to agents; "" for a text.
+        schema: the kind as JSON schema, as far as JSON schema can express it.
     """
 
     fits: Callable[[Any], bool]
@@ -34,7 +34,7 @@ class Argument:
     """An argument of an action.
 
     Attributes:
-        meaning: what an agent is to put there.
+        meaning: tells an agent what to pass.
     """
 
     kind: ArgumentKind
@@ -42,7 +42,7 @@ class Argument:
 
     @property
     def description(self) -> str:
-        """Its meaning, and what it may be where that is not a text."""
+        """The meaning, followed by the kind of value unless that is a text."""
         return "; ".join(filter(None, (self.meaning, self.kind.says)))
 
     @property
@@ -82,7 +82,7 @@ RELATION = Argument(TEXT, "a relation's id or exact label")
 QUESTION = Argument(TEXT, "the question in natural language")
 EXPRESSION = Argument(TEXT, "a logical form as an S-expression")
 
-# What every action takes beside its own arguments.
+# Arguments that every action takes in addition to its own.
 PAGING: Mapping[str, Argument] = {
     "limit": Argument(whole_number(1), "items to return at most"),
     "offset": Argument(whole_number(0), "items to skip, to see more than the first page"),

@@ -1,14 +1,14 @@
-"""The graphs of one home directory: loaded whole or not at all, picked up while running.
+"""The graphs of one home directory: loads are atomic, and running processes pick up new versions.
 
-    HOME/graphs/NAME/current              the version that counts, replaced atomically
+    HOME/graphs/NAME/current              names the version in use, replaced atomically
     HOME/graphs/NAME/VERSION/manifest.json
     HOME/graphs/NAME/VERSION/store/       Oxigraph, for SPARQL
     HOME/graphs/NAME/VERSION/index/       for one-hop look-ups
-    HOME/graphs/NAME/VERSION/subgraphs/   of single questions, if there are any
-    HOME/graphs/NAME/VERSION/lock         shared by those who read it, exclusive to remove it
+    HOME/graphs/NAME/VERSION/subgraphs/   per-question subgraphs, if any
+    HOME/graphs/NAME/VERSION/lock         held shared to read the version, exclusively to remove it
 
-A version never changes. It is written aside, synced, renamed, and only then named by
-`current`; it is removed once another is current and nobody holds it open.
+A version never changes. It is written to a temporary directory, synced and renamed before
+`current` names it. It is removed once another version is current and nobody has it open.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from kbqa.kg.subgraphs import SubgraphSet, list_sets
 
 logger = logging.getLogger(__name__)
 
-# How often to look for the version that is current before the graph counts as absent.
+# Attempts to read the current version before the graph counts as missing.
 _READS = 10
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -65,9 +65,9 @@ class GraphCatalog:
     """The graphs under a home directory; safe for many threads and many processes.
 
     Args:
-        home: `KBQA_HOME`; made when something is loaded.
+        home: `KBQA_HOME`; created by the first load.
         queries: executes the SPARQL of all graphs; closed with the catalog.
-        recheck_s: how old the knowledge of which version is current may be, in seconds.
+        recheck_s: seconds between checks for a newer version.
     """
 
     def __init__(self, home: Path, *, queries: QueryPool | None = None, recheck_s: float = 1.0) -> None:
@@ -87,18 +87,18 @@ class GraphCatalog:
         rejected: RejectedLines | None = None,
         progress: Progress | None = None,
     ) -> GraphInfo:
-        """Make the facts of a file, or of several, the graph `name`, in place of those it had.
+        """Load one or more files as the graph `name`, replacing its previous facts.
 
-        Nothing changes unless every line is good, or `rejected` skips bad ones. Of two loads
-        at the same time the one that ends last counts.
+        Nothing changes unless every line is valid or `rejected` skips invalid ones. If two
+        loads run at the same time, the one that finishes last wins.
 
         Args:
-            format: of a single file, if it is not recognised.
-            rejected: is given the lines that cannot be read.
-            progress: is told how much of each file has been read.
+            format: of a single file, if it cannot be detected.
+            rejected: collects the lines that cannot be read.
+            progress: receives how much of each file has been read.
 
         Raises:
-            ConfigurationError: `name` is not fit to be a name, or options do not go together.
+            ConfigurationError: `name` is not a valid name, or options conflict.
             GraphLoadError: a file cannot be read.
         """
         if isinstance(source, Path):
@@ -113,13 +113,13 @@ class GraphCatalog:
         return manifest.info()
 
     def attach(self, name: str, endpoint: Endpoint, *, count_s: float = 10.0) -> GraphInfo:
-        """Make what a SPARQL endpoint holds the graph `name`, in place of what it was.
+        """Attach a SPARQL endpoint as the graph `name`, replacing the previous graph.
 
         Args:
-            count_s: how long its triples, and then its entities, may be counted.
+            count_s: seconds allowed for counting the triples, and again for the entities.
 
         Raises:
-            ConfigurationError: `name` is not fit to be a name, or nothing is there.
+            ConfigurationError: `name` is not a valid name, or the endpoint holds no triples.
             GraphUnavailableError: the endpoint does not answer.
         """
         graph = self._directory(name)
@@ -133,16 +133,16 @@ class GraphCatalog:
     def add_subgraphs(self, name: str, write: Callable[[OxigraphStore, Path], SubgraphSet]) -> SubgraphSet:
         """Add a set of per-question subgraphs to a graph.
 
-        That makes a version of its own, since answers change; its triples are files shared
-        with the version before. A set is dropped if the new one has all of its questions.
+        This publishes a new version, since answers change; its triples are files shared with
+        the previous version. An older set is dropped if the new one has all of its questions.
 
         Args:
-            write: fills an empty directory with the set, over the graph that it is given.
+            write: writes the set for the given graph into an empty directory.
 
         Raises:
-            GraphNotFoundError: none of that name is loaded.
-            ConfigurationError: it is attached, not loaded.
-            GraphUnavailableError: it was loaded anew meanwhile.
+            GraphNotFoundError: no graph of that name is loaded.
+            ConfigurationError: the graph is attached, not loaded.
+            GraphUnavailableError: the graph was reloaded in the meantime.
         """
         store = self._open(name)
         if not isinstance(store, OxigraphStore):
@@ -161,24 +161,24 @@ class GraphCatalog:
         return added
 
     def subgraphs(self, name: str) -> Sequence[SubgraphSet]:
-        """The sets of per-question subgraphs that a graph has, the earliest first."""
+        """The sets of per-question subgraphs of a graph, oldest first."""
         manifest = self._current(name)
         return [] if manifest is None else list_sets(self._root / name / manifest.version / SUBGRAPHS)
 
     def fresh(self, name: str) -> GraphStore | None:
-        """The graph, if it is open and was found current a moment ago; touches no file."""
+        """The graph if it is open and was checked within `recheck_s`, else None; reads no file."""
         opened = self._opened.get(name)
         if opened is not None and time.monotonic() - opened.checked_at < self._recheck_s:
             return opened.store
         return None
 
     def get(self, name: str) -> GraphStore:
-        """The newest version of a graph, opened now if it was not.
+        """The newest version of a graph; opens it if necessary.
 
-        While a newer version is being opened, other threads get the one before.
+        While one thread opens a newer version, other threads get the previous one.
 
         Raises:
-            GraphNotFoundError: none of that name is loaded.
+            GraphNotFoundError: no graph of that name is loaded.
         """
         store = self.fresh(name)
         if store is not None:
@@ -195,7 +195,7 @@ class GraphCatalog:
             opening.release()
 
     def list(self) -> list[GraphInfo]:
-        """What is loaded, by name."""
+        """All loaded and attached graphs, sorted by name."""
         if not self._root.is_dir():
             return []
         names = sorted(entry.name for entry in self._root.iterdir() if _NAME.fullmatch(entry.name))
@@ -258,7 +258,7 @@ class GraphCatalog:
             except BaseException:
                 os.close(lock)
                 raise
-            # Requests may still use the store after the catalog has turned to another.
+            # Requests may still use the store after the catalog has switched to another.
             weakref.finalize(store, os.close, lock)
             return store
         raise GraphNotFoundError(name, [info.name for info in self.list()])
@@ -301,7 +301,7 @@ class FixedGraphs:
 def _read_current(graph: Path) -> GraphManifest:
     for _ in range(_READS):
         version = (graph / "current").read_text().strip()
-        # Between the two another version may have become current, and this one have been removed.
+        # Between the two reads, another version may become current and this one be removed.
         with suppress(FileNotFoundError):
             return read_manifest(graph / version)
     raise FileNotFoundError(graph)
@@ -309,9 +309,9 @@ def _read_current(graph: Path) -> GraphManifest:
 
 @contextmanager
 def _aside(graph: Path) -> Iterator[Path]:
-    """A directory to write a version in; it goes at the end, if it was not renamed."""
+    """A temporary directory for writing a version; removed at the end unless it was renamed."""
     with ExitStack() as held:
-        # Under the graph's lock: a load that ends meanwhile removes what nobody has locked.
+        # Under the graph's lock, because another load that finishes now removes unlocked directories.
         with _lock_file(graph / ".lock", fcntl.LOCK_EX):
             aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
             held.callback(shutil.rmtree, aside, ignore_errors=True)
@@ -331,12 +331,12 @@ def _publish(graph: Path, aside: Path, version: str) -> None:
 
 
 def _remove_others(graph: Path, current: str) -> None:
-    """Remove what is neither current nor in use. The caller holds the graph's lock."""
+    """Remove the versions that are neither current nor in use. The caller holds the graph's lock."""
     for entry in graph.iterdir():
         stale = entry.is_dir() and entry.name != current
         lock = _try_lock(entry / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) if stale else None
         if lock is not None:
-            # Renamed first: half a version must never be found under a version's name.
+            # Renamed first, so that a partly removed version is never found under its name.
             removed = graph / f".load-removed-{entry.name}"
             entry.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
@@ -354,7 +354,7 @@ def _lock_file(path: Path, mode: int) -> Iterator[None]:
 
 
 def _try_lock(path: Path, mode: int) -> int | None:
-    """A descriptor that holds the lock until it is closed; None if it is gone or, unblocking, taken."""
+    """A descriptor that holds the lock until closed; None if the file is gone or a LOCK_NB lock is taken."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

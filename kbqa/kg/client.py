@@ -17,7 +17,7 @@ from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import GraphInfo
 from kbqa.tracing import outgoing_headers, span
 
-# Half of what the server takes, so that a huge batch is answered in parts of some milliseconds.
+# Half of the server's limit; each part of a huge batch then takes some milliseconds.
 _BATCH = 512
 
 
@@ -30,7 +30,7 @@ class HttpGraphTools:
         base_url: of the server, for instance http://127.0.0.1:8001.
         timeout_s: for each request, once connected.
         connect_timeout_s: for a connection.
-        api_key: for a server that wants one.
+        api_key: for a server that requires one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class HttpGraphTools:
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         results: list[ActionResult] = []
-        # An empty batch is sent too: it says whether there is such a graph.
+        # An empty batch is sent too, to check that the graph exists.
         for start in range(0, max(len(actions), 1), _BATCH):
             body: dict[str, Any] = {
                 "actions": [action.to_json() for action in actions[start : start + _BATCH]]
@@ -74,10 +74,10 @@ class HttpGraphTools:
         return results
 
     def graphs(self) -> list[GraphInfo]:
-        """What the server has loaded.
+        """The graphs that the server has loaded.
 
         Raises:
-            GraphUnavailableError: it cannot be reached.
+            GraphUnavailableError: the server cannot be reached.
         """
         return [GraphInfo(**graph) for graph in self._request("GET", "/v1/kg")["graphs"]]
 
@@ -116,12 +116,12 @@ class HttpGraphTools:
         try:
             return self._client.request(method, path, content=content, headers=headers)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            # The server closed an idle connection as we took it. Actions only read: ask again.
+            # The server closed an idle connection as we used it. Actions only read, so retrying is safe.
             return self._client.request(method, path, content=content, headers=headers)
 
 
 def _wait_s(response: httpx.Response) -> float | None:
-    """How long a server that has too much to do wants us to wait; None if it has answered."""
+    """The Retry-After of an overloaded server (429) in seconds, at least 0.1; None for other responses."""
     wait = response.headers.get("retry-after", "")
     return max(float(wait), 0.1) if response.status_code == 429 and wait.isdigit() else None
 
@@ -135,7 +135,7 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
 
 
 def parse_result(action: Action, result: Mapping[str, Any]) -> ActionResult:
-    """The result of an action from its JSON; items of one that is not known here stay JSON."""
+    """Read an action's result from JSON; items of an action unknown here stay JSON."""
     details = result.get("details", {})
     if result["status"] == "error":
         return Failure(ErrorCode(result["code"]), ErrorKind(result["kind"]), result["message"], details)

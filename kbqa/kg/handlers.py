@@ -1,4 +1,4 @@
-"""What the functions that answer actions share: their surroundings, pages, failures, names resolved."""
+"""Shared helpers of the functions that answer actions: surroundings, paging, failures, name resolution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kbqa.kg.ranking.ranker import SchemaIndex
 from kbqa.kg.store import GraphStore
 
 MAX_ITEMS = 1000
-# What a message repeats of an argument.
+# Maximum length of an argument quoted in a message.
 _ECHO_CHARS = 200
 
 _CODES = {
@@ -41,7 +41,7 @@ _CODES = {
     ErrorKind.OVERLOADED: ErrorCode.SERVER_ERROR,
     ErrorKind.BACKEND_UNAVAILABLE: ErrorCode.SERVER_ERROR,
 }
-# The first that fits an exception of a store says what kind of failure it is.
+# The first entry that matches a store's exception determines the kind of failure.
 _KINDS_OF_ERRORS: tuple[tuple[type[GraphError], ErrorKind], ...] = (
     (QuerySyntaxError, ErrorKind.QUERY_SYNTAX),
     (QueryRefusedError, ErrorKind.QUERY_REFUSED),
@@ -56,12 +56,12 @@ _POSITION = re.compile(r"\berror at (\d+):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an action is executed in.
+    """The context in which an action is executed.
 
     Attributes:
         store: the graph, or the per-question subgraph that restricts it.
         schema: ranks the relations and types of the whole graph.
-        max_items: items of a result at most, and without a `limit` argument.
+        max_items: maximum items of a result, and the default of the `limit` argument.
         deadline_s: seconds that a query of the action may run.
     """
 
@@ -84,14 +84,14 @@ def invalid_action(name: Any) -> Failure:
 
 
 def failure(kind: ErrorKind, message: str, details: Mapping[str, Any] | None = None) -> Failure:
-    """A failure of a kind, under its code."""
+    """A failure of the given kind, with the kind's error code."""
     return Failure(_CODES[kind], kind, message, details or {})
 
 
 def store_failure(error: GraphError) -> Failure:
-    """What a store raised, as a failure.
+    """Convert a store's exception to a failure.
 
-    Its details: of a syntax error `line` and `column`, from 1; of overload `retry_after_s`.
+    Details are `line` and `column` (from 1) for a syntax error, and `retry_after_s` for overload.
     """
     kind = next(kind for type_, kind in _KINDS_OF_ERRORS if isinstance(error, type_))
     details: dict[str, Any] = {}
@@ -103,13 +103,13 @@ def store_failure(error: GraphError) -> Failure:
 
 
 def quote(value: Any) -> str:
-    """An argument as messages repeat it: quoted, and cut if it is long."""
+    """An argument for a message: in quotes, and cut if it is long."""
     text = value if isinstance(value, str) else str(value)
     return f'"{text}"' if len(text) <= _ECHO_CHARS else f'"{text[:_ECHO_CHARS]}…"'
 
 
 def resolved(store: GraphStore, names: Sequence[str]) -> tuple[str, ...] | Failure:
-    """The entities that names stand for, or the failure that names the first that is absent."""
+    """The ids that names stand for, or a failure about the first name that is not in the graph."""
     ids: dict[str, None] = {}
     for name in names:
         found = store.resolve_entity(name)
@@ -120,7 +120,7 @@ def resolved(store: GraphStore, names: Sequence[str]) -> tuple[str, ...] | Failu
 
 
 def resolved_entities(store: GraphStore, name: str) -> tuple[str, ...] | Failure:
-    """As `resolved`, without the literals of that value if the name is an entity's, too."""
+    """Like `resolved` for one name, but without literals if the name also stands for an entity."""
     ids = resolved(store, (name,))
     if not isinstance(ids, tuple):
         return ids

@@ -1,9 +1,9 @@
-"""Names of delimited files as IRIs, so that SPARQL can query them too.
+"""Maps the names in delimited files to IRIs, so that SPARQL can query them.
 
 An entity `Tom Hanks` is `<urn:kbqa:e:Tom%20Hanks>`, a relation `starred_actors` is
-`<urn:kbqa:r:starred_actors>`: UTF-8, percent-encoded but for letters, digits and
-`_.-~` (RFC 3986), which any name survives both ways. Entities and relations have
-namespaces of their own, since a file may use one name as both.
+`<urn:kbqa:r:starred_actors>`: UTF-8, percent-encoded except for letters, digits and
+`_.-~` (RFC 3986), which is reversible for any name. Entities and relations have separate
+namespaces, since a file may use one name for both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENTITY_NAMESPACE = "urn:kbqa:e:"
 RELATION_NAMESPACE = "urn:kbqa:r:"
 
 
-# Most names consist of these, and then a replacement does, at a quarter of the price.
+# Most names match this; replacing spaces is then enough, and takes a quarter of the time.
 _PLAIN = re.compile(r"[A-Za-z0-9_.~ -]*")
 
 
@@ -28,7 +28,7 @@ def relation_iri(name: str) -> str:
 
 
 def name_of(iri: str) -> str:
-    """The name that `entity_iri` or `relation_iri` made `iri` from."""
+    """The name from which `entity_iri` or `relation_iri` made `iri`."""
     encoded = iri[len(ENTITY_NAMESPACE) :].replace("%20", " ")
     return unquote(encoded) if "%" in encoded else encoded
 

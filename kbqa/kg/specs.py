@@ -1,4 +1,4 @@
-"""An action as one value: all that kg_server, MCP, clients, evidence and the documentation know of it.
+"""An action as one value, from which kg_server, MCP, clients, evidence and documentation are derived.
 
     ACTIONS.register(
         ActionSpec(
@@ -10,9 +10,9 @@
         )
     )
 
-A module of `kbqa.kg.retrieval` registers what it implements, when that package is imported. An action of
-another distribution is an entry point of the group `kbqa.actions` that leads to such a value: it is installed
-where kg_server runs, and where a client is to read its items as more than JSON.
+Each module of `kbqa.kg.retrieval` registers its actions when that package is imported. Another distribution
+adds an action by an entry point of the group `kbqa.actions` that refers to an `ActionSpec`. The distribution
+must be installed where kg_server runs, and where a client should read its items as more than JSON.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from kbqa.kg.arguments import PAGING, TEXT, Argument
 from kbqa.kg.handlers import Surroundings, failure
 from kbqa.parts import additions
 
-# As KG-R1 calls them in its errors.
+# Names of arguments in KG-R1's error messages.
 _FIELD_NAMES = {"entity": "entity_name", "relation": "relation_name"}
 
-# What any action may answer, whatever it looks for: for its arguments or its subgraph, and where the graph
-# cannot be asked.
+# Errors that every action may return: for its arguments, its subgraph, or a graph that cannot be queried.
 COMMON_ERRORS = (
     ErrorKind.MISSING_REQUIRED_FIELDS,
     ErrorKind.WRONG_ARGUMENT_COUNT,
@@ -49,42 +48,41 @@ Cites = Callable[[Mapping[str, Any], Sequence[str], Mapping[str, Any]], list[tup
 
 
 class Cost(StrEnum):
-    """What an action asks of a server; decides where kg_server executes it and what it keeps."""
+    """How expensive an action is; decides how kg_server executes it and what it caches."""
 
     LOOK_UP = "look-up"
-    """In memory, in microseconds: executed at once, and its answer kept as it was sent."""
+    """In memory, in microseconds: executed at once; the serialised answer is cached."""
     QUERY = "query"
-    """One query, whose result the cache of queries keeps."""
+    """One query, whose result is kept in the cache of queries."""
     SEARCH = "search"
-    """Several queries, rankings by an encoder, or walks: executed in turn, and its answer kept, unless its
-    details say `timed_out`: there may be more at another time."""
+    """Several queries, rankings by an encoder, or walks: executed when it is the caller's turn. The answer is
+    cached unless its details have `timed_out`, since a later search may find more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
-    """A retrieval action: the arguments that it takes, what answers it, and what is to be said of it.
+    """A retrieval action: its arguments, its implementation and its documentation.
 
-    Checks come in this order: the action, its arguments, the subgraph, and then what the action
-    itself finds. An argument that is there but of no use counts as missing.
+    Checks come in this order: the action's name, its arguments, the subgraph, and then the checks
+    of the action itself. An argument with a value that is not allowed counts as missing.
 
     Attributes:
-        name: by which agents and requests name it.
-        description: for agents; the first sentence is for people, too.
-        run: is given arguments that were checked; answers with a value, or raises what the
-            store raised, a `QueryError` or `GraphUnavailableError`, for `store_failure`.
-        required: argument → what it is; in the order in which errors name them.
-        optional: likewise; `limit` and `offset` are always taken.
-        accepts: the end of KG-R1's message for other arguments.
-        item: type of its items, which reads them by `from_json`; None for JSON objects, `Row`s among them.
-        answers: what its items and details hold, for people, as Markdown.
-        cost: what it asks of a server.
-        costly: arguments with which it is a search whatever it is without.
-        errors: kinds of its failures beside `COMMON_ERRORS`.
-        cites: (arguments, ids of the items, details) → for each item the triples that lead from the
-            entity which was asked about to that item, in the order in which they are walked, each followed
-            either way; none for an item of which the answer does not tell. Arguments and ids as they were
-            sent and answered, so that a name in a triple may be a label. None for an action that finds no
-            triples.
+        name: used by agents and in requests.
+        description: for agents; its first sentence is also shown to people.
+        run: receives checked arguments and returns the result. It may raise a `QueryError` or
+            `GraphUnavailableError` of the store, which `store_failure` converts.
+        required: name → argument, in the order in which errors list them.
+        optional: likewise; `limit` and `offset` are always accepted.
+        accepts: the end of KG-R1's message about other arguments.
+        item: type of the items, which reads them by `from_json`; None for JSON objects, including `Row`s.
+        answers: describes items and details to people, as Markdown.
+        cost: of the action without its `costly` arguments.
+        costly: arguments that make the action a search.
+        errors: kinds of failures in addition to `COMMON_ERRORS`.
+        cites: (arguments, ids of the items, details) → for each item, the triples that lead from the
+            requested entity to the item. They are in walking order, and each may be followed in either
+            direction. Empty for an item for which the answer does not give them. Arguments and ids are as
+            sent and received, so that a triple may contain labels. None for an action without triples.
     """
 
     name: str
@@ -106,7 +104,7 @@ class ActionSpec:
         return {**self.required, **self.optional, **PAGING}
 
     def check(self, arguments: Mapping[str, Any]) -> Failure | None:
-        """What is wrong with the arguments, before any graph is asked."""
+        """The failure for invalid arguments, or None; no graph is queried."""
         missing = []
         for name, argument in self.required.items():
             value, kind = arguments.get(name), argument.kind
@@ -131,22 +129,21 @@ class ActionSpec:
         return None
 
     def cost_of(self, arguments: Mapping[str, Any]) -> Cost:
-        """What it asks of a server with these arguments, checked or not."""
+        """The cost of the action with these arguments, which need not be checked."""
         for name in self.costly:
             if name in arguments:
                 return Cost.SEARCH
         return self.cost
 
     def read_items(self, written: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
-        """Its items from their JSON."""
+        """Read the action's items from JSON."""
         return tuple(written) if self.item is None else tuple(map(self.item.from_json, written))
 
     def read_arguments(self, written: Mapping[str, str]) -> dict[str, Any]:
-        """Its arguments as they were sent, from how a trajectory writes them: a text as it is, any other
-        value as JSON.
+        """Read arguments from a trajectory, which writes texts as they are and other values as JSON.
 
         Raises:
-            KeyError: it does not take one of them.
+            KeyError: the action does not take one of the arguments.
         """
         arguments = self.arguments
         return {
@@ -163,10 +160,10 @@ class ActionSpec:
 
 
 class Actions(Mapping[str, ActionSpec]):
-    """The actions that there are, by name, in the order in which they were registered.
+    """All actions by name, in the order of registration.
 
-    Those of other distributions come last; they are looked for when actions are first asked for.
-    What reads them raises ConfigurationError if one of those is no `ActionSpec`, or has a name that is taken.
+    Actions of other distributions come last and are loaded at the first access. Any access raises
+    ConfigurationError if one of them is not an `ActionSpec`, or has a name that is taken.
     """
 
     def __init__(self) -> None:
@@ -177,18 +174,18 @@ class Actions(Mapping[str, ActionSpec]):
         """Add an action.
 
         Raises:
-            ConfigurationError: there is another of that name.
+            ConfigurationError: another action has that name.
         """
         if self._specs.setdefault(spec.name, spec) is not spec:
             raise ConfigurationError(f'there is an action "{spec.name}" already: give yours another name')
         return spec
 
     def unregister(self, name: str) -> None:
-        """Take an action away again; raises KeyError if it is not there."""
+        """Remove an action; raises KeyError if there is none of that name."""
         del self._specs[name]
 
     def find(self, name: Any) -> ActionSpec | None:
-        """The action of that name; None if there is none, whatever a policy wrote for it."""
+        """The action of that name, or None; `name` may be any value that a policy wrote."""
         return self._all().get(name) if isinstance(name, str) else None
 
     def __getitem__(self, name: str) -> ActionSpec:
@@ -205,7 +202,9 @@ class Actions(Mapping[str, ActionSpec]):
             for point in additions("actions"):
                 spec = point.load()
                 if not isinstance(spec, ActionSpec):
-                    raise ConfigurationError(f"the entry point {point.name} ({point.value}) is no ActionSpec")
+                    raise ConfigurationError(
+                        f"the entry point {point.name} ({point.value}) is not an ActionSpec"
+                    )
                 self.register(spec)
             self._complete = True
         return self._specs
@@ -217,5 +216,5 @@ ACTIONS = Actions()
 def one_fact_each(
     entity: str, relation: str, items: Sequence[str], *, forwards: bool
 ) -> list[tuple[Triple, ...]]:
-    """What items cite that a relation leads to from an entity, or from which it leads there."""
+    """One triple per item: from the entity to the item, or from the item to the entity."""
     return [((entity, relation, item) if forwards else (item, relation, entity),) for item in items]

@@ -1,4 +1,4 @@
-"""The ports behind which a knowledge graph is kept, written from what callers need."""
+"""The ports through which callers use knowledge graphs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import NamedTuple, Protocol
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 
-# What bounds a path: nodes that a hop goes on from, nodes whose relations are looked at, and
-# items that are told how they were reached.
+# Bounds of a path: nodes from which a hop continues, end nodes whose relations are read, and
+# items for which the way from the start is reported.
 MAX_FRONTIER = 20_000
 MAX_SURROUNDED = 2_000
 MAX_VIAS = 50
 
 
 class Page(NamedTuple):
-    """Part of a look-up's answer: unique items in a stable order, and how many there are in all."""
+    """One page of a look-up's answer: unique items in a stable order, and the total number of items."""
 
     items: tuple[Item, ...]
     total: int
 
 
 class PathStep(NamedTuple):
-    """One hop of a path: along one of `relations`, by id; `inverse` from tail to head."""
+    """One hop of a path along any of `relations`, given by id; `inverse` means from tail to head."""
 
     relations: tuple[str, ...]
     inverse: bool = False
@@ -32,16 +32,17 @@ class PathStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where a path leads.
+    """The result of following a path.
 
     Attributes:
         ends: the nodes at its end.
-        vias: for each of the first `MAX_VIAS` items of the page, the ids from a start to that which comes
-            before the item, one a hop. Empty for the path without steps, and for an item that a
-            server cannot be asked for again.
-        out, into: the relations of which one of the ends is the head, the tail; of `MAX_SURROUNDED`
-            of the ends, if there are more.
-        complete: False if a hop found more than it could go on from, so that there may be other ends.
+        vias: for each of the first `MAX_VIAS` items of the page, the ids from a start to the node
+            before the item, one per hop. Empty for a path without steps, and for an item that a
+            query to a server cannot name.
+        out, into: the relations with one of the ends as head, and as tail; of at most
+            `MAX_SURROUNDED` ends.
+        complete: False if a hop found more nodes than it may continue from, so that ends may be
+            missing.
     """
 
     ends: Page
@@ -53,11 +54,12 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """A graph as it is listed.
+    """An entry in the list of graphs.
 
     Attributes:
-        version: short hash of its content; of a graph at an endpoint, of when it was attached.
-        triples, entities: None where an endpoint was too slow to count them.
+        version: short hash of the content; for an attached graph, of its settings and the time of
+            attaching.
+        triples, entities: None if an endpoint was too slow to count them.
     """
 
     name: str
@@ -85,7 +87,7 @@ class GraphStore(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether its look-ups wait for a server: they block, and they may fail as `query` may."""
+        """Whether look-ups query a server: they then block, and may fail like `query`."""
         ...
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
@@ -93,15 +95,15 @@ class GraphStore(Protocol):
         ...
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
-        """As `resolve_entity`, for relations."""
+        """Like `resolve_entity`, for relations."""
         ...
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        """Relations of which one of `entities` is the head (subject)."""
+        """Relations that have one of `entities` as head (subject)."""
         ...
 
     def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        """Relations of which one of `entities` is the tail (object)."""
+        """Relations that have one of `entities` as tail (object)."""
         ...
 
     def tail_entities(
@@ -125,12 +127,12 @@ class GraphStore(Protocol):
         offset: int = 0,
         returning: bool = False,
     ) -> Walk:
-        """Follow a path from a set of nodes, hop by hop; the set after a hop is all that it leads to.
+        """Follow a path from a set of nodes; the set after a hop is everything that the hop leads to.
 
         From the second hop on, `entities` are left out of the set, unless nothing else is in it.
 
         Args:
-            returning: keep them.
+            returning: keep `entities` in the sets.
         """
         ...
 
@@ -143,7 +145,7 @@ class GraphStore(Protocol):
         ...
 
     def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
-        """Heads and tails of all triples that one of `nodes` is part of; the edges have no direction."""
+        """All neighbours of `nodes`; the direction of edges is ignored."""
         ...
 
     def item(self, id_: str) -> Item | None:
@@ -151,30 +153,30 @@ class GraphStore(Protocol):
         ...
 
     def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
-        """`item` of many at once, by id; those that are not in the graph are left out."""
+        """`item` for many ids at once; ids that are not in the graph are left out."""
         ...
 
     def subgraph(self, graph: str) -> GraphStore | None:
-        """The per-question subgraph of that id; None if there is none."""
+        """The per-question subgraph with that id; None if there is none."""
         ...
 
     def entity_term(self, id_: str) -> str:
-        """An entity or literal as SPARQL writes it."""
+        """An entity or literal as a SPARQL term."""
         ...
 
     def relation_term(self, id_: str) -> str:
-        """A relation as SPARQL writes it."""
+        """A relation as a SPARQL term."""
         ...
 
     def id_of(self, term: Mapping[str, str]) -> str:
-        """The id of a term of a query's solution, as SPARQL's JSON results write it.
+        """The id of a term in SPARQL's JSON results.
 
-        It need not be in the graph: a query may compute its terms.
+        The term may be missing from the graph, since a query can compute terms.
         """
         ...
 
     def link(self, question: str) -> list[Mention]:
-        """The entities that a question names, in the order of their places."""
+        """The entities that a question names, ordered by position."""
         ...
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
@@ -182,14 +184,14 @@ class GraphStore(Protocol):
 
         Args:
             text: SELECT, ASK, CONSTRUCT or DESCRIBE.
-            result: how to serialise; None for JSON or, of a graph, N-Triples.
-            deadline_s: seconds after which it is killed.
+            result: format of the result; if None, JSON, or N-Triples for triples.
+            deadline_s: seconds after which the query is killed.
 
         Raises:
-            QuerySyntaxError: it does not parse; says where.
-            QueryRefusedError: it asks for an update, SERVICE, LOAD or FROM, or nests too deep.
-            QueryTimeoutError: it was killed at its deadline.
-            QueryError: it ran out of memory, or the store failed.
+            QuerySyntaxError: the query does not parse; the message says where.
+            QueryRefusedError: the query may not be executed, see `check_query`.
+            QueryTimeoutError: the query was killed at its deadline.
+            QueryError: the query ran out of memory, or the store failed.
         """
         ...
 
@@ -201,7 +203,7 @@ class Graphs(Protocol):
         """The newest version of a graph, opened.
 
         Raises:
-            GraphNotFoundError: none of that name is loaded.
+            GraphNotFoundError: no graph of that name is loaded.
         """
         ...
 

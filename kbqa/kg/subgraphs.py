@@ -1,17 +1,17 @@
-"""Per-question subgraphs: what restricts the look-ups of one question, as in KG-R1 and RoG.
+"""Per-question subgraphs, which restrict the look-ups of one question, as in KG-R1 and RoG.
 
-A subgraph is what a breadth-first search from the question's entities meets within some
-hops (KG-R1, appendix B). Kept are only the nodes that it leaves again, those less than
-`hops` away: the subgraph is every triple that one of them is part of. Subgraphs that are
-given as triples (RoG) are kept as the places of their edges. Either way thousands of
-questions take some megabytes, and a request unpacks the one that it names.
+A subgraph contains the triples that a breadth-first search from the question's entities
+reaches within some hops (KG-R1, appendix B). Only the nodes less than `hops` away are stored;
+the subgraph consists of all triples that contain one of them. Subgraphs that are given as
+triples (RoG) are stored as positions of edges. In both cases, thousands of questions take
+some megabytes, and a request unpacks only the subgraph that it names.
 
     subgraphs/NNNN/samples.*     ids of the questions: a string table
-    subgraphs/NNNN/bounds.npy    question → its first row, and the first that is not its own
+    subgraphs/NNNN/bounds.npy    question → its first row, and the end of its rows
     subgraphs/NNNN/rows.u32      nodes, or edges of the index's `out`; ascending within a question
     subgraphs/NNNN/set.json      `SubgraphSet`
 
-Of two sets with a subgraph for the same question the later counts.
+If two sets have a subgraph for the same question, the later set is used.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _MAX_KEPT_TRIPLES = 4_000_000
 
 
 class Seed(StrEnum):
-    """Where the search for a question's subgraph begins."""
+    """The start of the search for a question's subgraph."""
 
     TOPICS = "topics"
     TOPICS_AND_GOLD = "topics+gold"
-    """As in KG-R1; it leaks, since the answers are always inside."""
+    """As in KG-R1; leaks, since the subgraph always contains the answers."""
     GIVEN = "given"
-    """Nowhere: the triples came with the question."""
+    """No search: the triples came with the question."""
 
 
 class _Kind(StrEnum):
@@ -61,12 +61,12 @@ class _Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubgraphSet:
-    """What is known of the subgraphs of one data set.
+    """Metadata of the subgraphs of one data set.
 
     Attributes:
         source: the data set or file.
-        hops: radius of the search; 0 for triples that were given.
-        questions: how many have a subgraph.
+        hops: radius of the search; 0 for given triples.
+        questions: number of questions with a subgraph.
     """
 
     source: str
@@ -77,16 +77,16 @@ class SubgraphSet:
 
     @property
     def leaking(self) -> bool:
-        """Whether gold answers shaped the subgraphs, so that results say nothing of unseen questions."""
+        """Whether gold answers shaped the subgraphs; results then do not carry over to unseen questions."""
         return self.seed is Seed.TOPICS_AND_GOLD
 
 
 class SubgraphWriter:
-    """Writes the subgraphs of one set over an index; rows go to disk at once.
+    """Writes the subgraphs of one set over an index; rows are written to disk immediately.
 
     Args:
         index: the whole graph.
-        directory: empty; of the set.
+        directory: empty directory for the set.
     """
 
     def __init__(self, index: Adjacency, directory: Path, *, source: str, seed: Seed, hops: int = 0) -> None:
@@ -107,22 +107,22 @@ class SubgraphWriter:
         self._rows.close()
 
     def add_search(self, sample: str, seeds: Iterable[str]) -> None:
-        """The subgraph within `hops` of entities that are given by id."""
+        """Add the subgraph within `hops` of the entities with the ids `seeds`."""
         nodes = self._index.numbers(seeds)
         key = nodes.tobytes()
-        # Many questions begin at the same entities.
+        # Many questions have the same seeds, which are searched once.
         if key not in self._searched:
             self._searched[key] = self._append(self._search(nodes))
         self._add(sample, self._searched[key])
 
     def add_triples(self, sample: str, triples: Iterable[tuple[str, str, str]]) -> None:
-        """The subgraph of triples that the graph has, given by ids."""
+        """Add a subgraph of triples, given by ids; triples that are not in the graph are skipped."""
         edges = (self._index.edge(*triple) for triple in triples)
         rows = np.unique(np.fromiter((edge for edge in edges if edge is not None), np.int64))
         self._add(sample, self._append(rows))
 
     def finish(self) -> SubgraphSet:
-        """Write what there is beside the rows."""
+        """Write all files except the rows."""
         StringTable.write(self._directory, "samples", self._samples)
         write_numbers(self._directory / "bounds.npy", np.array(self._bounds, np.uint64))
         kind = _Kind.EDGES if self._seed is Seed.GIVEN else _Kind.NODES
@@ -156,7 +156,7 @@ class _StoredSet:
         self._samples = StringTable(directory, "samples")
         self._bounds = map_numbers(directory / "bounds.npy")
         rows = directory / "rows.u32"
-        # Nothing cannot be mapped.
+        # An empty file cannot be mapped.
         self._rows: Numbers = np.memmap(rows, "<u4", mode="r") if rows.stat().st_size else np.zeros(0, "<u4")
 
     def rows(self, sample: str) -> Numbers | None:
@@ -171,22 +171,22 @@ class _StoredSet:
 
 
 def read_set(directory: Path) -> SubgraphSet:
-    """What a set says of itself."""
+    """Read the metadata of a set."""
     fields = json.loads((directory / "set.json").read_text())
     return SubgraphSet(**fields | {"seed": Seed(fields["seed"])})
 
 
 def list_sets(directory: Path) -> list[SubgraphSet]:
-    """The sets of a version, the earliest first."""
+    """The sets of a version, oldest first."""
     return [read_set(entry) for entry in sorted(directory.iterdir())] if directory.is_dir() else []
 
 
 def write_set(directory: Path, write: Callable[[Path], SubgraphSet]) -> SubgraphSet:
-    """Add a set to those of a version, and drop the sets that have no question beside its own.
+    """Add a set to a version, and drop older sets if the new one has all of their questions.
 
     Args:
-        directory: of the sets; made if it is not there.
-        write: fills an empty directory.
+        directory: of all sets; created if missing.
+        write: writes the new set into an empty directory.
     """
     directory.mkdir(exist_ok=True)
     earlier = sorted(directory.iterdir())
@@ -268,7 +268,7 @@ class Subgraphs:
 
 
 def _triples_around(nodes: Numbers, index: Adjacency) -> Columns:
-    """(heads, relations, tails) of every triple that one of `nodes` is part of, each once."""
+    """(heads, relations, tails) of all distinct triples that contain one of `nodes`."""
     outward, inward = index.sides
     heads, links, tails = outward.columns(nodes)
     their_tails, their_links, their_heads = inward.columns(nodes)
@@ -281,9 +281,9 @@ def _triples_around(nodes: Numbers, index: Adjacency) -> Columns:
 
 
 class Subgraph(Adjacency):
-    """A `GraphStore` of some triples of another, which knows no node and no relation beside theirs.
+    """A `GraphStore` with a subset of another store's triples, and only their nodes and relations.
 
-    Look-ups cost what they cost in the whole graph. SPARQL cannot be restricted, and is refused.
+    Look-ups are as fast as in the whole graph. SPARQL cannot be restricted and is refused.
     """
 
     def __init__(

@@ -17,13 +17,13 @@ from kbqa.kg.store import GraphInfo, Graphs
 
 
 class ListedGraphTools(GraphTools, Protocol):
-    """Graph tools that say which graphs there are."""
+    """Graph tools that can list the graphs."""
 
     def graphs(self) -> list[GraphInfo]:
-        """What is loaded.
+        """The graphs that are loaded.
 
         Raises:
-            GraphUnavailableError: they cannot be reached.
+            GraphUnavailableError: the server cannot be reached.
         """
         ...
 
@@ -32,9 +32,9 @@ class LocalGraphTools:
     """`GraphTools` over graphs in this process.
 
     Args:
-        graphs: where they are: a `GraphCatalog`, or `FixedGraphs`.
-        schemas: rank their relations and types; by character n-grams when None.
-        max_items: items of a result at most, and without a `limit` argument.
+        graphs: a `GraphCatalog`, or `FixedGraphs`.
+        schemas: rank relations and types; if None, by character n-grams.
+        max_items: maximum items of a result, and the default of the `limit` argument.
         deadline_s: seconds that a query of an action may run.
     """
 
@@ -55,17 +55,17 @@ class LocalGraphTools:
         return execute(surroundings, actions, graph=graph)
 
     def graphs(self) -> list[GraphInfo]:
-        """What is loaded."""
+        """The graphs that are loaded."""
         return self._graphs.list()
 
 
 def execute(
     surroundings: Surroundings, actions: Sequence[Action], *, graph: str | None = None
 ) -> list[ActionResult]:
-    """Execute actions over one graph, in order, one result each; raises nothing of its own.
+    """Execute actions over one graph, in order, one result each; a store's errors become failures.
 
     Args:
-        graph: id of the per-question subgraph that restricts them.
+        graph: id of the per-question subgraph that restricts the actions.
     """
     if graph is None:
         return [_execute(surroundings, action, None) for action in actions]
@@ -92,7 +92,7 @@ def _execute(surroundings: Surroundings, action: Action, missing_sample: str | N
         return store_failure(error)
     if isinstance(result, Success):
         elapsed_ms = (time.perf_counter() - started) * 1000
-        # Not by `replace`, which takes as long as the look-up.
+        # `replace` would take as long as the look-up itself.
         return Success(
             result.items, result.total, result.truncated, result.cached, elapsed_ms, result.details
         )

@@ -1,4 +1,4 @@
-"""Which version of a graph is asked: what the tools said, a moment ago at most."""
+"""The current versions of graphs, as the tools report them, cached for a moment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kbqa.kg.tools import ListedGraphTools
 
 
 class GraphVersions:
-    """Versions by graph; safe for many threads, of which one asks at a time.
+    """Versions by graph. Safe for many threads; one of them asks at a time.
 
     Args:
-        age_s: how long an answer is believed, in seconds.
+        age_s: seconds for which an answer is reused.
     """
 
     def __init__(self, tools: ListedGraphTools, age_s: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class GraphVersions:
         self._asking = threading.Lock()
 
     def fresh(self, kg: str) -> str | None:
-        """The version of a graph, if it is known without asking."""
+        """The version of a graph if a recent answer has it, else None."""
         return self._versions.get(kg) if time.monotonic() < self._until else None
 
     def of(self, kg: str) -> str:

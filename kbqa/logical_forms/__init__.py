@@ -1,1 +1,1 @@
-"""Logical forms: one algebra; S-expressions, action sequences and SPARQL in and out."""
+"""Logical forms: one algebra, with conversions from and to S-expressions, action sequences and SPARQL."""

@@ -9,7 +9,7 @@
 The k-th action that succeeds makes `expression<k>`. `Find_relation` starts from an entity,
 a typed literal or an expression; `Merge` and `Order` take an ontology class, too;
 `Time_constraint` narrows the latest expression. Names are written as in S-expressions,
-but may hold spaces.
+but may contain spaces.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class FindRelation:
-    """The nodes that `relation` links to a source; written without `(R …)`, it has no direction yet."""
+    """The nodes that `relation` links to a source. Without `(R …)`, the relation has no direction yet."""
 
     source: Entity | Literal | Reference
     relation: Relation
@@ -98,10 +98,10 @@ Action: TypeAlias = FindRelation | Merge | Order | Compare | TimeConstraint | Co
 
 
 def to_actions(expression: Expression) -> tuple[Action, ...]:
-    """Actions that rebuild an equivalent expression, each with the relations' directions.
+    """Actions that build an equivalent expression; relations keep their directions.
 
     Raises:
-        LogicalFormError: no sequence does: a bare class, or TC or COUNT of one.
+        LogicalFormError: there are no such actions, as for a bare class, or TC or COUNT of one.
     """
     actions: list[Action] = []
     reference = _unfold(expression, actions)
@@ -114,7 +114,7 @@ def build(actions: Iterable[Action]) -> Expression:
     """The expression that the last of `actions` makes.
 
     Raises:
-        LogicalFormError: there is none, or one refers to an expression that is not there.
+        LogicalFormError: there are no actions, or one refers to an expression that does not exist.
     """
     expressions: list[Expression] = []
     for action in actions:
@@ -125,10 +125,10 @@ def build(actions: Iterable[Action]) -> Expression:
 
 
 def apply(action: Action, expressions: Sequence[Expression]) -> Expression:
-    """What `action` makes of the expressions so far, the first of which is `expression1`.
+    """The expression that `action` makes from the previous ones; the first of these is `expression1`.
 
     Raises:
-        LogicalFormError: it refers to one that is not there, or the result grows too large.
+        LogicalFormError: the action refers to an expression that does not exist, or the result is too large.
     """
 
     def resolve(source: Reference | Class) -> Expression:
@@ -155,7 +155,7 @@ def apply(action: Action, expressions: Sequence[Expression]) -> Expression:
 
 
 def print_action(action: Action) -> str:
-    """The action's line; `parse_action` gives the same action back."""
+    """Write an action as a line; `parse_action` reads the same action back."""
     match action:
         case FindRelation(source, relation):
             arguments = [_print_source(source), print_path((relation,))]
@@ -172,7 +172,7 @@ def print_action(action: Action) -> str:
     return f"{_NAME_OF[type(action)]} [ {' | '.join(arguments)} ]"
 
 
-# One piece is a quoted name or string, in which separators do not count, or a character.
+# A piece is a quoted name or string, in which separators do not count, or a single character.
 _PIECE = r'(?: ` (?: [^`\\] | \\. )++ ` | " (?: [^"\\] | \\. )*+ " | [^|\]] )'
 _ARGUMENT = re.compile(rf"{_PIECE}*+", re.VERBOSE | re.DOTALL)
 _LINE = re.compile(r"\s*(?:Action\s*\d+\s*:)?\s*(?P<name>\w+)\s*\[", re.IGNORECASE)
@@ -182,10 +182,10 @@ _MARKUP = re.compile(r'[|\[\]()`"\\\n\r]|\^\^')
 
 
 def parse_action(line: str) -> Action:
-    """The action of a line `Name [ argument | … ]`, in any case, `Action3:` before it or not.
+    """Read a line `Name [ argument | … ]`, in upper or lower case, optionally after `Action3:`.
 
     Raises:
-        LogicalFormError: the line is none; says what the action takes.
+        LogicalFormError: the line is not an action; the message says what the action takes.
     """
     if len(line) > MAX_CHARS:
         raise LogicalFormError(f"an action has at most {MAX_CHARS} characters")
@@ -203,7 +203,7 @@ def parse_action(line: str) -> Action:
 
 
 def _unfold(expression: Expression, actions: list[Action]) -> Reference | Class:
-    """Append what makes `expression`; the reference to it."""
+    """Append the actions that make `expression`, and return the reference to it."""
 
     def members(source: Expression, operator: str) -> Reference:
         reference = _unfold(source, actions)
@@ -244,7 +244,7 @@ def _print_source(source: Entity | Literal | Reference | Class) -> str:
 
 
 def _split(line: str, start: int) -> list[str] | None:
-    """The arguments from `start` up to the closing bracket; None without one."""
+    """The arguments from `start` up to the closing bracket; None if there is no such bracket."""
     arguments = []
     while start <= len(line):
         found = _ARGUMENT.match(line, start)
@@ -264,7 +264,7 @@ def _members(argument: str) -> Reference | Class:
 def _reference(argument: str) -> Reference:
     if found := _REFERENCE.fullmatch(argument):
         return Reference(int(found[1]))
-    raise LogicalFormError(f"{argument[:40]} is no expression; write for instance expression1")
+    raise LogicalFormError(f"{argument[:40]} is not an expression; write for instance expression1")
 
 
 def _start(argument: str) -> Entity | Literal | Reference:
@@ -304,7 +304,7 @@ def _comparator(argument: str) -> Comparator:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How an action is written: its name, what its arguments are, and how they are read."""
+    """The syntax of an action: its name, the names of its arguments, and how they are read."""
 
     name: str
     action: type[Action]

@@ -6,13 +6,13 @@ The operators are those of GrailQA (Gu et al. 2021, section 4) and KBQA-R1 (Tabl
     Join          JOIN: nodes that a relation links to an entity, a literal or another set
     And           AND: intersection
     Superlative   ARGMAX, ARGMIN: the members whose value along a path of relations is extreme
-    Comparison    le, lt, ge, gt: nodes whose value along a path compares so with a literal
+    Comparison    le, lt, ge, gt: nodes whose value along a path satisfies a comparison with a literal
     Timed         TC: members that hold at a time, by the from/to pair of the relation
-    Count         COUNT: the one number of members
+    Count         COUNT: the number of members
 
-Values check themselves when they are made, and an expression of more than `MAX_NODES`
-operators and leaves is refused, so that whatever walks one may recurse, and an episode
-that merges an expression with itself again and again ends in an error, not in a bomb.
+Values are validated on creation, and an expression with more than `MAX_NODES` operators and
+leaves is refused. Functions may therefore recurse over expressions, and an episode that
+repeatedly merges an expression with itself ends in an error before it exhausts memory.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _LANGUAGE = re.compile(r"[A-Za-z]+(-[A-Za-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation, read from the set that is described to what it is joined with.
+    """A relation, read from the described set to the set with which it is joined.
 
     Attributes:
-        inverse: `(R name)`: the triple's object is the described node, not its subject.
+        inverse: written `(R name)`: the described node is the triple's object instead of its subject.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """An RDF literal; `datatype` is a full IRI and ignored where there is a language."""
+    """An RDF literal; `datatype` is a full IRI, and ignored if there is a language."""
 
     lexical: str
     datatype: str = XSD + "string"
@@ -74,9 +74,13 @@ class Literal:
 
     def __post_init__(self) -> None:
         if not _IRI.fullmatch(self.datatype) or self.datatype.startswith("xsd:"):
-            raise LogicalFormError(f'"{self.datatype}" is no datatype; write for instance 39^^{XSD}integer')
+            raise LogicalFormError(
+                f'"{self.datatype}" is not a datatype; write for instance 39^^{XSD}integer'
+            )
         if self.language is not None and not _LANGUAGE.fullmatch(self.language):
-            raise LogicalFormError(f'"{self.language}" is no language tag; write for instance "Country"@en')
+            raise LogicalFormError(
+                f'"{self.language}" is not a language tag; write for instance "Country"@en'
+            )
 
 
 class Extreme(StrEnum):
@@ -92,12 +96,12 @@ class Comparator(StrEnum):
 
     @property
     def symbol(self) -> str:
-        """As SPARQL writes it."""
+        """The operator in SPARQL."""
         return {"le": "<=", "lt": "<", "ge": ">=", "gt": ">"}[self]
 
 
 class _Operator:
-    """What knows its size; no slots, since that is computed once and kept."""
+    """Base class with a size; has no slots, since the size is computed once and cached."""
 
     def __post_init__(self) -> None:
         if self.size > MAX_NODES:
@@ -105,7 +109,7 @@ class _Operator:
 
     @cached_property
     def size(self) -> int:
-        """Operators, relations and leaves."""
+        """The number of operators, relations and leaves."""
         return 1 + sum(part.size if isinstance(part, _Operator) else 1 for part in self._parts())
 
     def _parts(self) -> Iterator[object]:
@@ -156,7 +160,7 @@ class Superlative(_Operator):
 
 @dataclass(frozen=True)
 class Comparison(_Operator):
-    """`(le path value)`: all x that have a value along `path` which is less or equal."""
+    """`(le path value)`: all x that have a value along `path` less than or equal to `value`."""
 
     comparator: Comparator
     path: Path
@@ -172,7 +176,7 @@ class Timed(_Operator):
     """`(TC source relation time)`: members whose interval includes `time` or is open there.
 
     Attributes:
-        relation: one of a pair that begins and ends an interval, such as `….from` and `….to`.
+        relation: one of a pair for the begin and end of an interval, such as `….from` and `….to`.
         time: `NOW`, a year, a month `2009-05` or a day `2009-05-01`.
     """
 
@@ -184,7 +188,7 @@ class Timed(_Operator):
         if self.relation.inverse:
             raise LogicalFormError("TC takes a relation of the members themselves, not (R relation)")
         if self.time != NOW and not _is_time(self.time):
-            raise LogicalFormError(f'"{self.time}" is no time: write NOW, 2009, 2009-05 or 2009-05-01')
+            raise LogicalFormError(f'"{self.time}" is not a time: write NOW, 2009, 2009-05 or 2009-05-01')
         super().__post_init__()
 
 
@@ -197,7 +201,7 @@ Expression: TypeAlias = Class | Join | And | Superlative | Comparison | Timed | 
 
 
 def canonical(expression: Expression) -> Expression:
-    """One representative of the expressions that differ in the order, grouping or repetition of AND.
+    """The representative of all expressions that differ only in order, grouping or repetition of AND.
 
     Operands of AND are flattened, deduplicated and sorted, then nested to the right. A class
     merged with itself stays an AND.
@@ -206,7 +210,7 @@ def canonical(expression: Expression) -> Expression:
         case And():
             *first, last = sorted(set(_conjuncts(expression)), key=repr)
             if not first and isinstance(last, Class):
-                return And(last, last)  # JOIN takes this, but no bare class
+                return And(last, last)  # JOIN accepts this, but not a bare class
             for conjunct in reversed(first):
                 last = And(conjunct, last)
             return last
@@ -228,17 +232,17 @@ def equivalent(one: Expression, other: Expression) -> bool:
 
 
 def entities(expression: Expression) -> tuple[str, ...]:
-    """Ids of the entities that are named, in order, each once."""
+    """The distinct ids of the entities in an expression, in order."""
     return tuple(dict.fromkeys(leaf.id for leaf in _leaves(expression) if isinstance(leaf, Entity)))
 
 
 def relations(expression: Expression) -> tuple[str, ...]:
-    """Names of the relations that are used, in order, each once."""
+    """The distinct names of the relations in an expression, in order."""
     return tuple(dict.fromkeys(leaf.name for leaf in _leaves(expression) if isinstance(leaf, Relation)))
 
 
 def classes(expression: Expression) -> tuple[str, ...]:
-    """Names of the ontology classes that are used, in order, each once."""
+    """The distinct names of the ontology classes in an expression, in order."""
     operators = _operators(expression)
     return tuple(dict.fromkeys(operator.name for operator in operators if isinstance(operator, Class)))
 

@@ -1,4 +1,4 @@
-"""Whether a data set's logical forms are understood: read, written back, compiled, acted out."""
+"""Checks a data set's logical forms: parsing, printing, compiling, and conversion to actions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class FormFailure:
     """A stage that a record did not pass.
 
     Attributes:
-        record: its place in the file, from 1.
-        id: its `qid`, empty if it has none.
+        record: number of the record in the file, from 1.
+        id: the record's `qid`; empty if it has none.
     """
 
     record: int
@@ -43,8 +43,8 @@ class FormsReport:
     """How many of `records` forms passed each stage.
 
     Attributes:
-        round_tripped: printed and parsed again, they are the same expression.
-        actions: they become actions that rebuild an equivalent expression.
+        round_tripped: forms that give the same expression when printed and parsed again.
+        actions: forms that become actions, from which an equivalent expression is built.
     """
 
     records: int = 0
@@ -56,7 +56,7 @@ class FormsReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all are read, written back and compiled; some forms have no actions."""
+        """Whether all forms are parsed, round-tripped and compiled; some forms have no actions."""
         return self.parsed == self.round_tripped == self.compiled == self.records
 
 
@@ -64,7 +64,7 @@ def read_records(path: Path) -> list[Any]:
     """The records of a JSON file as GrailQA publishes it.
 
     Raises:
-        DatasetError: the file is missing, no JSON, or no list of records.
+        DatasetError: the file is missing, is not JSON, or is not a list of records.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def read_records(path: Path) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is not JSON ({error}); name a JSON file of GrailQA records") from error
     if not isinstance(records, list) or not records:
-        raise DatasetError(f'{path} is no list of records, [{{"qid": …, "s_expression": "(AND …)"}}, …]')
+        raise DatasetError(f'{path} is not a list of records, [{{"qid": …, "s_expression": "(AND …)"}}, …]')
     return records
 
 
@@ -90,7 +90,7 @@ def check_forms(records: Iterable[Any]) -> FormsReport:
 
 
 def _failures(text: Any, report: FormsReport) -> Iterable[tuple[CheckStage, str]]:
-    """What went wrong with a form; counts in `report` what went right."""
+    """Yield the stages that a form fails, and count in `report` the stages that it passes."""
     if not isinstance(text, str):
         yield CheckStage.PARSED, "the record has no s_expression"
         return

@@ -1,9 +1,9 @@
-"""Logical forms as SPARQL 1.1, in text; which engine runs it is the caller's business.
+"""Compiles logical forms to SPARQL 1.1 text, for any engine.
 
 The meaning is that of GrailQA's executor and gold queries: a superlative's extreme value
-is taken over all candidates in a subquery, and everyone who has it is an answer; values
-are compared by their types; COUNT counts distinct members. Names become terms through a
-`FormVocabulary`, in full, so that a query needs no prefixes.
+is taken over all candidates in a subquery, and every candidate with that value is an answer;
+values are compared by their types; COUNT counts distinct members. A `FormVocabulary` turns
+names into full terms, so that a query needs no prefixes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kbqa.logical_forms.algebra import (
     Timed,
 )
 
-# A superlative writes its candidates twice, so their nesting doubles the text each time.
+# A superlative writes its candidates twice, so each level of nesting doubles the text.
 MAX_NESTED_SUPERLATIVES = 3
 
 FREEBASE_NAMESPACE = "http://rdf.freebase.com/ns/"
-# GrailQA's Freebase was loaded in this time zone; its dates carry it, in gold queries too.
+# GrailQA's Freebase was loaded in this time zone; its dates and gold queries contain it.
 _FREEBASE_ZONE = "-08:00"
 _ZONED = frozenset(XSD + name for name in ("date", "gYear", "gYearMonth"))
 _ZONE = re.compile(r"(Z|[+-]\d{2}:\d{2})$")
@@ -46,11 +46,11 @@ _INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date
 
 
 class Distinct(StrEnum):
-    """Which nodes of a pattern have to differ.
+    """Which nodes of a pattern must differ.
 
-    `ANSWER`: an answer is none of the entities that the expression names (GrailQA's
-    executor, the gold queries of WebQSP and CWQ). `NODES`: all nodes differ from each
-    other (GrailQA's gold queries).
+    `ANSWER`: an answer differs from all entities in the expression (GrailQA's executor, the
+    gold queries of WebQSP and CWQ). `NODES`: all nodes differ from each other (GrailQA's
+    gold queries).
     """
 
     NONE = "none"
@@ -59,7 +59,7 @@ class Distinct(StrEnum):
 
 
 def literal_term(literal: Literal) -> str:
-    """The literal in SPARQL."""
+    """The literal as a SPARQL term."""
     quoted = f'"{_escape(literal.lexical)}"'
     if literal.language is not None:
         return f"{quoted}@{literal.language}"
@@ -68,11 +68,11 @@ def literal_term(literal: Literal) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FormVocabulary:
-    """How the names of a graph are written in SPARQL; each function gives a whole term.
+    """Writes the names of a graph in SPARQL; each function returns a full term.
 
     Attributes:
         type_predicate: links a member to its class.
-        now: the day, `2015-08-10`, that TC's NOW means.
+        now: the day that TC's NOW means, such as `2015-08-10`.
     """
 
     entity: Callable[[str], str]
@@ -115,10 +115,10 @@ def to_sparql(
 
     Raises:
         LogicalFormError: superlatives nest deeper than `MAX_NESTED_SUPERLATIVES`, TC's
-            relation belongs to no known pair, or `answer` is no variable name.
+            relation belongs to no known pair, or `answer` is not a variable name.
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", answer):
-        raise LogicalFormError(f'"{answer}" is no variable name; write for instance x')
+        raise LogicalFormError(f'"{answer}" is not a variable name; write for instance x')
     if _nested_superlatives(expression) > MAX_NESTED_SUPERLATIVES:
         raise LogicalFormError(f"ARGMAX and ARGMIN nest at most {MAX_NESTED_SUPERLATIVES} deep")
     writer = _Writer(vocabulary, distinct, answer)
@@ -129,7 +129,7 @@ def to_sparql(
 
 @dataclass(slots=True)
 class _Group:
-    """What the nodes of one group graph pattern are, the described one first."""
+    """The nodes of one group graph pattern; the described node comes first."""
 
     variables: list[str]
     entities: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ class _Writer:
         self._variables = 0
 
     def group(self, expression: Expression, variable: str) -> list[str]:
-        """The pattern that binds `variable` to the members, with its differences."""
+        """The pattern that binds `variable` to the members, with the filters for distinct nodes."""
         group = _Group([variable])
         lines = self._pattern(expression, variable, group)
         return lines + self._differences(group)
@@ -207,7 +207,7 @@ class _Writer:
         candidates = _Group([candidate])
         candidate_lines = self._pattern(superlative.source, candidate, candidates)
         value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
-        # An inner superlative's candidates are no answers yet.
+        # The candidates of an inner superlative are not answers yet.
         if variable == group.variables[0] or self._distinct is Distinct.NODES:
             value_lines += self._differences(candidates)
         projection = f"({superlative.extreme}({candidate_value}) AS {value})"
@@ -215,10 +215,10 @@ class _Writer:
         return [*self._pattern(superlative.source, variable, group), *lines, *_subquery(extreme)]
 
     def _timed(self, variable: str, relation: str, time: str) -> list[str]:
-        """Filters that an interval covers `time`; a missing begin or end leaves it open.
+        """Filters for intervals that cover `time`; a missing begin or end means an open interval.
 
         Dates are compared as text, which orders ISO dates of any precision and time zone
-        on every engine: `2009-06-30` lies from `2009` on and before `2009~`.
+        on every engine: `2009-06-30` is not before `2009`, and is before `2009~`.
         """
         begin, end = map(self._vocabulary.relation, _interval(relation))
         day = self._vocabulary.now if time == NOW else time
@@ -275,6 +275,6 @@ def _nested_superlatives(expression: Expression | Entity | Literal) -> int:
 
 
 def _escape(text: str) -> str:
-    """For between double quotes in SPARQL."""
+    """Escape text for a SPARQL string in double quotes."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
     return "".join(escapes.get(character, character) for character in text)

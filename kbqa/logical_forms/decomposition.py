@@ -1,8 +1,8 @@
-"""A gold query as the sub-queries that lead to it (ISP-KGR, section E.2).
+"""Decomposes a gold query into the sub-queries that lead to it (ISP-KGR, section E.2).
 
-Progressive: along a path from a topic entity each step adds one relation. Compositional:
-branches from several entities are taken alone first, then merged. With topic entities
-`m.1` and `m.2`, relations in letters:
+Progressive: along a path from a topic entity, each step adds one relation. Compositional:
+branches from several entities are followed separately first, then merged. An example with
+topic entities `m.1` and `m.2` and relations a, b and c:
 
     m.1 -a-> ?y -b-> ?x <-c- m.2
 
@@ -11,10 +11,10 @@ branches from several entities are taken alone first, then merged. With topic en
     explore m.2    SELECT ?x  m.2 c ?x                       progressive
     explore ?x     SELECT ?x  all three                      compositional
 
-What hangs on a variable without leading to an entity, such as the value that orders the
-answers, follows once its variable has candidates. FILTER, VALUES and classes join as soon
-as their variables are there, and the last step is the gold query itself; COUNT, and an
-order over what the candidates have anyhow, are a step of their own (section F.8).
+Triples that do not lead to an entity, such as the value that orders the answers, are added
+once their variable has candidates. FILTER, VALUES and classes are added as soon as their
+variables are bound. The last step is the gold query itself. COUNT, and an order that needs
+no further triple, are separate steps (section F.8).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FormStep:
-    """One turn of a demonstration: look at `node`, then ask `query`.
+    """One turn of a demonstration: explore `node`, then send `query`.
 
     Attributes:
-        node: the entity's IRI, or a variable that an earlier step selects; None where the
-            query names nothing to start from.
+        node: the entity's IRI, or a variable that an earlier step selects; None if the query
+            has no start.
     """
 
     mode: Mode
@@ -61,10 +61,10 @@ class FormStep:
 
 
 def decompose(sparql: str) -> tuple[FormStep, ...]:
-    """The steps that lead to `sparql`, the last of which it is.
+    """The steps that lead to `sparql`; the last step is `sparql` itself.
 
     Raises:
-        LogicalFormError: it is no SELECT query that can be taken apart.
+        LogicalFormError: the text is not a SELECT query that can be decomposed.
     """
     core = parse_select(sparql)
     aggregate, ordered = core.aggregate, core.modifiers != ""
@@ -86,11 +86,11 @@ def decompose(sparql: str) -> tuple[FormStep, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A step before it is written.
+    """A step before its query is written.
 
     Attributes:
-        selects: the variable that its query asks for.
-        adds_value: whether its last triple leads away from the entities.
+        selects: the variable that the query selects.
+        adds_value: whether the last triple leads away from the entities.
     """
 
     mode: Mode
@@ -102,11 +102,11 @@ class _Part:
 
 @dataclass(slots=True)
 class _Growth:
-    """What grew from a variable: steps that reach it from entities, or a tail that only leads away."""
+    """The triples around a variable: steps that reach it from entities, or a tail that leads away."""
 
     parts: list[_Part] = field(default_factory=list)
     triples: tuple[Triple, ...] = ()
-    tail: list[tuple[str, Triple]] = field(default_factory=list)  # from which variable, and how
+    tail: list[tuple[str, Triple]] = field(default_factory=list)  # (variable, triple that leads away from it)
 
 
 class _Pattern:
@@ -117,7 +117,7 @@ class _Pattern:
         classes = [triple for triple in query.triples if CLASS_PREDICATE.fullmatch(triple.predicate)]
         links = [triple for triple in query.triples if triple not in classes]
         if not any(self._is_anchor(term) for triple in links for term in (triple.subject, triple.object)):
-            # Without entities, the answer's class is what there is to start from.
+            # Without entities, the answer's class is the start.
             start = [triple for triple in classes if triple.subject == query.answer]
             classes = [triple for triple in classes if triple not in start]
             links = start + links
@@ -136,7 +136,7 @@ class _Pattern:
             loose = self._unused[0]
             variable = min(loose.variables, default="")
             if not variable:
-                self._unused.remove(loose)  # between constants: true or false, no step
+                self._unused.remove(loose)  # a triple of constants is no step
                 continue
             growths.append(self._grow(variable))
         parts, selected = [], set()
@@ -147,7 +147,7 @@ class _Pattern:
         return parts
 
     def query(self, part: _Part) -> str:
-        """The part as a query, with every constraint whose variables it has."""
+        """The part as a query, with all constraints whose variables it binds."""
         bound, linked = variables_of(part.triples), variables_of(self._links)
         elements = [str(triple) for triple in part.triples]
         for constraint in self._constraints:
@@ -161,7 +161,7 @@ class _Pattern:
         return is_entity(self._query.values.get(term, term))
 
     def _grow(self, root: str) -> _Growth:
-        """Everything that is connected to `root` and not yet used."""
+        """All unused triples that are connected to `root`."""
         self._reached.add(root)
         branches, tail = [], []
         while link := next((link for link in self._unused if root in link.variables), None):
@@ -186,7 +186,7 @@ class _Pattern:
         return _Growth(parts, parts[-1].triples)
 
     def _joined(self, root: str, growths: list[_Growth]) -> Iterator[_Part]:
-        """Branches one by one, then together, then what hangs on them."""
+        """Yield each branch, then their merge, then their tails."""
         branches = [growth for growth in growths if growth.parts]
         for branch in branches:
             yield from branch.parts

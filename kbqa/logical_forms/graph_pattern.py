@@ -1,7 +1,7 @@
-"""A SELECT query taken apart: its triples, and whatever else constrains them, in text.
+"""Splits a SELECT query into its triples and the text of its other constraints.
 
-This reads just enough of SPARQL 1.1 to cut a query into sub-queries: it is no validator.
-Tokens are kept as they are written, prefixed names of Virtuoso's dialect included.
+This reads just enough of SPARQL 1.1 to divide a query into sub-queries; it does not validate.
+Tokens are kept as written, including prefixed names of Virtuoso's dialect.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kbqa.logical_forms.sparql_tokens import Token, tokenize
 MAX_TOKENS = 2_000
 MAX_DEPTH = 32
 
-# What the lexer takes apart, and this reader takes whole.
+# Operators that the lexer splits, and that this reader joins again.
 _OPERATORS = frozenset({"<=", ">=", "!=", "&&", "||"})
-_MOST_PIECES = 5  # of a token: a string, ^^, its type, and the space behind it
+_MOST_PIECES = 5  # lexer tokens per token here: a string, two ^, its type, and the space after it
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 _AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """Terms as they are written; the predicate may be a property path."""
+    """Terms as written; the predicate may be a property path."""
 
     subject: str
     predicate: str
@@ -42,7 +42,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Another element of a group, in text, with every variable that it mentions."""
+    """An element of a group other than a triple: its text, and all variables in it."""
 
     text: str
     variables: frozenset[str]
@@ -50,15 +50,16 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """A query in parts; `str()` of the parts, in this order, is the query again.
+    """The parts of a query.
 
     Attributes:
-        prefixes: namespace by prefix.
-        answer: the first variable that is selected, or counted, or else occurs.
-        aggregate: whether the projection computes something from several rows.
-        values: the term of each variable that VALUES binds to a single one.
-        modifiers: ORDER BY, LIMIT and their like, perhaps empty.
-        inner: the query that this one wraps, if its group holds a subquery and nothing else.
+        prologue: PREFIX and BASE declarations.
+        prefixes: prefix → namespace.
+        answer: the first variable in the projection, else in the triples; empty if there is none.
+        aggregate: whether the projection has an aggregate such as COUNT.
+        values: variable → term, for the variables that VALUES binds to a single term.
+        modifiers: ORDER BY, LIMIT and so on; may be empty.
+        inner: the subquery, if the group consists of nothing else.
     """
 
     prologue: str
@@ -72,7 +73,7 @@ class SelectQuery:
     inner: SelectQuery | None
 
     def iri(self, term: str) -> str:
-        """The full IRI of a term that is one, without brackets; other terms as they are."""
+        """The full IRI of an entity term, without brackets; other terms unchanged."""
         if term.startswith("<"):
             return term[1:-1]
         prefix, colon, local = term.partition(":")
@@ -86,16 +87,16 @@ def is_variable(term: str) -> bool:
 
 
 def is_entity(term: str) -> bool:
-    """Whether a term is an IRI, in full or by prefix; neither variable nor literal."""
+    """Whether a term is a full or prefixed IRI, and not a variable or literal."""
     return term[0] not in "?$\"'+-.0123456789" and term not in ("true", "false")
 
 
 def parse_select(text: str) -> SelectQuery:
-    """Take a SELECT query apart.
+    """Split a SELECT query into its parts.
 
     Raises:
-        LogicalFormError: it is another form, nests or grows too large, uses blank nodes
-            in brackets, or is broken.
+        LogicalFormError: the query has another form, is too large or too deeply nested, uses
+            blank nodes in brackets, or is malformed.
     """
     reader = _Reader(_tokens(text))
     prefixes = {}
@@ -113,7 +114,7 @@ def parse_select(text: str) -> SelectQuery:
 
 
 def _tokens(text: str) -> list[str]:
-    """Tokens without spaces; a literal goes with its tag or type, a number with its sign."""
+    """Tokens without spaces; a literal includes its tag or type, a number its sign."""
     pieces = list(islice(tokenize(text), _MOST_PIECES * MAX_TOKENS + 1))
     tokens, at = list[str](), 0
     while at < len(pieces):
@@ -125,12 +126,12 @@ def _tokens(text: str) -> list[str]:
             tokens.append(token if length == 1 else "".join(p.text for p in pieces[at : at + length]))
         at += length
     if len(tokens) > MAX_TOKENS or len(pieces) > _MOST_PIECES * MAX_TOKENS:
-        raise LogicalFormError(f"a query to be taken apart has at most {MAX_TOKENS} tokens")
+        raise LogicalFormError(f"a query to be decomposed has at most {MAX_TOKENS} tokens")
     return tokens
 
 
 def _length(pieces: Sequence[Token]) -> int:
-    """How many pieces make the token that begins with a string or a sign."""
+    """The number of pieces in the token that begins with a string or a sign."""
     first, *rest = pieces
     texts, kinds = [piece.text for piece in rest], [piece.kind for piece in rest]
     if first.kind == "string":
@@ -144,7 +145,7 @@ def _length(pieces: Sequence[Token]) -> int:
 
 
 class _Reader:
-    """Tokens of a query, one after the other."""
+    """Reads the tokens of a query one by one."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens, self.next = tokens, 0
@@ -175,7 +176,7 @@ class _Reader:
         return frozenset(filter(is_variable, self.since(start)))
 
     def skip_brackets(self) -> None:
-        """Past the bracket that opens here and all that it holds."""
+        """Skip the bracket that opens here, including its content."""
         opening = self.take()
         if opening not in _CLOSING:
             raise LogicalFormError(f"expected a bracket, found {opening}")
@@ -185,7 +186,7 @@ class _Reader:
             if token in _CLOSING:
                 open_brackets.append(_CLOSING[token])
             elif token in _CLOSING.values() and token != open_brackets.pop():
-                raise LogicalFormError(f"{token} closes another bracket than it should")
+                raise LogicalFormError(f"{token} does not match the bracket that it closes")
 
 
 def _select(reader: _Reader, prologue: str, prefixes: dict[str, str], depth: int = 0) -> SelectQuery:
@@ -317,7 +318,7 @@ def _term(reader: _Reader) -> str:
 
 
 def _predicate(reader: _Reader) -> str:
-    """A predicate or a property path, in text."""
+    """A predicate or property path as text."""
     start = reader.next
     while True:
         while reader.peek() in ("^", "!"):

@@ -1,15 +1,15 @@
-"""S-expressions of GrailQA and KBQA-R1, read and written.
+"""Reads and writes the S-expressions of GrailQA and KBQA-R1.
 
     (AND film.film (JOIN (R film.actor.film) m.0abc))
     (ARGMAX film.film (JOIN film.film.rating film.rating.value))
     (TC (JOIN sports.roster.player m.0abc) sports.roster.from NOW)
     (le meteorite.mass 2.3e+06^^http://www.w3.org/2001/XMLSchema#float)
 
-Position tells what a name is: the second argument of JOIN is an entity, another name
-where a set belongs is a class. A literal has a datatype (`39^^IRI`) or quotes
-(`"Country"@en`, `"a b"^^IRI`); where only a literal belongs, a bare value is typed by
-its look. A name that would not read back as itself is written in backticks (`` `Tom
-Hanks` ``), with `\\` before a backtick or backslash, and `\\n` for a line end.
+The position of a name determines its kind: the second argument of JOIN is an entity, any
+other name in the place of a set is a class. A literal has a datatype (`39^^IRI`) or quotes
+(`"Country"@en`, `"a b"^^IRI`); where only a literal is allowed, the type of a bare value
+follows from its form. A name that would not be read back unchanged is written in backticks
+(`` `Tom Hanks` ``), with `\\` before a backtick or backslash, and `\\n` for a line end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kbqa.logical_forms.algebra import (
     Timed,
 )
 
-# Far above what people and models write, low enough that no text costs noticeable time.
+# Far above what people and models write, and low enough that every text is read quickly.
 MAX_CHARS = 8_192
 
 _TOKEN = re.compile(
@@ -59,10 +59,10 @@ _STRING = re.compile(r'"(?P<lexical>.*)"(?:@(?P<language>[^"]+)|\^\^(?P<datatype
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE = re.compile(r'[`"\\\n\r]')
 _LINE_ENDS = {"n": "\n", "r": "\r"}
-_BARE = re.compile(r'[^\s()`"\\|\[\]]+')  # an action's separators, too
+_BARE = re.compile(r'[^\s()`"\\|\[\]]+')  # also excludes the separators of actions
 
-# A bare value's datatype by its look; float rather than double or decimal, since a graph
-# that stores floats would find 0.001 unequal to a double's 0.001.
+# The datatype of a bare value by its form. Float rather than double or decimal, since in a
+# graph that stores floats, 0.001 does not equal a double's 0.001.
 _LOOKS = (
     (re.compile(r"[+-]?[0-9]+"), "integer"),
     (re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][+-]?[0-9]+)?"), "float"),
@@ -75,10 +75,10 @@ _TIME = re.compile(r"([0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?)(?:T.*|Z|[+-][0-9]{2}
 
 
 def parse_s_expression(text: str) -> Expression:
-    """The expression that `text` writes; classes, too, but no bare entity or literal.
+    """Parse an expression; a bare class is allowed, a bare entity or literal is not.
 
     Raises:
-        LogicalFormError: it is no such expression; says where and what was expected.
+        LogicalFormError: the text is not an expression; says where, and what was expected.
     """
     reader = _Reader.of(text)
     expression = _expression(reader)
@@ -87,10 +87,10 @@ def parse_s_expression(text: str) -> Expression:
 
 
 def parse_path(text: str) -> Path:
-    """A relation `r`, `(R r)`, or several composed, `(JOIN (R r) s)`.
+    """Parse a relation, `r` or `(R r)`, or a composition of relations, `(JOIN (R r) s)`.
 
     Raises:
-        LogicalFormError: it is no path.
+        LogicalFormError: the text is not a path.
     """
     reader = _Reader.of(text)
     path = _path(reader)
@@ -99,10 +99,10 @@ def parse_path(text: str) -> Path:
 
 
 def parse_literal(text: str) -> Literal:
-    """A literal as it is written where only a literal belongs.
+    """Parse a literal, in the form that is used where only a literal is allowed.
 
     Raises:
-        LogicalFormError: it is none.
+        LogicalFormError: the text is not a literal.
     """
     reader = _Reader.of(text)
     literal = _literal(reader)
@@ -111,26 +111,26 @@ def parse_literal(text: str) -> Literal:
 
 
 def parse_name(text: str) -> str:
-    """The name that `text` writes, in backticks or as it is."""
+    """Read a name, with or without backticks."""
     return _unescape(text[1:-1]) if _QUOTED.fullmatch(text) else text
 
 
 def parse_time(text: str) -> str:
-    """`NOW`, a year, a month or a day, from that, a typed literal or a longer timestamp.
+    """Read `NOW`, a year, a month or a day, also from a typed literal or a longer timestamp.
 
     Raises:
-        LogicalFormError: it is no time.
+        LogicalFormError: the text is not a time.
     """
     lexical = parse_literal(text).lexical
     if lexical.upper() == NOW:
         return NOW
     if (found := _TIME.fullmatch(lexical)) is None:
-        raise LogicalFormError(f'"{text}" is no time: write NOW, 2009, 2009-05 or 2009-05-01')
+        raise LogicalFormError(f'"{text}" is not a time: write NOW, 2009, 2009-05 or 2009-05-01')
     return found[1]
 
 
 def print_s_expression(expression: Expression) -> str:
-    """As GrailQA writes it; `parse_s_expression` gives the same expression back."""
+    """Write an expression as GrailQA does; `parse_s_expression` reads the same expression back."""
     match expression:
         case Class(name):
             return print_name(name)
@@ -167,7 +167,7 @@ def print_literal(literal: Literal) -> str:
 
 
 def print_name(name: str) -> str:
-    """A name, in backticks unless it is one atom that reads back as itself."""
+    """Write a name, in backticks unless it is one atom that would be read back unchanged."""
     return name if _BARE.fullmatch(name) and "^^" not in name else quote_name(name)
 
 
@@ -176,7 +176,7 @@ def quote_name(name: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """For between quotes or backticks; line ends, too, since an action is one line."""
+    """Escape text for quotes or backticks; includes line ends, since an action is one line."""
     letters = {end: letter for letter, end in _LINE_ENDS.items()}
     return _TO_ESCAPE.sub(lambda found: "\\" + letters.get(found[0], found[0]), text)
 
@@ -199,14 +199,14 @@ class _Token:
 
     @property
     def name(self) -> str | None:
-        """The name that the token is, without its quotes."""
+        """The token as a name, without backticks; None if it is not a name."""
         if self.kind == "name":
             return parse_name(self.text)
         return self.text if self.kind == "atom" and "^^" not in self.text else None
 
 
 class _Reader:
-    """Tokens, one after the other."""
+    """Reads the tokens of a text one by one."""
 
     def __init__(self, tokens: list[_Token], end: int) -> None:
         self._tokens, self._end, self._next = tokens, end, 0
@@ -246,7 +246,7 @@ class _Reader:
         return token.name
 
     def open(self) -> _Token:
-        """Past a bracket, to the operator behind it."""
+        """Take an opening bracket and the operator after it."""
         opening = self.take("(", "open")
         self._depth += 1
         if self._depth > MAX_NODES:

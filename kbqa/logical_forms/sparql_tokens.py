@@ -1,7 +1,6 @@
-"""The tokens of a SPARQL query: the one lexer of the guard, the normaliser and the decomposition.
+"""The lexer for SPARQL queries, shared by the guard, the dialect and the decomposition.
 
-It is lenient, since it judges text that need not parse: what no rule knows is a token
-of one character.
+It is lenient, since the text may be invalid: a character that matches no rule is a token.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ TokenKind = Literal[
     "space", "iri", "string", "quote", "variable", "tag", "name", "number", "word", "open", "close", "other"
 ]
 
-# In the order in which they are tried; possessive, so that no text makes it backtrack.
+# Alternatives are tried in this order; possessive, so that no text causes backtracking.
 _TOKEN = re.compile(
     r"""
     (?P<space>    (?: \s | \#[^\n\r]* )++ )
@@ -47,10 +46,10 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> Iterator[Token]:
-    """The tokens of `text`, which joined give it back.
+    """Yield the tokens of `text`; joined, they equal `text`.
 
-    They come one by one, so that whoever refuses a text need not read all of it: past a
-    "quote", for one, the end of a string would be looked for again at every quote.
+    Tokens are yielded lazily, so that a caller that refuses a text need not read all of it.
+    After a "quote", for example, every further quote would search for the string's end again.
     """
     for match in _TOKEN.finditer(text):
         # lastgroup is one of the kinds: the pattern names no other group.
@@ -58,6 +57,6 @@ def tokenize(text: str) -> Iterator[Token]:
 
 
 def position(text: str, offset: int) -> str:
-    """Line and column, both from 1, as engines write them."""
+    """Line and column, both from 1, in the form that engines use."""
     line_start = text.rfind("\n", 0, offset) + 1
     return f"{text.count(chr(10), 0, offset) + 1}:{offset - line_start + 1}"

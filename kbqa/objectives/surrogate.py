@@ -13,28 +13,32 @@ from torch import Tensor
 
 Aggregation = Literal["token_sum", "token_sum_norm", "token_mean", "sample_mean"]
 
-# exp() of more than this is no weight but an accident; it keeps a diverged token finite.
+# Bound on log-ratios, which keeps exp() of a diverged token finite.
 _MAX_LOG_RATIO = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class SurrogateConfig:
-    """Attributes:
-    clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
-    kl_coefficient: beta, the weight of the K3 estimate against the reference.
-    aggregation: how token losses become one number. `token_sum` divides by the number of
-        trajectories (KG-R1 sums over tokens), `token_sum_norm` by `horizon` alone (KG-R1's
-        released script, verl's seq-mean-token-sum-norm), `token_mean` by the number of tokens,
-        `sample_mean` averages each sample over its own tokens first: of a trajectory that
-        is KnowCoder-A1's 1 / |tau|, of a tree's step ISP-KGR's mean over an action.
-    dual_clip: c > 1; a token with a negative advantage loses at most c times it, however
-        likely it has become (dual clip; 10 in KBQA-R1's released script). None for no bound.
-    horizon: tokens; the constant of `token_sum_norm`.
-    entropy_coefficient: weight of the entropy, which is rewarded.
-    importance_cap: C > 0; a token counts min(rho, C) times, where rho corrects for the engine and
-        the version that wrote it (truncated importance sampling, as in IMPALA, Espeholt et al.
-        2018, and fengyao.notion.site/off-policy-rl). The ratio that is clipped is then that to the
-        weights at hand, so the cap alone bounds what old samples may do. None for no correction.
+    """Settings of the loss.
+
+    Attributes:
+        clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
+        kl_coefficient: beta, the weight of the K3 estimate against the reference.
+        aggregation: how token losses become one number. `token_sum` divides by the number of
+            trajectories (KG-R1 sums over tokens), `token_sum_norm` by `horizon` alone (KG-R1's
+            released script, verl's seq-mean-token-sum-norm), `token_mean` by the number of tokens.
+            `sample_mean` first averages over the tokens of each sample: for a trajectory this is
+            KnowCoder-A1's 1 / |tau|, for a step of a tree ISP-KGR's mean over an action.
+        dual_clip: c > 1; the loss of a token with a negative advantage A is at most -c A, however
+            likely the token has become (dual clip; 10 in KBQA-R1's released script). None for no
+            bound.
+        entropy_coefficient: weight of the entropy bonus.
+        horizon: constant of `token_sum_norm`, in tokens.
+        importance_cap: C > 0; a token is weighted by min(rho, C), where rho corrects for the engine
+            and the version that wrote it (truncated importance sampling, as in IMPALA, Espeholt et
+            al. 2018, and fengyao.notion.site/off-policy-rl). The clipped ratio is then relative to
+            the current weights, so that only the cap bounds the effect of old samples. None for no
+            correction.
     """
 
     clip_low: float = 0.2
@@ -79,7 +83,7 @@ def surrogate_loss(
     if config.importance_cap is not None:
         advantages = advantages * ratio.detach().clamp(max=config.importance_cap)
         metrics["capped_fraction"] = (ratio > config.importance_cap).float().mean().item()
-        ratio = (logprobs - logprobs.detach()).exp()  # 1, whose gradient is that of the log-probability
+        ratio = (logprobs - logprobs.detach()).exp()  # 1, with the gradient of the log-probability
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
     if config.dual_clip is not None:
@@ -108,10 +112,10 @@ def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 
 
 def token_weights(lengths: list[int], aggregation: Aggregation, horizon: int = 4096) -> list[float]:
-    """The weight of a token of each sample, given the policy tokens of all in the step.
+    """The weight of each sample's tokens, from the numbers of policy tokens of all samples in a step.
 
-    Over the whole step the weights make the sum of token losses into the chosen mean,
-    whatever the micro-batches.
+    With these weights, the sum of token losses over the whole step is the chosen aggregate,
+    independent of the division into micro-batches.
     """
     count, total = len(lengths), sum(lengths)
     if aggregation == "token_sum":

@@ -1,7 +1,7 @@
-"""Generated worlds: graphs, and questions about them, of any size and repeatable by seed.
+"""Generated worlds: graphs of any size and questions about them, reproducible by seed.
 
-The small world has paths alone (`small`); another asks for every operation (`everything`), a third
-about dates (`temporal`).
+The small world has only path questions (`small`). The second has questions of every operation
+(`everything`), and the third has questions about dates (`temporal`).
 """
 
 from kbqa.datasets.world.everything import generate_world_all

@@ -1,6 +1,6 @@
-"""Dated facts to ask about: generated ones, or those of ICEWS14 (García-Durán et al. 2018).
+"""Dated facts for questions: generated, or from ICEWS14 (García-Durán et al. 2018).
 
-A relation is named as in CAMEO, the code book of ICEWS; `VERBS` says how people put it.
+Relations are named as in CAMEO, the code book of ICEWS; `VERBS` gives their everyday wording.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbqa.kg.naming import name_of
 
 
 class Event(NamedTuple):
-    """A fact, and the day on which it held, as 2014-05-13."""
+    """A fact, and the day on which it held, such as 2014-05-13."""
 
     subject: str
     relation: str
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A relation as people say it: "to visit", "visited"."""
+    """The everyday wording of a relation: "to visit", "visited"."""
 
     infinitive: str
     past: str
@@ -65,17 +65,17 @@ VERBS = {
 
 _ACTORS = {"country": 30, "person": 60, "company": 20}
 _FIRST_DAY, _DAYS = date(2012, 1, 1), 3 * 365
-_PAIRS = 1_100  # of a subject and an object under a relation, each on one day or several
+_PAIRS = 1_100  # (subject, relation, object), each on one day or several
 _MOST_DAYS = 5
 
 
 def generate_events(seed: int, size: float = 1.0) -> tuple[Event, ...]:
-    """About 3,000 `size` events of three years between some hundred countries, people and companies."""
+    """Generate about 3,000 * `size` events in three years, between countries, people and companies."""
     rng = random.Random(f"temporal-world/{seed}")
     actors = [
         name for kind, count in _ACTORS.items() for name in draw_names(kind, int(count * size) + 4, rng)
     ]
-    often = rng.sample(actors, len(actors) // 3)  # of whom the news are full
+    often = rng.sample(actors, len(actors) // 3)  # actors that occur often
     relations = list(VERBS)
     events: dict[Event, None] = {}
     for _ in range(int(_PAIRS * size)):
@@ -89,14 +89,14 @@ def generate_events(seed: int, size: float = 1.0) -> tuple[Event, ...]:
 
 
 def read_icews14(directory: Path) -> tuple[Event, ...]:
-    """The events of all three files, in their order, each once.
+    """Read the distinct events of all three files, in order.
 
     Args:
         directory: holds train.txt, valid.txt, test.txt, entity2id.txt and relation2id.txt.
 
     Raises:
-        DatasetError: one is not there.
-        GraphLoadError: one cannot be read.
+        DatasetError: a file is missing.
+        GraphLoadError: a file cannot be read.
     """
     files = [directory / f"{part}.txt" for part in ("train", "valid", "test")]
     entities, relations = directory / "entity2id.txt", directory / "relation2id.txt"
@@ -115,7 +115,7 @@ def read_icews14(directory: Path) -> tuple[Event, ...]:
 
 
 def _event(fact: Fact) -> Event:
-    """The names that the IRIs of a delimited file's facts stand for."""
+    """The event of a fact from a delimited file, with names in place of IRIs."""
     subject, relation, object_, _ = fact.quad
     assert isinstance(subject, ox.NamedNode)
     assert isinstance(object_, ox.NamedNode)
@@ -123,5 +123,5 @@ def _event(fact: Fact) -> Event:
 
 
 def dated_lines(events: Iterable[Event]) -> str:
-    """The graph of events, as a delimited file has it."""
+    """The graph of events as the text of a delimited file."""
     return "".join("\t".join(event) + "\n" for event in events)

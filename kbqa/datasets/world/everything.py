@@ -1,9 +1,9 @@
-"""Questions that ask for every operation, of any number, repeatable by seed.
+"""Generates any number of questions of every operation, reproducible by seed.
 
-Each has its logical form, the query that form compiles to, and gold answers by id that were found
-without either. No form occurs twice. What a training split never sees is set aside beforehand, by
-GrailQA's levels (Gu et al. 2021, section 3): some relations, any of which makes a question zero-shot,
-and some shapes of forms, which make it compositional.
+Each question has a logical form, the query to which the form compiles, and gold answers by id, which
+are computed from the form without SPARQL. No form occurs twice. Some relations and shapes of forms
+are reserved for testing, by GrailQA's levels (Gu et al. 2021, section 3): a reserved relation makes
+a question zero-shot, a reserved shape makes it compositional.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kbqa.logical_forms.compiler import to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
 
-# The entities, values and times of a form as it is written.
+# The entities, values and times in the text of a form.
 _NAMED = re.compile(r"world:m\.\w+|[^\s()]+\^\^[^\s()]+|(?:NOW|\d{4}(?:-\d\d){0,2})(?=\))")
 
 _TRIES = 4_000  # for a question, before the world counts as too small
-_PATIENCE = 200  # tries for a level, before any other will do
-# Of test questions; the rest is i.i.d.
+_PATIENCE = 200  # tries for a level, before any other level is accepted
+# Levels of the test questions, in turn; other splits are i.i.d.
 _LEVELS = (Level.IID, Level.COMPOSITIONAL, Level.IID, Level.ZERO_SHOT)
 _RESERVED_LINKS, _RESERVED_QUANTITIES = 3, 2
 _RESERVED_SHAPES = 0.15
 
-# How one asks for one thing, for several, for how many, and for what is no noun ("who wrote it").
+# Questions about one thing, several things, a number, and a clause ("who wrote it").
 _ONE = ("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .")
 _SEVERAL = ("what are {} ?", "which are {} ?", "name {} .", "list {} .")
 _HOW_MANY = ("how many {} are there ?", "count the {} .", "what is the number of {} ?", "number of {} ?")
@@ -48,14 +48,14 @@ _PLURALS = (*(kind.plural for kind in KINDS.values()), "parents", "actors", "sta
 def generate_world_all(
     seed: int, sizes: Mapping[str, int], kg: str, size: float = 1.0
 ) -> tuple[Facts, Splits]:
-    """A graph, and questions about it in equal parts of each operation.
+    """Generate a graph, and questions about it in equal parts of each operation.
 
     Args:
         sizes: number of questions of each split.
         size: of the graph; 1 is about 2,400 entities.
 
     Raises:
-        DatasetError: the world has not so many questions to ask.
+        DatasetError: the world does not have enough questions.
     """
     facts = generate_facts(seed, size)
     asking = _Asking(facts, seed, kg)
@@ -72,7 +72,7 @@ class _Asking:
         self._rng = random.Random(f"world-all/questions/{seed}")
         self._drawer = Drawer(facts, self._rng)
         self._asked: set[Expression] = set()
-        # Those that lead to several kinds of things are few, and all that questions of a type can ask about.
+        # Links with several kinds of tails are not reserved: they are few, and `type` questions need them.
         single = [link for link in LINKS if len(link.tails) == 1]
         links = [link.name for link in self._rng.sample(single, _RESERVED_LINKS)]
         valued = [quantity.name for quantity in self._rng.sample(QUANTITIES, _RESERVED_QUANTITIES)]
@@ -88,7 +88,7 @@ class _Asking:
         return tuple(questions)
 
     def _draw(self, operation: str, level: Level) -> Draft:
-        """A draft of that level, or of any if such are rare; only i.i.d. ones are for other splits."""
+        """A draft of that level, or of any level if it is rare; for i.i.d. always of that level."""
         for tries in range(_TRIES):
             draft = self._drawer.draw(operation)
             if draft is None:
@@ -104,7 +104,7 @@ class _Asking:
         )
 
     def _set_aside(self, form: Expression) -> Level:
-        """What level a form is kept for."""
+        """The level for which a form is reserved."""
         if not self._reserved.isdisjoint(relations(form)):
             return Level.ZERO_SHOT
         shape = _NAMED.sub("*", print_s_expression(canonical(form)))
@@ -126,13 +126,13 @@ class _Asking:
         )
 
     def _topics(self, form: Expression) -> tuple[str, ...]:
-        """Whatever bears a name that the question mentions: of namesakes the agent has to choose."""
+        """All entities with a name that the question mentions; the agent must choose among namesakes."""
         named = (self._facts.bearers[self._facts.names[entity]] for entity in entities(form))
         return tuple(dict.fromkeys(entity for bearers in named for entity in bearers))
 
 
 def _text(draft: Draft, rng: random.Random) -> str:
-    """A question in words."""
+    """The text of a question."""
     phrase = draft.phrase
     if isinstance(draft.form, Count):
         return rng.choice(_HOW_MANY).format(phrase.removeprefix("the "))

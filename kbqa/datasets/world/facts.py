@@ -1,11 +1,11 @@
-"""The graph of the world that asks for everything: RDF with numbers, dates, types and namesakes.
+"""The graph of the world with every operation: RDF with numbers, dates, types and namesakes.
 
     <world:m.0k3fa> <http://www.w3.org/2000/01/rdf-schema#label> "The Silent Brost" .
     <world:m.0k3fa> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <world:film.film> .
     <world:m.0k3fa> <world:film.film.runtime> "142"^^<http://www.w3.org/2001/XMLSchema#integer> .
 
-Some books are called as films are and some companies as cities, so that only what they are tells
-them apart. Some facts are missing, and of a fact and its reverse often one alone is stated.
+Some books have the names of films and some companies the names of cities, so that only their types
+distinguish them. Some facts are missing, and often only a fact or its reverse is stated.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Fact = tuple[str, str, Node]
 
 _NAMESAKES = {"book": "film", "company": "city"}
 _SHARE_OF_NAMESAKES = 0.15
-_OPEN = 0.7  # share of the last of a row of tenures that have not ended
+_OPEN = 0.7  # share of a holder's last tenures that have not ended
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A graph, and look-ups in it that know nothing of SPARQL.
+    """A graph, with look-ups that do not use SPARQL.
 
     Attributes:
         facts: without names and types.
-        names: label of each entity; nodes that stand for a fact of several parts have none.
-        kinds: of each entity, its key in `KINDS`.
+        names: entity → label; nodes that represent facts with several parts have none.
+        kinds: entity → its key in `KINDS`.
     """
 
     facts: tuple[Fact, ...]
@@ -56,7 +56,7 @@ class Facts:
     kinds: dict[str, str]
 
     def lines(self) -> Iterator[str]:
-        """As N-Triples."""
+        """The graph as lines of N-Triples."""
         for entity, kind in self.kinds.items():
             yield f"<{entity}> <{TYPE}> <{NAMESPACE}{KINDS[kind].name}> ."
             if entity in self.names:
@@ -83,7 +83,7 @@ class Facts:
 
     @cached_property
     def subjects(self) -> dict[str, list[str]]:
-        """Relation → heads, each once."""
+        """Relation → distinct heads."""
         subjects = defaultdict(list)
         for head, relation in self.tails:
             subjects[relation].append(head)
@@ -107,7 +107,7 @@ class Facts:
 
 
 def generate_facts(seed: int, size: float = 1.0) -> Facts:
-    """A world of about 2,700 `size` entities."""
+    """Generate a world of about 2,400 * `size` entities."""
     return _Generation(random.Random(f"world-all/{seed}"), size).facts()
 
 
@@ -152,7 +152,7 @@ class _Generation:
     def _link(self) -> None:
         rng = self._rng
         for link in LINKS:
-            # Few are popular, so that sets have some members to choose from.
+            # A few tails are popular, so that sets have several members.
             popular = {tail: _popular(self._members[tail], rng) for tail in link.tails}
             for head in self._members[link.head]:
                 if rng.random() < link.share:
@@ -174,7 +174,7 @@ class _Generation:
         return f"{number / 100:g}" if quantity.datatype == "float" else str(number)
 
     def _hold(self, tenure: Tenure, holder: str) -> None:
-        """One to three tenures, each of which begins in the year after the last has ended."""
+        """Add one to three tenures; each begins in the year after the previous one ended."""
         rng = self._rng
         year = rng.randint(1960, 1995)
         count = rng.randint(1, 3)
@@ -193,7 +193,7 @@ class _Generation:
             year = last + 1
 
     def _mislead(self) -> None:
-        """State the reverse of some links, for a part of those whom it is about."""
+        """State the reverse of some links, for a part of the entities only."""
         for decoy in DECOYS:
             told: dict[str, bool] = {}
             for head, relation, tail in tuple(self._facts):
@@ -204,7 +204,7 @@ class _Generation:
 
 
 def _popular(members: Sequence[str], rng: random.Random) -> list[str]:
-    """The members, a few of them many times."""
+    """The members, with a third of them three times."""
     shuffled = rng.sample(members, len(members))
     return [*shuffled, *shuffled[: len(shuffled) // 3] * 2]
 

@@ -1,6 +1,6 @@
-"""The members of a logical form, found by looking at every fact: what gold answers are computed with.
+"""Computes the members of a logical form directly from the facts, for the gold answers.
 
-Independent of SPARQL on purpose, so that each can be checked against the other.
+This is independent of SPARQL, so that each can be checked against the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NUMBERS = (XSD + "integer", XSD + "float")
 
 
 def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> set[Node]:
-    """All members; of COUNT the number, as a literal.
+    """All members of an expression; for COUNT, the number as a literal.
 
     Args:
         now: the day that NOW means.
@@ -74,7 +74,7 @@ def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> se
 
 
 def comparable(value: Node) -> float | str:
-    """A number as one; a date as its text, which orders dates of one kind."""
+    """A key for comparing values: a number as float; a date as text, which orders dates of one type."""
     if isinstance(value, Literal) and value.datatype in _NUMBERS:
         return float(value.lexical)
     return value.lexical if isinstance(value, Literal) else value
@@ -92,7 +92,7 @@ def _related(facts: Facts, relation: Relation, nodes: Iterable[Node]) -> set[Nod
 
 
 def _values(facts: Facts, member: Node, path: Path) -> set[Node]:
-    """What a path leads to, read from the member on."""
+    """The nodes at the end of a path that starts at the member."""
     reached: set[Node] = {member}
     for relation in path:
         reached = _related(facts, Relation(relation.name, not relation.inverse), reached)
@@ -100,7 +100,7 @@ def _values(facts: Facts, member: Node, path: Path) -> set[Node]:
 
 
 def _holds(facts: Facts, member: Node, begins: str, time: str) -> bool:
-    """Whether an interval includes a day, or a part of a year; where no end is stated it is open."""
+    """Whether an interval includes a day, month or year; a missing begin or end means that it is open."""
     starts = _values(facts, member, (Relation(begins),))
     ends = _values(facts, member, (Relation(begins.removesuffix("from") + "to"),))
     begun = not starts or any(str(comparable(start))[: len(time)] <= time for start in starts)

@@ -1,4 +1,4 @@
-"""Names for what there is in a generated world; they look like what they name."""
+"""Names for the entities of a generated world, which show their kind."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _word(rng: random.Random, syllables: int) -> str:
 
 
 def draw_names(kind: str, count: int, rng: random.Random) -> list[str]:
-    """Distinct names that look like their kind."""
+    """Draw distinct names that show their kind."""
     given = [_word(rng, 2) for _ in range(60)]
     family = [_word(rng, 2) for _ in range(90)]
     forms = {

@@ -1,7 +1,7 @@
-"""Drawing questions of each operation about a world: a logical form, and words for what it denotes.
+"""Draws questions of each operation about a world: a logical form, and a phrase for what it denotes.
 
-Sets that a form builds on its way have few members, so that an agent can read them, and none of the
-entities that the form names, so that nobody has to say whether those count.
+The intermediate sets of a form have few members, so that an agent can read them. They contain none of
+the entities that the form names, so that it does not matter whether these count as members.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from kbqa.logical_forms.algebra import (
 from kbqa.trajectory import Hop
 
 MAX_ANSWERS = 5
-MAX_MEMBERS = 12  # of a set on the way
-MAX_LOOKUPS = 4  # one-hop look-ups that follow a path, one for each node on the way
+MAX_MEMBERS = 12  # of an intermediate set
+MAX_LOOKUPS = 4  # one-hop look-ups for a path, one per node on the way
 
-_RICH_KINDS = ("film", "book", "person", "city", "company", "event")  # those that much is said of
+_RICH_KINDS = ("film", "book", "person", "city", "company", "event")  # kinds with many facts
 _MIXED = tuple(link for link in LINKS if len(link.tails) > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question to be.
+    """A question before it is written.
 
     Attributes:
-        phrase: for what the form denotes; of COUNT, for what is counted.
+        phrase: describes what the form denotes; for COUNT, what is counted.
         path: the hops, if the form is a path from one entity.
     """
 
@@ -66,7 +66,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Where a path has come to: the set, words for it, the hops, and the look-ups that they took."""
+    """The end of a path so far: its set, a phrase for the set, the hops, and the look-ups they took."""
 
     form: Entity | Expression
     nodes: tuple[Node, ...]
@@ -77,14 +77,14 @@ class _Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """What may be said of an entity: a set that it is in, and the words for it."""
+    """A statement about an entity: a set that contains it, and a clause for that set."""
 
     form: Expression
     clause: str
 
 
 class Drawer:
-    """Draws drafts; each method gives None where what it tried is no question."""
+    """Draws drafts; each operation's method returns None if its attempt gives no question."""
 
     def __init__(self, facts: Facts, rng: random.Random) -> None:
         self._facts, self._rng = facts, rng
@@ -95,7 +95,7 @@ class Drawer:
         self._known: dict[Expression, set[Node]] = {}
 
     def draw(self, operation: str) -> Draft | None:
-        """A draft that is fit to be asked, or None."""
+        """A draft that fits the limits, or None."""
         draft = OPERATIONS[operation](self)
         return draft if draft is not None and self._is_fit(draft.form) else None
 
@@ -103,11 +103,11 @@ class Drawer:
         return self._walk(self._start(self._rng.choice(self._named)), self._rng.randint(1, 3))
 
     def namesake(self) -> Draft | None:
-        """A path from something that shares its name with something else."""
+        """A path from an entity that shares its name with another."""
         return self._walk(self._start(self._rng.choice(self._namesakes)), self._rng.randint(1, 2))
 
     def dead_end(self) -> Draft | None:
-        """A path that begins with a relation whose reverse sounds as right, and finds nothing here."""
+        """A path that begins with a relation whose reverse sounds just as right, but finds nothing here."""
         entity, link = self._rng.choice(self._dead_ends)
         reached = self._step_back(self._start(entity), link)
         return self._walk(reached, self._rng.randint(0, 1))
@@ -120,7 +120,7 @@ class Drawer:
         one, other = constraints
         both = And(one.form, other.form)
         if len(self._members(both)) == min(len(self._members(one.form)), len(self._members(other.form))):
-            return None  # one of them alone would do
+            return None  # one of the constraints would be enough
         return Draft(both, f"the {KINDS[kind].plural} {one.clause} and {other.clause}")
 
     def superlative(self) -> Draft | None:
@@ -172,7 +172,7 @@ class Drawer:
         return Draft(Count(constraint.form), f"the {KINDS[kind].plural} {constraint.clause}")
 
     def time(self) -> Draft | None:
-        """What was held, or who held it, at a time; at others it was something else."""
+        """What was held, or who held it, at a time; the answer differs at other times."""
         tenure = self._rng.choice(TENURES)
         holder = self._rng.choice(self._facts.members[tenure.head])
         node = self._rng.choice(self._facts.tails[holder, NAMESPACE + tenure.holder])
@@ -193,7 +193,7 @@ class Drawer:
         return Draft(form, self._rng.choice(phrases).format(self._mention(known), when=when))
 
     def type(self) -> Draft | None:
-        """Those of a class, of a set that has others too."""
+        """The members of a class within a set that has other members, too."""
         link = self._rng.choice(_MIXED)
         onward = [step for step in LINKS if step.tails == (link.head,) and step.forward]
         step = self._rng.choice(onward) if onward and self._coin() else None
@@ -210,7 +210,7 @@ class Drawer:
         clause = self._rng.choice(link.tails_are).format(reached.phrase)
         return Draft(And(Class(NAMESPACE + KINDS[kind].name), mixed), f"the {KINDS[kind].plural} {clause}")
 
-    # What the operations are made of.
+    # Building blocks of the operations
 
     def _some(self, kind: str) -> _Reached:
         return self._start(self._rng.choice(self._facts.members[kind]))
@@ -219,7 +219,7 @@ class Drawer:
         return _Reached(Entity(entity), (entity,), self._mention(entity))
 
     def _walk(self, reached: _Reached | None, hops: int) -> Draft | None:
-        """So many hops on, in directions that the graph has."""
+        """Continue for a number of hops, in directions that the graph has."""
         for _ in range(hops):
             if reached is None:
                 return None
@@ -241,13 +241,13 @@ class Drawer:
         return Draft(reached.form, reached.phrase, reached.path)
 
     def _step(self, reached: _Reached, step: Link | Quantity) -> _Reached | None:
-        """To the tails of a link, or the values of a quantity."""
+        """Step to the tails of a link, or to the values of a quantity."""
         found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
         nodes: dict[Node, None] = dict.fromkeys(found)
         return self._reach(reached, Relation(NAMESPACE + step.name, inverse=True), nodes, step.forward)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
-        """To the heads of a link."""
+        """Step to the heads of a link."""
         name = NAMESPACE + link.name
         found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
         nodes: dict[Node, None] = dict.fromkeys(found)
@@ -266,7 +266,7 @@ class Drawer:
         return _Reached(Join(relation, reached.form), tuple(nodes), phrase, (*reached.path, hop), lookups)
 
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
-        """Different things to say of an entity, each of which is true of others of its kind alone."""
+        """Different statements about an entity whose sets hold only its kind; None if there are too few."""
         kind, found = self._facts.kinds[entity], []
         for link in LINKS:
             name = NAMESPACE + link.name
@@ -281,7 +281,7 @@ class Drawer:
         return self._rng.sample(found, count) if len(found) >= count else None
 
     def _compared(self, name: str, phrases: dict[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
-        """The few that have the greatest or the least values, and one of them."""
+        """A comparison that only a few extreme values satisfy, and an entity with one of these values."""
         relation = NAMESPACE + name
         pairs = [
             (head, value) for head in self._facts.subjects[relation] for value in self._tails(head, name)
@@ -291,7 +291,7 @@ class Drawer:
         if comparator in (Comparator.GE, Comparator.GT):
             pairs.reverse()
         few = self._rng.randint(1, min(MAX_MEMBERS, len(pairs) - 1))
-        # The bound is the last of them, or the next one, which is excluded.
+        # The bound is the last of these values, or for a strict comparison the next one.
         bound = pairs[few if comparator in (Comparator.GT, Comparator.LT) else few - 1][1]
         assert isinstance(bound, Literal)
         clause = self._rng.choice(phrases[comparator]).format(bound.lexical)
@@ -299,7 +299,7 @@ class Drawer:
         return _Constraint(form, clause), self._rng.choice(pairs[:few])[0]
 
     def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
-        """A time at which a tenure held, and the words for it."""
+        """A time during a tenure, and a phrase for it."""
         (begin,) = self._tails(node, tenure.begins)
         end = self._tails(node, tenure.begins.removesuffix("from") + "to")
         if not end and self._coin():
@@ -317,7 +317,7 @@ class Drawer:
         return day, f"on {day}"
 
     def _mention(self, entity: str) -> str:
-        """Its name; where others share that, with what it is."""
+        """The entity's name, with its kind if other entities share the name."""
         name = self._facts.names[entity]
         alone = len(self._facts.bearers[name]) == 1
         return name if alone else f"the {KINDS[self._facts.kinds[entity]].singular} {name}"
@@ -335,7 +335,7 @@ class Drawer:
         return self._rng.random() < 0.5
 
     def _is_fit(self, form: Expression) -> bool:
-        """Whether it has few answers, and on the way few members and none that it names."""
+        """Whether a form has few answers, and intermediate sets with few members and no named entity."""
         named = set(entities(form))
         sets = (self._members(part) for part in _sets(form))
         fits = all(0 < len(found) <= MAX_MEMBERS and named.isdisjoint(found) for found in sets)
@@ -353,11 +353,11 @@ OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {
     "namesake": Drawer.namesake,
     "dead end": Drawer.dead_end,
 }
-"""What a question asks for: a key in `Question.operation`, and how one is drawn."""
+"""Operation, as in `Question.operation` → the method that draws a question of it."""
 
 
 def _dead_ends(facts: Facts) -> Iterator[tuple[str, Link]]:
-    """Entities that have the heads of a link, of which the reverse relation says nothing."""
+    """(entity, link) for entities with heads of the link, but without facts of the reverse relation."""
     links = {link.name: link for link in LINKS}
     for decoy in DECOYS:
         link = links[decoy.reverse_of]
@@ -368,7 +368,7 @@ def _dead_ends(facts: Facts) -> Iterator[tuple[str, Link]]:
 
 
 def _sets(form: Expression) -> Iterator[Expression]:
-    """Every set that is built on the way, but for whole classes."""
+    """The form's intermediate sets, except whole classes, and the form itself."""
     match form:
         case Class():
             return

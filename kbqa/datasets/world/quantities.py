@@ -1,4 +1,4 @@
-"""The numbers and dates of the world that asks for everything, and how people compare by them."""
+"""The numbers and dates of the world with every operation, and phrases that compare them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ class Quantity:
     """A relation to numbers or dates.
 
     Attributes:
-        datatype: its name in XSD.
-        low, high: of a number its bounds, of a date those of its year; of a float in hundredths.
-        forward: phrases for its value.
-        extremes: adjectives for the greatest and the least.
-        compared: what those are said to be whose value compares so with a literal.
+        datatype: name of the type in XSD.
+        low, high: bounds of the number, or of a date's year; for a float in hundredths.
+        forward: phrases for the value.
+        extremes: adjectives for the entities with the greatest and the smallest value.
+        compared: phrases for the entities whose value satisfies a comparison with a literal.
+        share: share of the heads that have a value.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""The schema of the generated world: types, relations, and how people ask for them.
+"""The schema of the small world: types, relations, and phrases that ask for them.
 
-A phrase holds one `{}` for the thing it starts from. Forward phrases ask for the
-tail of a relation, inverse phrases for its heads. A compound goes through a node
-without a name (a CVT, as Freebase has them) and counts as two hops.
+A phrase has one `{}` for the entity from which it starts. Forward phrases ask for the
+tails of a relation, inverse phrases for its heads. A compound leads through a node
+without a name (a CVT, as in Freebase) and counts as two hops.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class WorldRelation:
     """A relation between two types.
 
     Attributes:
-        tails: fewest and most tails of a head.
-        share: share of the heads that have it at all.
-        forward, inverse: phrases that ask for its tails and heads; () if no question does.
+        forward, inverse: phrases that ask for its tails and heads; empty if no question does.
+        tails: minimum and maximum number of tails per head.
+        share: share of the heads that have the relation.
     """
 
     name: str
@@ -33,7 +33,7 @@ class WorldRelation:
 
 @dataclass(frozen=True, slots=True)
 class WorldStep:
-    """Something that a question can ask of a thing: its hops, and the phrases for it."""
+    """A step of a question: its hops, and phrases that ask for it."""
 
     head: str
     tail: str
@@ -177,7 +177,7 @@ STEPS = (
 
 QUESTION_FORMS = ("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .")
 
-# How many entities of each type a world of size 1 has; 1,700 in all, dates and years aside.
+# Number of named entities of each type in a world of size 1; 1,700 in total, without dates and years.
 POPULATION = {
     "person": 700,
     "film": 320,

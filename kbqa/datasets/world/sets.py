@@ -1,4 +1,4 @@
-"""Generated data sets by name: their questions in splits, and their graph as a file would hold it."""
+"""Generated data sets by name: questions in splits, and the graph as the text of a file."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ GENERATED: Mapping[str, Callable[[int, Path | None], tuple[Splits, str]]] = {
     "temporal-world": _temporal_world,
     "icews14": _icews14,
 }
-"""Name → makes it of a seed, and of the directory where real data lies."""
+"""Name → function of a seed and the directory of published data, which returns splits and graph."""

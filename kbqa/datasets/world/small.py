@@ -1,4 +1,4 @@
-"""A generated world: a graph and questions about it, of any size, repeatable by seed.
+"""A generated world: a graph and questions about it, of any size, reproducible by seed.
 
 People, places, works, organisations, events with dates, and nodes without names
 (CVTs), under Freebase-like relations. Questions have one, two or three hops in
@@ -19,20 +19,20 @@ from kbqa.trajectory import Hop, Question
 
 Triple = tuple[str, str, str]
 
-MAX_ANSWERS = 3  # more is no question that one would ask a small agent to list
-MAX_LOOKUPS = 3  # one-hop look-ups that answer a question, one for each node on the way
+MAX_ANSWERS = 3  # a small agent is not asked to list more
+MAX_LOOKUPS = 3  # one-hop look-ups for a question, one per node on the way
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A graph with names instead of ids, and what is known about each name."""
+    """A graph with names instead of ids, and the type of each name."""
 
     triples: tuple[Triple, ...]
     types: dict[str, str]  # entity -> type
 
 
 def generate_world(seed: int, size: float = 1.0) -> World:
-    """A graph of about 2,700 `size` entities under 44 relations."""
+    """Generate a graph of about 2,700 * `size` entities with 44 relations."""
     rng = random.Random(f"world/{seed}")
     members = {kind: draw_names(kind, max(4, int(n * size)), rng) for kind, n in POPULATION.items()}
     members["year"] = [str(year) for year in range(1900, 2021)]
@@ -51,7 +51,7 @@ def generate_world(seed: int, size: float = 1.0) -> World:
                 continue
             count = rng.randint(*relation.tails)
             tails = [tail for tail in rng.sample(members[relation.tail], count) if tail != head]
-            if relation.tail == "employment":  # a node of its own for each head
+            if relation.tail == "employment":  # a separate node for each head
                 tails = [members["employment"][heads.index(head)]]
             triples.extend((head, relation.name, tail) for tail in tails)
     used = {name for head, _, tail in triples for name in (head, tail)}
@@ -60,7 +60,7 @@ def generate_world(seed: int, size: float = 1.0) -> World:
 
 
 def generate_questions(world: World, seed: int, sizes: dict[str, int], kg: str) -> Splits:
-    """Questions with gold paths and whole answer sets.
+    """Generate questions with gold paths and complete answer sets.
 
     Args:
         sizes: number of questions of each split; hop counts share it equally.
@@ -93,7 +93,7 @@ class _Index:
             self._next[tail, Hop(relation, inverse=True)].append(head)
 
     def follow(self, topic: str, path: Sequence[Hop]) -> tuple[list[str], int]:
-        """The set at the end of a path, and the look-ups that it takes."""
+        """The set at the end of a path, and the number of look-ups for it."""
         frontier, lookups = [topic], 0
         for hop in path:
             lookups += len(frontier)
@@ -121,7 +121,7 @@ def _draw(
 
 
 def _chains(hops: int, head: str | None = None, last: Hop | None = None) -> Iterator[tuple[WorldStep, ...]]:
-    """Every sequence of steps with that many hops which never goes straight back."""
+    """All sequences of steps with that many hops that never go straight back."""
     if hops == 0:
         yield ()
         return

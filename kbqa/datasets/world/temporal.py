@@ -1,7 +1,7 @@
-"""Questions in MultiTQ's shape about dated facts, repeatable by seed.
+"""Generates questions like MultiTQ's about dated facts, reproducible by seed.
 
-Each has the query that answers it. Its path is the look-up that shows the facts which it is about, with
-their times; of them it wants some.
+Each question has the query that answers it. Its path is the look-up that lists the relevant facts with
+their times; the question selects some of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
 
 MAX_ANSWERS = 5
-MAX_EVENTS = 20  # of a relation with one entity: as many as an agent reads
+MAX_EVENTS = 20  # per relation and entity: as many as an agent can read
 
 _TRIES = 4_000
 _EXACTNESS = tuple(Exactness)
@@ -32,13 +32,13 @@ _WHEN = {
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuestion:
-    """A question, and what MultiTQ says of it beside."""
+    """A question, with the inquiry from which MultiTQ's other fields follow."""
 
     question: Question
     inquiry: Inquiry
 
     def record(self) -> dict[str, Any]:
-        """As MultiTQ's files write it (`kbqa.datasets.multitq` reads it)."""
+        """The record in MultiTQ's format, which `kbqa.datasets.multitq` reads."""
         return {
             "quid": self.question.id,
             "question": self.question.text,
@@ -54,17 +54,17 @@ class TemporalQuestion:
 def ask_about_events(
     events: Sequence[Event], seed: int, sizes: Mapping[str, int], kg: str
 ) -> dict[str, tuple[TemporalQuestion, ...]]:
-    """Questions about events in splits, in equal parts of each type; none is asked twice.
+    """Draw distinct questions about events for each split, in equal parts of each type.
 
     Raises:
-        DatasetError: there are not so many questions to ask.
+        DatasetError: the events do not have enough questions.
     """
     asking = _Asking(events, seed, kg)
     return {split: asking.split(split, size) for split, size in sizes.items()}
 
 
 def temporal_splits(asked: Mapping[str, Sequence[TemporalQuestion]]) -> Splits:
-    """The questions alone."""
+    """The splits with the plain questions."""
     return Splits(**{split: tuple(temporal.question for temporal in asked[split]) for split in asked})
 
 
@@ -99,7 +99,7 @@ class _Asking:
         raise DatasetError(f"the events have no further questions of the type {type_}: ask for fewer")
 
     def _is_fit(self, inquiry: Inquiry) -> bool:
-        """Whether it has few answers, and fewer than it would have with a constraint less."""
+        """Whether an inquiry has few answers, and every constraint changes them."""
         known, answers = self._chronicle.known(inquiry), self._chronicle.answers(inquiry)
         if not 1 <= len(answers) <= MAX_ANSWERS or len(known) > MAX_EVENTS:
             return False
@@ -110,7 +110,7 @@ class _Asking:
             looser.append(replace(inquiry, side="", than=""))
         return all(self._chronicle.answers(other) != answers for other in looser)
 
-    # What is asked, begun from an event.
+    # Inquiries of each type, made from an event
 
     def _equal(self, event: Event) -> Inquiry:
         exactness = self._rng.choice(_EXACTNESS)
@@ -140,13 +140,13 @@ class _Asking:
         return self._beside(event, "after", "first")
 
     def _about(self, event: Event) -> Inquiry:
-        """Who did it, or to whom it was done."""
+        """Ask who did it, or to whom it was done."""
         if self._rng.random() < 0.5:
             return Inquiry(event.relation, None, event.object)
         return Inquiry(event.relation, event.subject, None)
 
     def _beside(self, event: Event, side: str, pick: str) -> Inquiry | None:
-        """Before or after a day, or an event that happened on one day alone."""
+        """Ask for what was before or after a day, or an event that happened on exactly one day."""
         inquiry = replace(self._about(event), side=side, than=event.day, pick=pick)
         if self._rng.random() < 0.3:
             return inquiry
@@ -170,7 +170,7 @@ _DRAWN: dict[str, Callable[[_Asking, Event], Inquiry | None]] = {
 
 
 def _text(inquiry: Inquiry, rng: random.Random) -> str:
-    """A question in words."""
+    """The text of a question."""
     verb = VERBS[inquiry.relation]
     if inquiry.asks_for_time:
         when = rng.choice(_WHEN[inquiry.exactness])
@@ -203,7 +203,7 @@ def _constraint(inquiry: Inquiry) -> str:
 
 
 def _spoken(time: str) -> str:
-    """2014, May 2014, 13 May 2014."""
+    """A time in words: 2014, May 2014, 13 May 2014."""
     year, *rest = time.split("-")
     month = [month_name[int(rest[0])]] if rest else []
     day = [str(int(rest[1]))] if len(rest) > 1 else []

@@ -1,4 +1,4 @@
-"""What is asked of dated facts, in the types of MultiTQ (Chen et al. 2023, table 2).
+"""Inquiries about dated facts, in the types of MultiTQ (Chen et al. 2023, table 2).
 
     equal         Who visited Japan in May 2014?                          In which month did A visit B?
     before_after  Who visited Japan before Iran did?
@@ -7,8 +7,8 @@
     before_last   Who was the last to visit Japan before Iran did?
     after_first   After Iran, who was the first to visit Japan?
 
-The first three have one constraint of time (Single), the others two (Multiple). Answers are entities,
-or times as exact as the question wants them: 2014-05-13, 2014-05 or 2014.
+The first three have one time constraint (Single), the others two (Multiple). Answers are entities, or
+times with the requested precision: 2014-05-13, 2014-05 or 2014.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kbqa.kg.naming import entity_iri, relation_iri
 
 
 class Exactness(StrEnum):
-    """How exact a time is."""
+    """The precision of a time."""
 
     DAY = "day"
     MONTH = "month"
     YEAR = "year"
 
     def of(self, day: str) -> str:
-        """The part of a day that is so exact."""
+        """A day, cut to this precision."""
         return day[: {"day": 10, "month": 7, "year": 4}[self]]
 
 
@@ -40,12 +40,12 @@ class Inquiry:
     """A question about the events of one relation.
 
     Attributes:
-        subject, object: those that are known; the other is asked for, or the time if both are.
+        subject, object: the known ones; the other is asked for, or the time if both are known.
         within: a day, month or year; "" for any.
         side: `before` or `after`; "" for neither.
-        than: a day, or who is in the place that is asked for in an event that happened on one day alone.
+        than: a day, or an entity in the requested role of an event that happened on exactly one day.
         pick: `first` or `last`; "" for all.
-        exactness: of the times that it names or asks for.
+        exactness: precision of the times in the question or its answers.
     """
 
     relation: str
@@ -88,7 +88,7 @@ class Inquiry:
 
 
 class Chronicle:
-    """Events by what is known of them."""
+    """Events, indexed by relation and known entity."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.of_object: dict[tuple[str, str], list[Event]] = defaultdict(list)
@@ -98,7 +98,7 @@ class Chronicle:
             self.of_subject[event.subject, event.relation].append(event)
 
     def known(self, inquiry: Inquiry) -> list[Event]:
-        """The events of the relation with the entities that the question knows."""
+        """The events of the relation with the known entities."""
         if inquiry.subject is not None:
             events = self.of_subject[inquiry.subject, inquiry.relation]
             return [e for e in events if inquiry.object in (None, e.object)]
@@ -106,7 +106,7 @@ class Chronicle:
         return self.of_object[inquiry.relation, inquiry.object]
 
     def answers(self, inquiry: Inquiry) -> tuple[str, ...]:
-        """The answers, found by looking at every event; sorted."""
+        """The answers, sorted; computed directly from the events."""
         known = self.known(inquiry)
         found = [event for event in known if event.day.startswith(inquiry.within)]
         if inquiry.side:
@@ -120,7 +120,7 @@ class Chronicle:
 
 
 def _day_of(known: Sequence[Event], inquiry: Inquiry) -> str:
-    """The one day on which something happened with `than` in the place that is asked for."""
+    """The only day of the events with `than` in the requested role."""
     (day,) = {event.day for event in known if _asked(inquiry, event) == inquiry.than}
     return day
 
@@ -132,7 +132,7 @@ def _asked(inquiry: Inquiry, event: Event) -> str:
 
 
 def query(inquiry: Inquiry) -> str:
-    """SPARQL over statements, which dated facts are loaded as (`kbqa.kg.loading.facts`); answers in `?x`."""
+    """SPARQL over the statements of dated facts (`kbqa.kg.loading.facts`), with answers in `?x`."""
     answer = "?x"
     if inquiry.asks_for_time:
         answer = f"(SUBSTR(STR(?t), 1, {len(inquiry.exactness.of('2014-05-13'))}) AS ?x)"
@@ -147,7 +147,7 @@ def query(inquiry: Inquiry) -> str:
 
 
 def _pattern(inquiry: Inquiry, asked: str, time: str) -> str:
-    """The events that are meant, whoever is asked for in a variable, and their time in another."""
+    """A pattern for the events, with the requested entity and the time as variables."""
     parts = [_statement(inquiry, asked, time)]
     if inquiry.within:
         parts.append(f'FILTER(STRSTARTS(STR({time}), "{inquiry.within}"))')

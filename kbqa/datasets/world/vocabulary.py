@@ -1,8 +1,8 @@
-"""The vocabulary of the world that asks for everything: what there is in it, and how people speak of it.
+"""The vocabulary of the world with every operation: classes, relations, and phrases for them.
 
-Unlike the small world's, its graph is RDF, since it holds numbers and dates: ids are IRIs such as
+Unlike the small world's graph, this one is RDF, since it holds numbers and dates: ids are IRIs such as
 `world:m.0k3fa` and `world:film.film.directed_by`, and names are labels, which two entities may share.
-Phrases hold one `{}` for what they are about.
+A phrase has one `{}` for its subject.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class EntityKind:
     """A class of entities.
 
     Attributes:
-        name: id of the class, less the namespace.
-        count: members of a world of size 1.
-        like: kind of names that its members bear (`world.names.draw_names`); "" if they have none.
+        name: id of the class, without the namespace.
+        count: number of members in a world of size 1.
+        like: kind of its members' names (`world.names.draw_names`); "" if they have none.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Link:
     """A relation between entities.
 
     Attributes:
-        tails: kinds of its tails; of several, a head has tails of any.
+        tails: kinds of the tails; if there are several, a head may have tails of each.
         forward: phrases for the tails of a head.
-        heads, tails_are: what the heads of a tail, the tails of a head are said to be or do.
-        count: fewest and most tails of a head.
-        share: share of the heads that have it at all; of the others the fact is missing.
+        heads, tails_are: clauses that describe the heads of a tail, and the tails of a head.
+        count: minimum and maximum number of tails per head.
+        share: share of the heads that have the relation; for the others the fact is missing.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A fact with a beginning and an end, by way of a node without a name (a CVT).
+    """A fact with a begin and an end, represented by a node without a name (a CVT).
 
     Attributes:
         kind: of the nodes.
-        holder: relation from whom the fact is about to the nodes.
-        held: relation from the nodes to what was held, or to who held it.
-        begins: relation to its beginning; that to the end has `to` for `from`.
-        of_holder, of_held: phrases at a time, with `{when}`, for what the holder held and for the holders.
+        holder: relation from the holder (an employee, a city) to the nodes.
+        held: relation from the nodes to the other party (an employer, a mayor).
+        begins: relation to the begin; the relation to the end has `to` in place of `from`.
+        of_holder, of_held: phrases with `{when}` for the other party of a holder, and for the holders.
     """
 
     kind: str
@@ -87,9 +87,9 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """A relation that says the reverse of a link; of a part of the entities alone.
+    """A relation that states the reverse of a link, but only for a part of the entities.
 
-    For the others it is a dead end: it sounds right, and finds nothing.
+    For the others it is a dead end: it sounds right, but finds nothing.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The embedded store: Oxigraph for SPARQL, a mapped index for look-ups."""
+"""The embedded store: Oxigraph for SPARQL, and a memory-mapped index for look-ups."""

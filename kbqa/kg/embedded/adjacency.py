@@ -1,7 +1,7 @@
-"""One-hop look-ups in an index on disk that is mapped into memory.
+"""One-hop look-ups in a memory-mapped index on disk.
 
-A look-up costs a few array accesses, whatever an entity's degree and the graph's size;
-a page costs its own length. `indexing` writes the index and says what is in it.
+A look-up costs a few array accesses, independent of an entity's degree and the graph's
+size; a page costs time proportional to its length. `indexing` writes and describes the index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep
 
 Columns = tuple[Numbers, Numbers, Numbers]
 
-# Look-ups ask for the same things again and again.
+# Entries per cache; look-ups repeat.
 _KEPT = 1 << 16
 
 
@@ -42,7 +42,7 @@ class Adjacency:
     Nothing writes the index while it is open, so any number of threads may read it.
 
     Args:
-        directory: what `IndexBuilder.write` filled.
+        directory: written by `IndexBuilder.write`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -69,19 +69,19 @@ class Adjacency:
 
     @property
     def entities(self) -> int:
-        """Heads and tails; in RDF, literals apart."""
+        """Number of heads and tails, without RDF literals."""
         return self._num_entities
 
     def nodes(self) -> Iterator[tuple[str, Item]]:
-        """Every label of every head and tail: (label, item)."""
+        """(label, item) for every label of every head and tail."""
         return self._nodes.labelled()
 
     def numbers(self, ids: Iterable[str]) -> Numbers:
-        """The numbers of nodes, ascending, each once; ids that are no node's are passed over."""
+        """The distinct numbers of nodes, ascending; unknown ids are skipped."""
         return np.unique(np.array(_known(map(self._nodes.number, ids)), np.int64))
 
     def edge(self, head: str, relation: str, tail: str) -> int | None:
-        """The place of a triple, given by ids, among all; None if it is not there."""
+        """The position of a triple, given by ids, among all triples; None if there is no such triple."""
         node, neighbour = self._nodes.number(head), self._nodes.number(tail)
         link = self._relation_terms.number(relation)
         if node is None or neighbour is None or link is None:
@@ -178,7 +178,7 @@ class Adjacency:
         return Page(tuple(map(item, page)), len(found))
 
     def _dated(self, side: Side, nodes: Sequence[int], links: Sequence[int], other: int) -> Item:
-        """An item with the times of all facts for which it is found."""
+        """An item with the times of all facts that lead to it."""
         times: set[str] = set()
         for node in nodes:
             head, tail = (node, other) if side is self._out else (other, node)
@@ -191,13 +191,13 @@ class Adjacency:
 
 
 class _Terms:
-    """Ids and labels of nodes or relations, by number; the order of numbers is that of labels, then ids."""
+    """Ids and labels of nodes or relations by number; numbers are in the order of labels, then ids."""
 
     def __init__(self, directory: Path, ids: str, names: str, labels: str) -> None:
         self._ids, self._names = StringTable(directory, ids), StringTable(directory, names)
         self._owners = map_numbers(directory / f"{names}.owners.npy")
         preferred = map_numbers(directory / f"{labels}.npy")
-        # No bound methods: a graph must go with its last user, not when the collector finds the circle.
+        # No bound methods: they would form a reference cycle and keep an unused graph open until collected.
         self.item: Callable[[int], Item] = lru_cache(_KEPT)(partial(_item, self._ids, self._names, preferred))
         self._number: Callable[[str], int] = lru_cache(_KEPT)(partial(_number, self._ids))
 
@@ -214,18 +214,18 @@ class _Terms:
         return self._ids[number]
 
     def resolve(self, name: str) -> tuple[str, ...]:
-        """`name` if it is an id, else the ids of all that have that label, in order."""
+        """`name` itself if it is an id, else all ids with that label, sorted."""
         if self.number(name) is not None:
             return (name,)
         return self.labelled_by(name)
 
     def labelled_by(self, label: str) -> tuple[str, ...]:
-        """The ids of all that have a label, in order."""
+        """All ids with a label, sorted."""
         places = self._names.find(label)
         return tuple(sorted(self._ids[self._owners[place]] for place in places)) if places else ()
 
     def labelled(self) -> Iterator[tuple[str, Item]]:
-        """(label, item) of every label; the id where there is no other."""
+        """(label, item) for every label; an item without a label yields its id."""
         for number in range(len(self._ids)):
             item = self.item(number)
             if item.label == item.id:
@@ -242,25 +242,25 @@ def _item(ids: StringTable, names: StringTable, preferred: memoryview, number: i
 def _number(ids: StringTable, id_: str) -> int:
     found = ids.find(id_)
     if not found:
-        # Raised, since what is raised is not kept: there is no end to what is not in a graph.
+        # Raised, because lru_cache does not store exceptions: unknown ids are unbounded.
         raise KeyError(id_)
     return found[0]
 
 
 class Side(WalkedSide, Protocol):
-    """Triples by the node at one end, all by number."""
+    """Triples indexed by the node at one end; nodes and relations are numbers."""
 
     def all_neighbours(self, node: int) -> memoryview:
-        """Of all relations; a neighbour by several relations comes several times."""
+        """Neighbours by any relation; one reached by several relations occurs several times."""
         ...
 
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
-        """The place of a triple among all of the graph; None if it is not here."""
+        """The position of a triple among all triples of the graph; None if it is not on this side."""
         ...
 
 
 class MappedSide:
-    """A `Side` on disk: groups of one (node, relation), each with its neighbours."""
+    """A `Side` on disk: one group per (node, relation), with its neighbours."""
 
     def __init__(self, directory: Path, side: str) -> None:
         self._groups = map_numbers(directory / f"{side}.groups.npy")
@@ -280,7 +280,7 @@ class MappedSide:
         return self._neighbours[start:end]
 
     def columns(self, nodes: Numbers) -> Columns:
-        """(node, relation, neighbour) of every triple that has one of `nodes` at this end."""
+        """(node, relation, neighbour) columns of all triples with one of `nodes` at this end."""
         groups, starts = np.asarray(self._groups), np.asarray(self._starts)
         first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
         group = concatenated(first, last)
@@ -293,7 +293,7 @@ class MappedSide:
         )
 
     def columns_at(self, edges: Numbers) -> Columns:
-        """(node, relation, neighbour) of the triples at some places."""
+        """(node, relation, neighbour) columns of the triples at positions `edges`."""
         group = np.searchsorted(np.asarray(self._starts), edges, side="right") - 1
         node = np.searchsorted(np.asarray(self._groups), group, side="right") - 1
         return node, np.asarray(self._relations)[group], np.asarray(self._neighbours)[edges]
@@ -331,10 +331,10 @@ class MappedSide:
 
 
 class MemorySide:
-    """A `Side` of some of a graph's triples, in memory.
+    """A `Side` in memory, for a subset of a graph's triples.
 
     Args:
-        columns: (node, relation, neighbour) of each, in any order, none twice.
+        columns: (node, relation, neighbour) of each triple, in any order, without duplicates.
         whole: the same side of the whole graph.
     """
 
@@ -392,7 +392,7 @@ class MemorySide:
 
 
 class _Times:
-    """When dated facts hold, by the place of their edge."""
+    """The times of dated facts, by position of the edge."""
 
     def __init__(self, directory: Path) -> None:
         self._edges = map_numbers(directory / "dated.edges.npy")
@@ -414,7 +414,7 @@ def _known(numbers: Iterable[int | None]) -> list[int]:
 
 
 def _union(runs: Sequence[memoryview]) -> memoryview | Sequence[int]:
-    """Ascending numbers without doubles; of a single run, which is that already, no copy."""
+    """The distinct numbers of sorted runs, ascending; a single run is returned without a copy."""
     if len(runs) == 1:
         return runs[0]
     if not runs:

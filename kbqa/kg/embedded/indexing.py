@@ -1,18 +1,18 @@
-"""Writing the one-hop index of a graph, which `adjacency` reads.
+"""Writes the one-hop index of a graph, which `adjacency` reads.
 
-Nodes (heads and tails) and relations are numbered in the order in which look-ups answer:
-by label, then id. An answer is then a run of ascending numbers, a page of it a slice.
+Nodes (heads and tails) and relations are numbered in the order of look-up results: by
+label, then id. A result is therefore a run of ascending numbers, and a page is a slice.
 
     nodes.*, relations.*         ids: string tables
-    names.*, names.owners        labels other than the id, and whose each is
+    names.*, names.owners        labels other than the id, and the node that each belongs to
     labels                       node → its preferred name, or the number of names if it has none
-    relation_names.*, …          likewise, of relations
+    relation_names.*, …          likewise for relations
     out.groups                   node → its first group; a group is a (head, relation)
     out.relations, out.starts    group → its relation, its first tail
     out.neighbours               tails, group by group
     in.*                         the same from tail to head
-    types                        tails of the relations that say of what type a thing is
-    dated.*, times.*             edges of `out` with times, and those
+    types                        tails of the type relations
+    dated.*, times.*             edges of `out` that have times, and the times
     index.json                   counts
 """
 
@@ -31,7 +31,7 @@ import numpy.typing as npt
 from kbqa.kg.embedded.tables import StringTable, starts_of, write_numbers
 from kbqa.kg.naming import name_of
 
-# Relations that say of what type an entity is.
+# Relations that give an entity's type.
 TYPE_RELATIONS = frozenset(
     {
         "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
@@ -48,13 +48,14 @@ Numbers = npt.NDArray[np.integer]
 
 
 class IndexBuilder:
-    """Collects the triples of a graph, then writes the index; used once.
+    """Collects the triples of a graph, then writes the index; can be used once.
 
-    Holds twelve bytes a triple, and each distinct term once.
+    Uses twelve bytes of memory per triple, and holds each distinct term once.
 
     Args:
-        named: whether terms are the IRIs of a delimited file's names; ids are then the names.
-        type_relations: ids of relations that say of what type a thing is, beside the usual ones.
+        named: whether terms are IRIs made from the names in a delimited file; the names are
+            then the ids.
+        type_relations: ids of further relations that give an entity's type.
     """
 
     def __init__(self, *, named: bool, type_relations: Iterable[str] = ()) -> None:
@@ -66,11 +67,11 @@ class IndexBuilder:
         self._times: dict[tuple[int, int, int], set[str]] = {}
 
     def add(self, head: str, relation: str, tail: str, times: Sequence[str] = ()) -> None:
-        """A triple; one that is there already only gets further times.
+        """Add a triple; if it exists already, only its times are added.
 
         Args:
             head, relation, tail: IRIs, `_:b` for blank nodes, N-Triples for literals.
-            times: when it holds: points, or `start; end`.
+            times: when the triple holds: points, or `start; end`.
         """
         fact = self._nodes[head], self._relations[relation], self._nodes[tail]
         self._heads.append(fact[0])
@@ -80,13 +81,13 @@ class IndexBuilder:
             self._times.setdefault(fact, set()).update(times)
 
     def add_label(self, term: str, label: str, preference: int = 0) -> bool:
-        """A label of a term; one that no triple has is passed over.
+        """Add a label of a term; ignored if no triple contains the term.
 
         Args:
-            preference: the label with the lowest is the one that answers show.
+            preference: results show the label with the lowest value.
 
         Returns:
-            Whether a triple has the term.
+            Whether a triple contains the term.
         """
         if term in self._nodes:
             self._node_labels.add(self._nodes[term], label, preference)
@@ -97,12 +98,12 @@ class IndexBuilder:
         return True
 
     def write(self, directory: Path) -> int:
-        """Write the index into an empty directory. The builder is of no use afterwards.
+        """Write the index into an empty directory. The builder cannot be used afterwards.
 
         Returns:
             The number of distinct triples.
         """
-        # In RDF a relation may be a node too, and have its labels there.
+        # In RDF a relation may also be a node, and its labels are then stored for the node.
         for term, number in self._relations.items():
             if term in self._nodes:
                 for label, preference in self._node_labels.of(self._nodes[term]):
@@ -148,7 +149,7 @@ class IndexBuilder:
 
 
 def literal_value(literal: str) -> str:
-    """The lexical form of a literal in N-Triples: of `"a\\"b"@en` it is `a"b`."""
+    """The lexical form of an N-Triples literal: `a"b` for `"a\\"b"@en`."""
     value = literal[1 : literal.rindex('"')]
     if "\\" not in value:
         return value
@@ -161,7 +162,7 @@ def literal_value(literal: str) -> str:
 
 
 class _Numbering(dict[str, int]):
-    """Terms, numbered in the order in which they are first asked for."""
+    """Term → number, assigned at first access."""
 
     def __missing__(self, term: str) -> int:
         number = self[term] = len(self)
@@ -169,7 +170,7 @@ class _Numbering(dict[str, int]):
 
 
 class _Labels:
-    """Labels by the number of what they are labels of, in columns: there may be millions."""
+    """Labels by owner number (a node or relation), stored in columns because there may be millions."""
 
     def __init__(self) -> None:
         self._owners, self._preferences = array("I"), array("B")
@@ -182,7 +183,7 @@ class _Labels:
         self._labels.append(label)
 
     def of(self, owner: int) -> list[tuple[str, int]]:
-        """(label, preference) of each label. What is added after the first call is not found."""
+        """(label, preference) of an owner's labels. Labels added after the first call are not found."""
         if self._by_owner is None:
             self._by_owner = {}
             for row, labelled in enumerate(self._owners):
@@ -190,7 +191,7 @@ class _Labels:
         return [(self._labels[row], self._preferences[row]) for row in self._by_owner.get(owner, ())]
 
     def in_order(self) -> list[tuple[int, str]]:
-        """(owner, label), the preferred label of each owner first, none twice."""
+        """Distinct (owner, label) pairs, with each owner's preferred label first."""
         rows = sorted(
             range(len(self._labels)),
             key=lambda row: (self._owners[row], self._preferences[row], self._labels[row]),
@@ -201,7 +202,7 @@ class _Labels:
 def _write_terms(
     directory: Path, ids_name: str, names_name: str, labels_name: str, ids: Sequence[str], labels: _Labels
 ) -> Numbers:
-    """Number terms by label, then id, and write their strings; returns old number → new number."""
+    """Renumber terms by label, then id, and write their strings; returns old number → new number."""
     label_of, named = list(ids), set[int]()
     names: list[tuple[int, str]] = []
     for owner, label in labels.in_order():
@@ -229,7 +230,7 @@ def _write_terms(
 
 
 def _distinct(heads: Numbers, links: Numbers, tails: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Triples in order, each once."""
+    """The distinct triples, sorted."""
     order = np.lexsort((tails, links, heads))
     columns = heads[order], links[order], tails[order]
     first = _changes(*columns)
@@ -249,7 +250,7 @@ def _write_side(
 
 
 def _place(columns: Sequence[memoryview], row: Sequence[int]) -> int:
-    """Where a row stands in sorted columns."""
+    """The position of a row in sorted columns."""
     low, high = 0, len(columns[0])
     for column, value in zip(columns, row, strict=True):
         low, high = bisect_left(column, value, low, high), bisect_right(column, value, low, high)
@@ -265,7 +266,7 @@ def _write_times(directory: Path, dated: Mapping[int, Iterable[str]]) -> None:
 
 
 def _changes(*columns: Numbers) -> npt.NDArray[np.bool_]:
-    """Whether each row differs from the one before."""
+    """Whether each row differs from the previous one; True for the first."""
     changes = np.ones(len(columns[0]), bool)
     changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return changes

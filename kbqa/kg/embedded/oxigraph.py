@@ -1,11 +1,11 @@
 """Graphs in Oxigraph: look-ups from memory, SPARQL over the store on disk.
 
-What an id is depends on where a graph came from. In delimited files it is the name
-as written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for blank nodes,
-and of a literal its N-Triples form (`"1999"^^<…#gYear>`), since only that tells
-`"1"` from `1`. An RDF label is the preferred rdfs:label or Freebase name (untagged, else
-English, else the first), a literal's its lexical form; without one it is the id. Every
-label is accepted as an argument.
+The form of an id depends on the graph's source. In delimited files an id is the name as
+written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for a blank node, or the
+N-Triples form of a literal (`"1999"^^<…#gYear>`), since only that form distinguishes
+`"1"` from `1`. The label of an RDF node is its preferred rdfs:label or Freebase name
+(untagged, else English, else the first); a literal's label is its lexical form. A node
+without a label has its id as label. Every label is accepted as an argument.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LABEL_RELATIONS = frozenset(
     {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
 )
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-# Typed literals that a store surely gives back as they were.
+# Typed literals that the store is known to return unchanged.
 _CANONICAL = re.compile(
     r'"(?:0|-?[1-9][0-9]{0,17})"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
     r'|"[0-9]{4}"\^\^<http://www\.w3\.org/2001/XMLSchema#gYear>'
@@ -49,12 +49,12 @@ Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
 
 class OxigraphStore(Adjacency):
-    """A `GraphStore` over one Oxigraph directory, which nothing writes while it is open.
+    """A `GraphStore` over one Oxigraph directory, which must not be written while it is open.
 
     Args:
         version: short hash of the graph's content.
-        named: whether IRIs stand for the names of a delimited file.
-        queries: executes SPARQL; a pool of its own, of one process, when None.
+        named: whether IRIs stand for the names in a delimited file.
+        queries: executes SPARQL; if None, the store starts its own pool of one process.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class OxigraphStore(Adjacency):
 
     @classmethod
     def from_triples(cls, triples: Iterable[tuple[str, str, str]]) -> OxigraphStore:
-        """A store of named triples in a temporary directory that goes when the store goes."""
+        """A store of named triples in a temporary directory that is removed with the store."""
         unique = sorted(set(triples))
         directory = Path(tempfile.mkdtemp(prefix="kbqa-graph-"))
         write_graph(directory, (Fact(named_quad(*triple)) for triple in unique), named=True)
@@ -112,7 +112,7 @@ class OxigraphStore(Adjacency):
     def link(self, question: str) -> list[Mention]:
         with self._linker_lock:
             if self._linker is None:
-                # Of millions of names it takes a while: only those who have to link wait for it.
+                # Building takes a while for millions of names, so only callers of `link` wait for it.
                 names = self.nodes()
                 linked = names if self._named else (name for name in names if not _is_literal(name[1]))
                 self._linker = EntityLinker(linked)
@@ -133,13 +133,13 @@ def write_graph(
     named: bool,
     type_relations: Iterable[str] = (),
 ) -> int:
-    """Write the facts of a graph where `OxigraphStore` can open it.
+    """Write the facts of a graph into a directory that `OxigraphStore` can open.
 
     Args:
-        directory: exists, and is empty or holds other things.
-        labels: asked for after all facts; those of what is not in the graph are passed over.
+        directory: must exist; files other than the store and index are left alone.
+        labels: read after all facts; labels of terms that are not in the graph are skipped.
         named: whether the facts come from a delimited file, by `named_quad`.
-        type_relations: ids of relations that say of what type a thing is, beside the usual ones.
+        type_relations: ids of further relations that give an entity's type.
 
     Returns:
         The number of distinct triples.
@@ -159,7 +159,7 @@ def named_quad(head: str, relation: str, tail: str) -> ox.Quad:
     return ox.Quad(_entity_node(head), _relation_node(relation), _entity_node(tail))
 
 
-# The names of a file come again and again, and their IRIs cost more than all the rest of its reading.
+# Cached, because names repeat within a file and making their IRIs costs more than the rest of reading.
 @lru_cache(1 << 18)
 def _entity_node(name: str) -> ox.NamedNode:
     return ox.NamedNode(entity_iri(name))
@@ -171,12 +171,12 @@ def _relation_node(name: str) -> ox.NamedNode:
 
 
 def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
-    """The facts as quads, each put into the index as it passes."""
+    """Yield the facts as quads, and add each to the index."""
     for fact in facts:
         quad, time = fact
         head, relation, tail = _term(quad.subject), quad.predicate.value, quad.object
         label = tail if relation in _LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
-        # Names have no literals; a label that they are given is no triple of theirs.
+        # Graphs of names have no literals, so a label is not a triple there.
         if label is None or not named:
             index.add(head, relation, _term(tail), (time,) if time else ())
         if label is not None:
@@ -188,17 +188,17 @@ def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iter
 
 
 def _labelled(labels: Iterable[Label], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
-    """The labels as quads, each put into the index as it passes; they go before those of the facts."""
+    """Yield the labels as quads, and add each to the index; a preferred one outranks labels in the facts."""
     for label in labels:
         terms = (entity_iri(label.id), relation_iri(label.id)) if named else (label.id,)
         for term in terms:
-            is_literal = term.startswith('"')  # which has its own value for a label
+            is_literal = term.startswith('"')  # a literal's label is its value
             if not is_literal and index.add_label(term, label.name, 0 if label.preferred else 4):
                 yield label_quad(term, label)
 
 
 def _term(term: Term) -> str:
-    """A term as it comes back from a store, which keeps numbers as values: `01` as `1`."""
+    """A term as the store returns it; the store normalises numbers (`01` becomes `1`)."""
     if isinstance(term, ox.NamedNode):
         return term.value
     text = str(term)

@@ -1,7 +1,7 @@
-"""Numbers and strings in files that are mapped, not read.
+"""Tables of numbers and strings in memory-mapped files.
 
-Opening a table costs the same whatever its size, several processes share one copy, and
-what nobody asks for need not be in memory.
+Opening a table takes constant time, several processes share one copy, and parts that
+nobody reads need not be in memory.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ _CHUNK = 1 << 16
 
 
 def write_numbers(path: Path, numbers: npt.NDArray[np.integer]) -> None:
-    """Whole numbers from 0 on: of 4 bytes each if they fit, else of 8."""
+    """Write whole numbers from 0 on, in 4 bytes each if they fit, else in 8."""
     wide = numbers.size > 0 and int(numbers.max()) >= 2**32
     np.save(path, numbers.astype(np.uint64 if wide else np.uint32, copy=False))
 
 
 def map_numbers(path: Path) -> memoryview:
-    """What `write_numbers` wrote. A view, since it is several times faster than an array, item by item."""
+    """Map the output of `write_numbers`. Reading single items of a view is several times faster than
+    of an array."""
     return memoryview(np.load(path, mmap_mode="r"))
 
 
 class StringTable:
-    """Strings by number, and the numbers of a string.
+    """A table of strings with look-up in both directions: number → string, string → numbers.
 
-    A hash table without collisions to handle: `buckets` says where the numbers of a
-    bucket begin in `slots`, and there are at least as many buckets as strings.
+    The hash table has at least as many buckets as strings; `buckets` gives the place in
+    `slots` where the string numbers of each bucket begin.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -47,7 +48,7 @@ class StringTable:
 
     @staticmethod
     def write(directory: Path, name: str, strings: Sequence[str]) -> None:
-        """Write a table; a string's number is its place. A string may occur more than once."""
+        """Write a table; a string's number is its index. A string may occur more than once."""
         lengths = np.zeros(len(strings) + 1, np.uint64)
         hashes = np.empty(len(strings), np.uint32)
         with (directory / f"{name}.utf8").open("wb") as file:
@@ -79,7 +80,7 @@ class StringTable:
 
 
 def starts_of(sorted_keys: npt.NDArray[np.integer], num_keys: int) -> npt.NDArray[np.int64]:
-    """Where each key from 0 on begins among sorted ones, and the end: [num_keys + 1]."""
+    """The index at which each key from 0 on begins in `sorted_keys`, and the end: [num_keys + 1]."""
     counts = np.bincount(sorted_keys, minlength=num_keys)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 

@@ -1,7 +1,7 @@
-"""Paths through an index: sets of node numbers, a hop at a time.
+"""Paths through an index: sets of node numbers, expanded one hop at a time.
 
-A hop costs time with the edges that it crosses, whatever the degrees of the nodes are, and
-both are bounded: of a set that is too large the first nodes are kept, in the order of labels.
+A hop takes time proportional to the edges that it crosses, independent of the nodes' degrees.
+Edges and nodes are bounded: of a set that is too large, the first nodes by label are kept.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.integer[Any]]
 
-# Crossed in a hop, and relations of nodes looked at, at most: some ten milliseconds.
+# Bound on the edges crossed in a hop, and on the relations read for a set: some ten milliseconds.
 MAX_EDGES = 1 << 19
+# Up to these sizes, plain Python is faster than arrays.
 _FEW, _FEW_EDGES = 128, 512
 
 
 class Ranges(NamedTuple):
-    """Places from `first` to before `end`, a range for each of several nodes."""
+    """Half-open ranges of positions from `first` to `end`, one per node."""
 
     first: Numbers
     end: Numbers
 
 
 class WalkedSide(Protocol):
-    """Triples by the node at one end, for many nodes at once."""
+    """Triples indexed by the node at one end, read for many nodes at once."""
 
     def runs(self, nodes: Numbers, relation: int) -> Ranges:
-        """Where the neighbours of each node by a relation stand, ascending in each range."""
+        """The positions of each node's neighbours by a relation; neighbours ascend in each range."""
         ...
 
     def neighbours_at(self, places: Numbers) -> Numbers: ...
 
     def listed(self, nodes: Numbers) -> Ranges:
-        """Where the relations of each node stand."""
+        """The positions of each node's relations."""
         ...
 
     def relations_at(self, places: Numbers) -> Numbers: ...
@@ -47,7 +48,10 @@ class WalkedSide(Protocol):
 
 
 class Reached(NamedTuple):
-    """A set of nodes, ascending; the node before each, the first of several; and whether that is all."""
+    """A set of nodes, ascending, with the first source node of each.
+
+    `complete` is False if a bound left nodes out.
+    """
 
     nodes: Numbers
     sources: Numbers
@@ -55,11 +59,11 @@ class Reached(NamedTuple):
 
     @classmethod
     def at(cls, nodes: Numbers) -> Self:
-        """The set before the first hop."""
+        """The start set, before the first hop."""
         return cls(nodes, nodes)
 
     def without(self, nodes: Numbers) -> Self:
-        """What is not one of `nodes`; unchanged if nothing else is there."""
+        """The set without `nodes`; unchanged if nothing would be left."""
         if not len(nodes):
             return self
         kept = self.nodes != nodes[np.minimum(np.searchsorted(nodes, self.nodes), len(nodes) - 1)]
@@ -72,10 +76,10 @@ class Reached(NamedTuple):
 
 
 def spread(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most: int) -> Reached:
-    """What one of several relations leads to from one of several nodes.
+    """All nodes that any of `relations` leads to from any of `nodes`.
 
     Args:
-        most: nodes that are wanted. What is found beyond them may lack some; they are the first.
+        most: bound on the nodes returned; the first ones are kept.
     """
     if len(nodes) * len(relations) <= _FEW:
         reached = _spread_few(side, nodes, relations, most)
@@ -83,7 +87,7 @@ def spread(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most: int
             return reached
     runs = [side.runs(nodes, relation) for relation in relations]
     first = np.concatenate([run.first for run in runs])
-    # The first of the union are among the first of each run.
+    # The first `most` nodes of the union are among the first `most` of each run.
     end = np.minimum(np.concatenate([run.end for run in runs]), first + most + 1)
     sources = np.tile(nodes, len(runs))
     there = np.flatnonzero(first < end)
@@ -91,13 +95,13 @@ def spread(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most: int
     first, end, sources = first[fitting], end[fitting], sources[fitting]
     neighbours = side.neighbours_at(concatenated(first, end))
     found, places = np.unique(neighbours, return_index=True)
-    # Of a node that was found from several, its first place is in the first run.
+    # If a node has several sources, its first position is in the first run.
     before = np.repeat(sources, end - first)[places]
     return Reached(found, before, len(fitting) == len(there)).first(most)
 
 
 def _spread_few(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most: int) -> Reached | None:
-    """As `spread`, without arrays, which cost more than few edges; None if there are many."""
+    """Like `spread`, but without arrays, which is faster for few edges; None if there are many."""
     found: dict[int, int] = {}
     crossed = 0
     for relation in relations:
@@ -114,7 +118,7 @@ def _spread_few(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most
 
 
 def relations_among(side: WalkedSide, nodes: Numbers) -> list[int]:
-    """The relations of all the nodes, ascending, each once; of the first nodes if it takes too long."""
+    """The distinct relations of the nodes, ascending; of the first nodes only if there are too many."""
     first, end = side.listed(nodes)
     if len(nodes) <= _FEW and int((end - first).sum()) <= _FEW_EDGES:
         return sorted(set[int]().union(*map(side.relations_of, nodes.tolist())))
@@ -124,7 +128,7 @@ def relations_among(side: WalkedSide, nodes: Numbers) -> list[int]:
 
 
 def bisected(column: Numbers, ranges: Ranges, value: int, *, right: bool = False) -> Numbers:
-    """Where a value belongs in each range of a column that ascends within it: `bisect` of them all."""
+    """The `bisect` position of a value in each range of a column, which must ascend in each range."""
     low, high = ranges
     last = len(column) - 1
     while (searched := low < high).any():
@@ -136,22 +140,25 @@ def bisected(column: Numbers, ranges: Ranges, value: int, *, right: bool = False
 
 
 def fitting_ranges(first: Numbers, end: Numbers) -> int:
-    """How many ranges, from the first on, are `MAX_EDGES` places together; one at least."""
+    """How many of the first ranges have at most `MAX_EDGES` positions in total; at least one."""
     return max(int(np.searchsorted(np.cumsum(end - first), MAX_EDGES, side="right")), 1)
 
 
 def concatenated(first: Numbers, end: Numbers) -> Numbers:
-    """The numbers of all ranges, one after the other."""
+    """The numbers in all ranges, concatenated."""
     sizes = end - first
     offsets = first - np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])[: len(sizes)]
     return np.repeat(offsets, sizes) + np.arange(int(sizes.sum()))
 
 
 def vias(hops: Sequence[Reached], nodes: Numbers) -> Numbers:
-    """The nodes through which nodes of the last hop were reached, from the start on: [len(nodes), hops].
+    """The chain of nodes, from the start on, by which each node of the last hop was reached.
 
     Args:
-        hops: the set at the start, then that after each hop.
+        hops: the start set, then the set after each hop.
+
+    Returns:
+        [len(nodes), number of hops], without the nodes themselves.
     """
     chains = np.empty((len(nodes), len(hops) - 1), np.int64)
     for number in range(len(hops) - 1, 0, -1):

@@ -1,7 +1,7 @@
-"""The SPARQL 1.1 Protocol over HTTP: bounded in time and size, tried again where that is safe.
+"""The SPARQL 1.1 Protocol over HTTP, bounded in time and size, with retries where they are safe.
 
-Requests run on an event loop in a thread of their own, since only there a deadline holds
-whatever the server does: refuse, stay silent, or send a byte a second for ever.
+Requests run on an event loop in a separate thread. Only there does a deadline hold whatever
+the server does: refuse, stay silent, or send one byte per second forever.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from kbqa.errors import (
 )
 from kbqa.kg.endpoint.record import AuthKind, Endpoint
 
-# Waits between tries: doubled from the first to the last, each cut at random by up to half.
+# Waits between attempts: doubled each time up to the longest, each shortened at random by up to half.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
 _CONNECT_S = 2.0
-# A server that could not be reached is left alone for this long: a batch of a thousand
-# actions shall not find out a thousand times.
+# After a failed connection, requests fail at once for this long, so that a batch of a thousand
+# actions does not try a thousand times.
 _PAUSE_S = 1.0
-# How often a query is sent again whose connection broke: it may be what broke the server.
+# Retries after a broken connection: the query itself may have broken the server.
 _RESENT = 1
-# The server gives up somewhat before we do, so that its connection is not lost.
+# The server's time limit is this share of ours, so that it gives up first and the connection survives.
 _SERVER_SHARE = 0.95
 _MAX_ERROR_BYTES = 1 << 16
 
@@ -50,20 +50,20 @@ _TOO_LONG = re.compile(
     r"tim(ed?|ing)[ -]?out|estimated execution time|took too long|cancell?ed|interrupted", re.IGNORECASE
 )
 _TOO_LARGE = re.compile(r"out of memory|memory limit|tried to allocate|too large", re.IGNORECASE)
-# Servers repeat the query after what is wrong with it.
+# Servers repeat the query after the error message.
 _REPEATED_QUERY = re.compile(r"\n\s*SPARQL query:.*", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointAnswer:
-    """What a server answered under a status that means success.
+    """A server's answer with a success status.
 
     Attributes:
-        body: at most as much as was asked for.
-        complete: whether that is all of it.
-        max_rows: rows to which the server says it cut the result, if it does.
-        server: its name, as it gives it.
+        body: cut to the requested maximum size.
+        complete: whether `body` is the whole answer.
+        max_rows: the server's row limit, if it reports one.
+        server: the Server header.
     """
 
     body: bytes
@@ -74,10 +74,10 @@ class EndpointAnswer:
 
 
 class EndpointClient:
-    """Asks one endpoint over a pool of connections; safe for many threads.
+    """Queries one endpoint over a pool of connections; safe for many threads.
 
-    It is closed when nobody holds it any more. Credentials are read from the environment
-    at every request and stand in no message.
+    The client is closed when nobody references it any more. Credentials are read from the
+    environment for every request and appear in no message.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -87,7 +87,7 @@ class EndpointClient:
         self._thread.start()
         self._http = httpx.AsyncClient(
             trust_env=False,
-            # Reading the certificates that are trusted takes a while, in vain over http.
+            # Loading the trusted certificates takes a while and is not needed for http.
             verify=endpoint.url.startswith("https:"),
             timeout=httpx.Timeout(None, connect=_CONNECT_S),
             limits=httpx.Limits(
@@ -106,12 +106,12 @@ class EndpointClient:
     def ask(self, query: str, accept: str, *, deadline_s: float, max_bytes: int) -> EndpointAnswer:
         """Send a query and read its answer.
 
-        What cannot be reached, is overloaded (429, 502 to 504) or hangs up is asked again,
-        with growing waits, as long as the deadline allows.
+        A server that cannot be reached, is overloaded (429, 502 to 504) or closes the connection
+        is asked again, with growing waits, until the deadline.
 
         Raises:
             GraphUnavailableError: the server does not answer, or not as a SPARQL server does.
-            QuerySyntaxError, QueryTimeoutError, QueryMemoryError, QueryError: what it says.
+            QuerySyntaxError, QueryTimeoutError, QueryMemoryError, QueryError: the server's error.
             QueryOverloadError: all connections were busy until the deadline.
         """
         if time.monotonic() < self._unreachable_until:
@@ -170,7 +170,7 @@ class EndpointClient:
         if self._endpoint.default_graphs:
             form["default-graph-uri"] = list(self._endpoint.default_graphs)
         form |= self._endpoint.server.time_limit(remaining_s * _SERVER_SHARE)
-        # Shorter than the deadline, so that a host which swallows packets is known for what it is.
+        # Shorter than the deadline, so that a host that drops packets is reported as unreachable.
         timeout = httpx.Timeout(None, connect=min(_CONNECT_S, 0.9 * max(remaining_s, 0.01)))
         try:
             request = self._http.build_request(
@@ -195,7 +195,7 @@ class EndpointClient:
             self._raise(response, body)
         state = response.headers.get("x-sql-state", "")
         if state:
-            # Virtuoso's results are cut at its time limit, however whole they look.
+            # Virtuoso cuts results at its time limit, even if they look complete.
             self._raise_virtuoso(state, response.headers.get("x-sql-message", ""))
         if response.headers.get("content-encoding", "identity") != "identity":
             raise self._unavailable(
@@ -263,7 +263,7 @@ class EndpointClient:
 
 
 class _Passing(Exception):
-    """A failure that may pass; `error` is what it is if it does not."""
+    """A transient failure; `error` is raised if retries do not help."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class _Bearer(httpx.Auth):
 
 
 async def _read(response: httpx.Response, max_bytes: int) -> tuple[bytes, bool]:
-    """The body as far as it may go, and whether that is all of it."""
+    """The body, cut at `max_bytes`, and whether it is complete."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -298,7 +298,7 @@ async def _read(response: httpx.Response, max_bytes: int) -> tuple[bytes, bool]:
 
 
 def _message(body: bytes) -> str:
-    """What an error's body says is wrong: a line, without the query that it repeats."""
+    """The message in an error's body as one line, without the repeated query."""
     text = body.decode("utf-8", "replace")
     try:
         document = json.loads(text)
@@ -329,7 +329,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _close(loop: asyncio.AbstractEventLoop, http: httpx.AsyncClient) -> None:
-    """End the loop; waits for nothing, since the collector may call it in the loop's own thread."""
+    """Stop the loop without waiting, since the garbage collector may call this in the loop's own thread."""
 
     async def close() -> None:
         requests = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,9 +1,9 @@
-"""The SPARQL that a look-up at an endpoint is made of.
+"""Builds the SPARQL queries behind look-ups at an endpoint.
 
-Written for what servers have in common, Virtuoso's quirks included: a term is put in place
-where there is only one (VALUES does not find its blank nodes), names are cut before they
-are sorted (a row it sorts is bounded), and rows are sorted inside and cut outside (it
-sorts no more than 10,000 rows of which it returns a part).
+The queries work on all common servers, including Virtuoso with its limits. A single term is
+written in place, because VALUES does not find Virtuoso's blank nodes. Names are cut before
+sorting, because Virtuoso bounds the size of a row that it sorts. Rows are sorted in a subquery
+and cut outside, because Virtuoso sorts at most 10,000 rows if only a part is returned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbqa.kg.endpoint.record import Endpoint, is_iri
 from kbqa.kg.endpoint.results import BLANK_IRI
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-# A number or date that is given as a mere text: of which types it may be.
+# The types that a number or date may have if it is given as plain text.
 _TYPED = (
     (re.compile(r"[+-]?\d+"), ("integer",)),
     (re.compile(r"-?\d{4}"), ("gYear",)),
@@ -28,19 +28,19 @@ _TYPED = (
     (re.compile(r"-?\d{4}-\d\d-\d\dT\S+"), ("dateTime",)),
 )
 COUNT_TRIPLES = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
-# Every head and tail, literals apart, as ?x.
+# Every head and tail except literals, as ?x.
 ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
 
 _MAX_NAME_CHARS = 1000
 _MAX_KEY_CHARS = 200
-# A name's rank among the languages comes before it, so that MIN finds the best.
+# Each name is prefixed with the rank of its language, so that MIN selects the best one.
 _LAST_RANK = "9"
 
 
 def node_terms(id_: str) -> tuple[str, ...]:
-    """An entity or literal as SPARQL writes it; empty for what cannot be one.
+    """The SPARQL terms of an entity or literal; empty if the id cannot be either.
 
-    A plain literal is two terms to servers that still tell it from xsd:string (RDF 1.0).
+    A plain literal yields two terms, for servers that still distinguish it from xsd:string (RDF 1.0).
     """
     if is_iri(id_):
         return (f"<{id_}>",)
@@ -55,30 +55,30 @@ def node_terms(id_: str) -> tuple[str, ...]:
 
 
 def texts(name: str, languages: Sequence[str]) -> list[str]:
-    """A name as the literals that it may be written as."""
+    """The literals that may represent a name."""
     plain = _plain(name)
     return [plain, f"{plain}^^<{_XSD}string>", *(f"{plain}@{language}" for language in languages)]
 
 
 def _plain(text: str) -> str:
-    # What UTF-8 cannot carry is in no graph.
+    # Text that UTF-8 cannot encode occurs in no graph.
     return str(ox.Literal(text.encode("utf-8", "replace").decode()))
 
 
 def values_named(name: str, languages: Sequence[str]) -> list[str]:
-    """The literals, typed ones too, that look like a text."""
+    """The literals, including typed ones, whose text equals `name`."""
     plain = _plain(name)
     types = [type_ for shape, types in _TYPED if shape.fullmatch(name) for type_ in types]
     return [*texts(name, languages), *(f"{plain}^^<{_XSD}{type_}>" for type_ in types)]
 
 
 def each(variable: str, terms: Sequence[str], pattern: str) -> str:
-    """A pattern for every one of several terms in a variable's place."""
+    """The union of a pattern with each of several terms in place of a variable."""
     return union(before + pattern.replace(variable, place) for before, place in places(variable, terms))
 
 
 def places(variable: str, terms: Sequence[str]) -> list[tuple[str, str]]:
-    """For one of several terms: (what goes before a pattern, what stands in the variable's place)."""
+    """Ways to match any of several terms: (text before the pattern, replacement for the variable)."""
     placed = [term for term in terms if len(terms) == 1 or term.startswith(f"<{BLANK_IRI}")]
     rest = [term for term in terms if term not in placed]
     values = f"VALUES {variable} {{ {' '.join(rest)} }} "
@@ -91,7 +91,7 @@ def union(patterns: Iterable[str]) -> str:
 
 
 def occurs(terms: Iterable[str], *, as_relation: bool = False) -> str:
-    """Those of `terms` that are in the graph, as ?x."""
+    """A pattern for the `terms` that are in the graph, as ?x."""
     tests = ["EXISTS { ?x ?p1 ?o1 }", "EXISTS { ?s2 ?p2 ?x }"]
     if as_relation:
         tests.append("EXISTS { ?s3 ?x ?o3 }")
@@ -99,13 +99,13 @@ def occurs(terms: Iterable[str], *, as_relation: bool = False) -> str:
 
 
 def type_pattern() -> str:
-    """Every type, as ?x."""
+    """A pattern for all types, as ?x."""
     relations = sorted(f"<{iri}>" for iri in TYPE_RELATIONS if is_iri(iri))
     return f"VALUES ?type {{ {' '.join(relations)} }} ?entity ?type ?x"
 
 
 class Naming:
-    """How things are called at an endpoint."""
+    """Builds queries for items with their labels at one endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._languages = endpoint.languages
@@ -123,25 +123,25 @@ class Naming:
         self._best = f"(MIN(CONCAT({rank}, SUBSTR(STR(?text), 1, {_MAX_NAME_CHARS}))) AS ?label)"
 
     def labelled(self, pattern: str) -> str:
-        """The distinct ?x of a pattern with their best names, as ?label; `label_of` reads it."""
+        """A query for the distinct ?x of a pattern, with the best name as ?label (read by `label_of`)."""
         return (
             f"SELECT ?x {self._best} WHERE {{ {{ SELECT DISTINCT ?x WHERE {{ {pattern} }} }} "
             f"OPTIONAL {{ {self._names} FILTER(ISLITERAL(?text)) }} }} GROUP BY ?x"
         )
 
     def first(self, pattern: str, limit: int) -> str:
-        """As `labelled`, for any `limit` of the ?x."""
+        """Like `labelled`, for at most `limit` arbitrary ?x."""
         return self.labelled(f"SELECT DISTINCT ?x WHERE {{ {pattern} }} LIMIT {limit}")
 
     def page(self, pattern: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
-        """As `labelled`, a part of the ?x in the order of labels."""
+        """Like `labelled`, for one page of the ?x in the order of labels."""
         key = f"COALESCE(IF(STRLEN(?label) > 1, SUBSTR(?label, 2, {_MAX_KEY_CHARS}), ?none), "
         key += f"SUBSTR(STR(?x), 1, {_MAX_KEY_CHARS}))"
         rows = f"SELECT ?x ?label WHERE {{ {{ {self.labelled(pattern)} }} }} ORDER BY ({key}) ?x"
         return _cut(rows, limit, offset, sorted_inside=sorted_inside)
 
     def around(self, sides: Mapping[str, str], limit: int) -> str:
-        """As `labelled`, for any `limit` of the ?x of several patterns, with the key of each as ?way."""
+        """Like `labelled`, for at most `limit` arbitrary ?x of several patterns, with the key as ?way."""
         pattern = union(f'{pattern} BIND("{way}" AS ?way)' for way, pattern in sides.items())
         found = f"SELECT DISTINCT ?x ?way WHERE {{ {pattern} }} LIMIT {limit}"
         return (
@@ -150,12 +150,12 @@ class Naming:
         )
 
     def bearers(self, name: str, limit: int) -> str:
-        """Everything of that name, as ?x."""
+        """A query for everything with that name, as ?x."""
         values = " ".join(texts(name, self._languages))
         return f"SELECT DISTINCT ?x WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
 
     def bearers_among(self, names: Iterable[str], limit: int) -> str:
-        """Everything of one of those names, as ?x, with the name, as ?text."""
+        """A query for everything with one of those names, as ?x, with the name as ?text."""
         values = " ".join(
             f"{name}{tag}"
             for name in map(_plain, names)
@@ -165,7 +165,7 @@ class Naming:
 
 
 def label_of(ranked: str) -> str | None:
-    """A name without its rank; None for no name, which Virtuoso writes as a mere rank."""
+    """A name without its rank; None if there is no name, for which Virtuoso returns the rank alone."""
     return ranked[1:] or None
 
 
@@ -174,12 +174,12 @@ def count(pattern: str) -> str:
 
 
 def distinct(pattern: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
-    """A part of the ?x in the order of their terms."""
+    """A query for one page of the ?x in the order of their terms."""
     rows = f"SELECT DISTINCT ?x WHERE {{ {pattern} }} ORDER BY ?x"
     return _cut(rows, limit, offset, sorted_inside=sorted_inside)
 
 
 def _cut(rows: str, limit: int, offset: int, *, sorted_inside: bool) -> str:
     window = f"LIMIT {limit} OFFSET {offset}"
-    # By the standard a subquery has no order; Virtuoso keeps it, and would refuse the other.
+    # By the standard, a subquery has no order. Virtuoso keeps its order, and refuses the other form.
     return f"SELECT * WHERE {{ {{ {rows} }} }} {window}" if sorted_inside else f"{rows} {window}"

@@ -1,4 +1,4 @@
-"""A path of several hops as one SPARQL pattern, so that no set between them is sent back and forth."""
+"""A path of several hops as one SPARQL pattern, so that intermediate sets stay on the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbqa.kg.endpoint.lookups import places, union
 
 
 class PathHop(NamedTuple):
-    """A hop along one of several relations, by terms; `inverse` from tail to head."""
+    """A hop along any of several relations, given as terms; `inverse` means from tail to head."""
 
     relations: Sequence[str]
     inverse: bool
@@ -30,7 +30,7 @@ class EndpointPath:
     Attributes:
         starts: the nodes, as terms.
         hops: at least one.
-        apart: numbers of the hops, from 1 on, after which it is not at a start.
+        apart: numbers of the hops (from 1) after which the path must not be at a start.
     """
 
     starts: tuple[str, ...]
@@ -38,7 +38,7 @@ class EndpointPath:
     apart: frozenset[int]
 
     def pattern(self, end: str = "?x") -> str:
-        """Its nodes are ?n0 (unless there is but one start), ?n1 … and `end`, a variable or a term."""
+        """The pattern over ?n0 (omitted for a single start), ?n1 … and `end`, a variable or term."""
         nodes = [*(f"?n{number}" for number in range(1, len(self.hops))), end]
         first, *rest = self.hops
         return " . ".join(
@@ -52,13 +52,13 @@ class EndpointPath:
         )
 
     def leading(self, is_found: Callable[[str], bool]) -> Self | None:
-        """A path that leads nowhere, such that a hop which finds nothing but starts goes on from them.
+        """Repair a path without results: a hop that finds only starts may stay at them.
 
         Args:
-            is_found: whether there is anything of a pattern.
+            is_found: whether a pattern has any result.
 
         Returns:
-            None if it still leads nowhere.
+            The repaired path, or None if it still has no result.
         """
         path = self
         for number in range(1, len(self.hops) + 1):
@@ -69,10 +69,12 @@ class EndpointPath:
         return path
 
     def one_each(self, ends: Sequence[Sequence[str]]) -> str:
-        """A query for the nodes of one path to each of several ends: a row with ?end, the place among them.
+        """A query for the nodes of one path to each of several ends.
+
+        Each row has ?end, the index into `ends`.
 
         Args:
-            ends: of each the terms that it may be.
+            ends: the possible terms of each end.
         """
         variables = [f"?n{number}" for number in range(1, len(self.hops))]
         if "?n0" in self.pattern():
@@ -88,7 +90,7 @@ class EndpointPath:
         return replace(self, hops=self.hops[:number]).pattern()
 
     def _apart(self, node: str) -> str:
-        # Two literals that no server can compare are an error, but not their terms.
+        # Comparing two literals by value may be an error; comparing them as terms never is.
         tests = (
             f"!SAMETERM({node}, {term})" if term.startswith('"') else f"{node} != {term}"
             for term in self.starts

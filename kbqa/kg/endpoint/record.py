@@ -1,4 +1,4 @@
-"""Where a SPARQL endpoint is and how it is asked: what attaching a graph records."""
+"""The settings of a SPARQL endpoint, which attaching a graph records."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ServerKind(StrEnum):
-    """Whose server it is, as far as that matters: how it is told a query's time limit."""
+    """The kind of server, which determines how a query's time limit is sent."""
 
-    VIRTUOSO = "virtuoso"  # milliseconds; answers with what it has, under a header
+    VIRTUOSO = "virtuoso"  # milliseconds; at the limit it sends partial results, marked by a header
     QLEVER = "qlever"  # seconds with their unit
     FUSEKI = "fuseki"  # seconds; RDF4J and qEndpoint likewise
-    OTHER = "other"  # not at all
+    OTHER = "other"  # not sent
 
     @classmethod
     def of(cls, name: str) -> ServerKind:
-        """Whose server calls itself so in its answers; QLever does not tell."""
+        """The kind of server with this Server header; QLever cannot be detected."""
         name = name.lower()
         if "virtuoso" in name:
             return cls.VIRTUOSO
         return cls.FUSEKI if "fuseki" in name else cls.OTHER
 
     def time_limit(self, seconds: float) -> dict[str, str]:
-        """The request's parameter that says so."""
+        """The request parameter that sets a time limit; empty if the server has none."""
         if self is ServerKind.VIRTUOSO:
             return {"timeout": str(round(seconds * 1000))}
         if self is ServerKind.QLEVER:
@@ -52,25 +52,26 @@ class AuthKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a SPARQL endpoint is, and how it is asked.
+    """The address and settings of a SPARQL endpoint.
 
     Attributes:
         url: http or https.
-        default_graphs: IRIs of the graphs that make up its default graph; its own when empty.
-        server: whose it is.
-        labels: properties that hold names, all alike.
-        languages: of names, the preferred first; those without a language come before any.
-            A name in another language is shown where there is no better one, but not accepted.
-        deadline_s: of a look-up.
-        schema_deadline_s: of the lists of all relations and all types.
-        connections: requests at the same time.
-        check_syntax: whether queries are parsed here first; off for a server's own extensions.
-        auth: how we prove who we are.
-        user: of basic and digest.
+        default_graphs: IRIs of the graphs that form the default graph; if empty, the server's own.
+        server: the kind of server.
+        labels: properties that hold names, all of equal rank.
+        languages: languages of names, the preferred one first; names without a language come
+            before all others. A name in another language is shown if there is no better one,
+            but not accepted as an argument.
+        deadline_s: seconds for a look-up.
+        schema_deadline_s: seconds for listing all relations or all types.
+        connections: maximum number of concurrent requests.
+        check_syntax: whether queries are parsed here first; off for servers with syntax extensions.
+        auth: the authentication scheme, if any.
+        user: user name for basic and digest authentication.
         secret_variable: environment variable that holds the password or token.
 
     Raises:
-        ConfigurationError: a value cannot be one; names it.
+        ConfigurationError: a value is invalid; the message names it.
     """
 
     url: str

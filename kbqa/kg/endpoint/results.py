@@ -1,8 +1,8 @@
-"""What SPARQL servers answer, read leniently and written as the embedded store writes it.
+"""Reads the answers of SPARQL servers leniently, and writes them like the embedded store does.
 
-Virtuoso writes `typed-literal`, answers ASK by a row, names blank nodes `nodeID://b10` and
-has IRIs that are none, so a strict parser would refuse its results. An answer that was cut
-off yields the rows that arrived whole.
+A strict parser would refuse Virtuoso's results: it writes `typed-literal`, answers ASK with a
+row, names blank nodes `nodeID://b10` and contains invalid IRIs. An answer that was cut off
+yields the rows that arrived completely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbqa.errors import QueryError
 from kbqa.kg.endpoint.client import EndpointAnswer
 from kbqa.kg.sparql.guard import QueryForm, QueryResult, ResultFormat
 
-# Virtuoso gives a blank node an IRI by which it can be asked for again.
+# Virtuoso names a blank node by an IRI that later queries can use.
 BLANK_IRI = "nodeID://"
 _XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 _VIRTUOSO_ASK = "__ASK_RETVAL"
@@ -45,14 +45,14 @@ Binding = dict[str, dict[str, str]]
 
 
 class UnreadableError(ValueError):
-    """An answer is not what a SPARQL server answers."""
+    """The answer is not valid for a SPARQL server."""
 
 
 def read_bindings(answer: EndpointAnswer, max_rows: int) -> tuple[list[str], list[Binding], bool]:
-    """(variables, rows, whether there are more).
+    """(variables, rows, whether rows are missing).
 
     Raises:
-        UnreadableError: it is not SPARQL's JSON.
+        UnreadableError: the answer is not SPARQL results in JSON.
     """
     text = answer.body.decode("utf-8", "replace")
     try:
@@ -70,11 +70,11 @@ def read_bindings(answer: EndpointAnswer, max_rows: int) -> tuple[list[str], lis
 def read_result(
     answer: EndpointAnswer, form: QueryForm, result: ResultFormat, *, max_rows: int
 ) -> QueryResult:
-    """An answer as the result of a query of that form.
+    """Read an answer as the result of a query of the given form.
 
     Raises:
-        UnreadableError: it is none.
-        QueryError: the format cannot hold it.
+        UnreadableError: the answer is not such a result.
+        QueryError: the result format cannot represent a term.
     """
     if form in ("CONSTRUCT", "DESCRIBE"):
         return _graph(answer, result, max_rows)
@@ -91,7 +91,7 @@ def read_result(
 
 
 def id_of(term: Mapping[str, str]) -> str:
-    """The id of a term: an IRI, a literal in N-Triples, a blank node."""
+    """The id of a term: an IRI, a literal in N-Triples form, or a blank node."""
     value = term["value"]
     if term["type"] == "uri":
         return value

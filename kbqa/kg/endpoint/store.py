@@ -1,13 +1,13 @@
-"""A graph behind any SPARQL 1.1 endpoint: look-ups as queries, SPARQL passed on.
+"""A graph behind any SPARQL 1.1 endpoint: look-ups become queries, SPARQL is passed on.
 
-Ids are as in a graph loaded from RDF: IRIs, and of literals the N-Triples form. A blank
-node has an id that is accepted back only at Virtuoso (`nodeID://b10`). Names are accepted
-where they are exact and in one of the endpoint's languages; what no resource is called may
-still be a literal of that text.
+Ids are as in a graph loaded from RDF: IRIs, and the N-Triples form of literals. The id of a
+blank node is accepted as an argument only at Virtuoso (`nodeID://b10`). A name is accepted if
+it is exact and in one of the endpoint's languages. A name that no resource has may still
+match a literal with that text.
 
-What a graph holds at an endpoint is not ours to hash: its `version` stands for the time at
-which it was attached. Whoever changes the data attaches it again; until then answers may
-come from caches.
+The content at an endpoint cannot be hashed, so `version` stands for the time at which the
+graph was attached. After the data changes, the graph must be attached again; until then,
+answers may come from caches.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Walk
 
-# Up to so many items are fetched whole and sorted here; of more the server sorts a page.
-# Below the 10,000 rows to which public endpoints cut what they return.
+# Results of up to this many items are fetched whole and sorted here; for larger ones the server
+# sorts and returns a page. Below the 10,000 rows to which public endpoints cut results.
 _WINDOW = 5000
 _OUT, _IN = "out", "in"
-# Nodes of a look-up, and those of one query where there may be any number.
+# Maximum nodes of one look-up; nodes per query where a list is split into several queries.
 _MAX_NODES, _NODES_AT_ONCE = 1000, 200
 _MAX_LISTED = 200_000
 _RECENT_BYTES = 64 * 2**20
-# Of a question: names that are looked up, their length, and how many may share them.
+# Limits of linking: names per question, words per name, rows per query.
 _MAX_NAMES, _MAX_NAME_WORDS, _MAX_BEARERS = 200, 6, 1000
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*\.?|[^\w\s]")
 
@@ -59,14 +59,14 @@ T = TypeVar("T")
 
 
 class EndpointStore:
-    """A `GraphStore` over one endpoint. Look-ups raise what `query` does.
+    """A `GraphStore` over one endpoint. Look-ups raise the same errors as `query`.
 
     Args:
         version: of the graph, for the keys of caches.
-        triples, entities: as counted when it was attached, if they were.
-        queries: where syntax is checked; a pool of its own, of one process, when None.
-        max_rows: rows (or triples) of a result; what exceeds it is cut and flagged.
-        max_bytes: size of an answer, likewise.
+        triples, entities: counts from the time of attaching, if known.
+        queries: checks syntax; if None, the store starts its own pool of one process.
+        max_rows: maximum rows (or triples) of a result; a larger result is cut and flagged.
+        max_bytes: maximum size of an answer, likewise.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class EndpointStore:
         self._listed: dict[str, Sequence[Item]] = {}
 
     def close(self) -> None:
-        """Close the connections; without it they are when nobody holds the store."""
+        """Close the connections now instead of when the store is garbage-collected."""
         self._client.close()
 
     @property
@@ -146,10 +146,10 @@ class EndpointStore:
         return {id_: found[id_] for id_ in ids if id_ in found}
 
     def link(self, question: str) -> list[Mention]:
-        """The entities that a question names word for word, but for capitals.
+        """The entities that a question names exactly, apart from capitals.
 
-        Its runs of up to 6 words are looked up as written and with capitals, longer ones
-        first, 200 at most: an endpoint has no index of what resembles a name.
+        Runs of up to 6 words are looked up in several capitalisations, longer runs first, at
+        most 200 names in total. An endpoint has no index for similar names.
         """
         names = list(dict.fromkeys(_names(question)))[:_MAX_NAMES]
         found: list[tuple[str, str]] = []
@@ -201,8 +201,10 @@ class EndpointStore:
         offset: int = 0,
         returning: bool = False,
     ) -> Walk:
-        """One pattern for the whole path, whose sets only the deadline bounds; a query for its ends, one
-        for their relations, and one for how the first were reached."""
+        """Query the whole path as one pattern, bounded only by the deadline.
+
+        One query fetches the ends, one their relations, and one how the first ends were reached.
+        """
         if not steps:
             found = sorted(self.items(entities).values(), key=_by_label)
             ends, nodes = tuple(found[offset : offset + limit]), [item.id for item in found]
@@ -239,7 +241,7 @@ class EndpointStore:
     def _vias(
         self, starts: Sequence[str], path: EndpointPath, items: Sequence[Item]
     ) -> tuple[tuple[str, ...], ...]:
-        """How each item is reached; empty for one that cannot be asked for."""
+        """The nodes by which each item is reached; empty for an item that a query cannot name."""
         only = [id_ for id_ in starts if path.starts[0] in lookups.node_terms(id_)]
         if len(path.starts) == len(path.hops) == 1:
             return (tuple(only),) * len(items)
@@ -305,7 +307,7 @@ class EndpointStore:
         return self._number(lookups.COUNT_TRIPLES, deadline_s)
 
     def count_entities(self, *, deadline_s: float) -> int:
-        """How many heads and tails there are, literals apart."""
+        """The number of heads and tails, without literals."""
         return self._number(lookups.count(lookups.ENTITIES), deadline_s)
 
     def _number(self, query: str, deadline_s: float | None = None) -> int:
@@ -332,7 +334,7 @@ class EndpointStore:
         return self._page_of(pattern, limit, offset)
 
     def _page_of(self, pattern: str, limit: int, offset: int) -> Page:
-        """A part of the ?x of a pattern."""
+        """One page of the ?x of a pattern."""
         items = list(self._items(self._naming.first(pattern, _WINDOW + 1)))
         if len(items) <= _WINDOW:
             items.sort(key=_by_label)
@@ -351,7 +353,7 @@ class EndpointStore:
             return self._listed[what]
 
     def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
-        """All distinct ?x of a pattern, as many as it takes."""
+        """All distinct ?x of a pattern, fetched in several queries."""
         for offset in range(0, _MAX_LISTED, _WINDOW):
             query = lookups.distinct(pattern, _WINDOW, offset, sorted_inside=self._sorted_inside)
             rows = self._rows(query, deadline_s)
@@ -375,7 +377,7 @@ class EndpointStore:
         return tuple(sorted({id_of(row["x"]) for row in self._rows(query)}))
 
     def _rows(self, query: str, deadline_s: float | None = None) -> list[Binding]:
-        """The rows of a query of ours, all of them."""
+        """All rows of a look-up's query; raises if the endpoint cut them."""
         known = self._recent.get(query)
         if known is not None:
             assert isinstance(known, list)
@@ -396,11 +398,11 @@ class EndpointStore:
 
 
 def find_server(endpoint: Endpoint) -> ServerKind:
-    """Whose server answers there.
+    """Detect the kind of server at an endpoint.
 
     Raises:
-        GraphUnavailableError: none, or it is no SPARQL endpoint.
-        ConfigurationError: its graph holds no triples.
+        GraphUnavailableError: nothing answers, or the server is not a SPARQL endpoint.
+        ConfigurationError: the graph holds no triples.
     """
     client = EndpointClient(endpoint)
     try:
@@ -446,12 +448,12 @@ def _nodes(ids: Sequence[str]) -> list[str]:
 
 
 def _subjects(ids: Sequence[str]) -> list[str]:
-    """Those that may be subjects or predicates: no literals."""
+    """Terms of the ids that may be subjects or predicates, which excludes literals."""
     return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
 
 
 def _path(entities: Sequence[str], steps: Sequence[PathStep], *, returning: bool) -> EndpointPath | None:
-    """None if nothing can be at its end: the relations that it names are none, or lead on from literals."""
+    """The path in SPARQL terms; None if it cannot have results, for lack of usable starts or relations."""
     starts = _nodes(entities) if steps[0].inverse else _subjects(entities)
     hops = tuple(PathHop(_subjects(step.relations), step.inverse) for step in steps)
     if not starts or not all(hop.relations for hop in hops):
@@ -471,7 +473,7 @@ def _by_label(item: Item) -> tuple[str, str]:
 
 
 def _names(question: str) -> Iterator[str]:
-    """Runs of words that may be names, longer ones first, in the spellings that names have."""
+    """Runs of words that may be names, longer ones first, each in several capitalisations."""
     words = list(_WORD.finditer(question))
     for length in range(min(_MAX_NAME_WORDS, len(words)), 0, -1):
         for first in range(len(words) - length + 1):

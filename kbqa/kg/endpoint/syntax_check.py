@@ -1,4 +1,4 @@
-"""Whether a query parses, found out before it is sent anywhere."""
+"""Checks whether a query parses before it is sent to an endpoint."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kbqa.errors import GraphUnavailableError, QueryError, QuerySyntaxError
 from kbqa.kg.sparql.guard import CheckedQuery, ResultFormat
 from kbqa.kg.sparql.pool import QueryPool
 
-# Parsing takes milliseconds; what takes longer is no question of syntax.
+# Parsing takes milliseconds; a longer run is not spent on parsing.
 _MAX_S = 0.25
 
 
 class SyntaxCheck:
-    """Runs queries over nothing, in a process that can be killed: a parser alone cannot be had.
+    """Runs queries over an empty store in a killable process, since Oxigraph offers no parser alone.
 
     Args:
-        queries: the processes; a pool of its own, of one, when None.
+        queries: runs the queries; if None, a new pool of one process.
     """
 
     def __init__(self, queries: QueryPool | None) -> None:
@@ -34,10 +34,10 @@ class SyntaxCheck:
         self._queries = queries
 
     def check(self, query: CheckedQuery, *, deadline_s: float) -> None:
-        """Judge a query; one that cannot be judged in time is left to whoever executes it.
+        """Check a query's syntax; a query that cannot be checked in time passes.
 
         Raises:
-            QuerySyntaxError: it does not parse; says where.
+            QuerySyntaxError: the query does not parse; the message says where.
         """
         result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
         try:

@@ -1,1 +1,1 @@
-"""Entities that a question names."""
+"""Entity linking: finding the entities that a question names."""

@@ -1,4 +1,4 @@
-"""Names that a question misspells: found by the words that they share or nearly share with it."""
+"""Finds misspelt names in a question by the words that a name and the question (nearly) share."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-# Less than this is an ordinary word or a number more often than a misspelt name.
+# Shorter texts are more often ordinary words or numbers than misspelt names.
 _MIN_CHARS = 5
 _MAX_WORDS = 8
-# Words of a question that names are looked for by, and words that each of them may have meant.
+# Question words used to search for names, and name words tried for each of them.
 _MAX_ANCHORS = 12
 _MAX_MEANT = 8
-# A word of more names than this finds none of them: another word of the name does.
+# A word in more names than this is not used for searching; other words of the names are.
 _MAX_NAMES = 20_000
 
 
 class Resemblance(NamedTuple):
-    """The words `first` to `last` of a question, the last included, resemble `name`, by less than 1."""
+    """Question words `first` to `last` (inclusive) that resemble `name`; `score` is below 1."""
 
     first: int
     last: int
@@ -29,14 +29,14 @@ class Resemblance(NamedTuple):
 
 
 class FuzzyNames:
-    """Names by their words, and by words that are some typing errors away from those.
+    """Finds names by their words, also if these are misspelt.
 
     Args:
-        names: as words with single spaces between, in one case.
+        names: words separated by single spaces, all in the same case.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        # Word → number of words → folded names with it that have as many; and whose folded form each is.
+        # Word → number of words in a name → folded names with the word; folded name → original names.
         self._names: dict[str, dict[int, list[str]]] = {}
         self._originals: dict[str, list[str]] = {}
         for name in names:
@@ -52,10 +52,10 @@ class FuzzyNames:
             self._words_of_length.setdefault(len(word), []).append(word)
 
     def find(self, words: Sequence[str], anchors: Iterable[int]) -> list[Resemblance]:
-        """Names that resemble words in a row without being them, by the typing errors between them.
+        """Names that differ from a run of words by a few typing errors or by accents only.
 
         Args:
-            anchors: places of the words that a name may be found by.
+            anchors: indices of the words from which names are searched.
         """
         folded = [_fold(word) for word in words]
         found: dict[tuple[int, int, str], float] = {}
@@ -72,8 +72,8 @@ class FuzzyNames:
         ]
 
     def _meant(self, word: str) -> list[str]:
-        """Words of names that a word of a question may be: itself, and those few errors away."""
-        # More than in a name of that length: the rest of the name may make up for it.
+        """The name words that a question word may stand for: itself, and words a few errors away."""
+        # More errors than in a whole name of that length, since the rest of the name may have none.
         most = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
         choices = [
             choice
@@ -91,23 +91,23 @@ class FuzzyNames:
         names: Sequence[str],
         found: dict[tuple[int, int, str], float],
     ) -> None:
-        """Compare names of `count` words with every as many words around the anchor."""
+        """Compare names of `count` words with every run of `count` words that contains the anchor."""
         for first in range(max(0, anchor - count + 1), min(anchor, len(words) - count) + 1):
             span = " ".join(words[first : first + count])
             most = _errors_in(span)
             matches = process.extract(span, names, scorer=OSA.distance, score_cutoff=most, limit=_MAX_MEANT)
             for name, errors, _ in matches:
-                # Without an error it is the accents that differ.
+                # With no errors, only accents differ.
                 score = 1 - max(errors, 0.1) / max(len(span), len(name))
                 found[first, first + count - 1, name] = round(score, 4)
 
 
 def _errors_in(text: str) -> int:
-    """Typing errors (a letter too much, missing, wrong, or two exchanged) that a text may hold."""
+    """The number of typing errors (extra, missing, wrong or swapped letters) allowed in a text."""
     return 0 if len(text) < _MIN_CHARS else 1 if len(text) < 10 else 2 if len(text) < 18 else 3
 
 
 def _fold(text: str) -> str:
-    """Without accents."""
+    """Remove accents."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(character for character in decomposed if not unicodedata.combining(character))

@@ -1,10 +1,10 @@
-"""Topic entities: the names of a graph that a question contains.
+"""Finds topic entities: the names of a graph that a question contains.
 
-Names and questions are compared by tokens: words, and single punctuation marks;
-spaces and underscores only separate. Case is ignored where the exact name is not
-there. The longest name wins. A name that is also an everyday word, a number or a
-single character is taken only where the question marks it as a name. What is left of
-the question is searched for misspelt names: where it has capitals, only among those.
+Names and questions are compared by tokens: words and single punctuation marks;
+spaces and underscores only separate. Case is ignored if there is no exact match.
+The longest name wins. A name that is also an everyday word, a number or a single
+character counts only where the question marks it as a name. The rest of the question
+is searched for misspelt names; if it has capitalised words, only those are searched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.linking.fuzzy_names import FuzzyNames, Resemblance
 
-# Words of questions that are names of films, bands and tags too.
+# Common words of questions that are also names of films, bands and tags.
 _EVERYDAY_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -37,7 +37,7 @@ _EVERYDAY_WORDS = frozenset(
 )
 
 _TOKEN = re.compile(r"(?:[^\W_]|[̀-ͯ])+|[^\w\s]")
-# Of one misspelt name: this many entities, that resemble it almost as much as the best does.
+# Maximum candidates for one misspelt name, and how far their scores may be below the best.
 _MAX_CANDIDATES = 5
 _ALMOST = 0.05
 _OPENING, _CLOSING = "[\"'“‘«(<", "]\"'”’»)>"
@@ -53,8 +53,8 @@ class EntityLinker:
     """Finds the names of entities in questions.
 
     Args:
-        names: (label, entity), all labels of all entities. A label that several
-            entities share yields a mention of each.
+        names: (label, entity) for all labels of all entities. A label shared by several
+            entities yields one mention of each.
     """
 
     def __init__(self, names: Iterable[tuple[str, Item]]) -> None:
@@ -65,19 +65,19 @@ class EntityLinker:
             if keys:
                 self._entities.setdefault(" ".join(keys), []).append((label, entity))
                 lengths.setdefault(keys[0], set()).add(len(keys))
-        # First token of a name → how many tokens names with it have, longest first.
+        # First token → the token counts of the names that begin with it, longest first.
         self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
         self._fuzzy: FuzzyNames | None = None
         self._fuzzy_lock = threading.Lock()
 
     def link(self, question: str) -> list[Mention]:
-        """The entities that a question names, in the order of their places; none overlap.
+        """Find the entities that a question names, ordered by position, without overlaps.
 
-        Entities with the same name share a place. Offsets count characters. Where some
-        names are plain to see, those that might be ordinary words or years are left out:
-        "the director of Heat" is about Heat, though a film may have the tag "director".
+        Entities with the same name share a position. Offsets count characters. If some
+        names are clearly used as names, those that might be ordinary words or years are left
+        out: "the director of Heat" is about Heat, even if a film has the tag "director".
 
-        A name that is misspelt has a score below 1; there, several entities may be meant.
+        A misspelt name has a score below 1, and may yield several candidate entities.
         """
         tokens = _tokens(question)
         plain = self._scan(question, tokens, plain=True)
@@ -87,15 +87,15 @@ class EntityLinker:
         marked = plain + self._misspelt(tokens, capitals, taken)
         if marked:
             return sorted(marked, key=lambda mention: mention.start)
-        # Without capitals a name may stand anywhere.
+        # In a question without capitals, any word may be a name.
         anywhere = [] if any(_is_capital(question, token) for token in tokens[1:]) else telling
         misspelt = self._misspelt(tokens, anywhere, taken)
-        # Several words that are almost a name say more than a word that might be one.
+        # Several words that almost match a name are better evidence than a single word that might be one.
         several = [mention for mention in misspelt if len(question[mention.start : mention.end].split()) > 1]
         return several or self._scan(question, tokens, plain=False) or misspelt
 
     def _misspelt(self, tokens: list[_Token], anchors: list[int], taken: set[int]) -> list[Mention]:
-        """What tokens that are not taken resemble, best first of each place."""
+        """Misspelt names among the tokens that are not taken; candidates of a span are sorted best first."""
         if not anchors:
             return []
         found = self._fuzzy_names().find([token.key for token in tokens], anchors)
@@ -109,7 +109,7 @@ class EntityLinker:
         return mentions
 
     def _candidates(self, tokens: list[_Token], best: Resemblance, found: list[Resemblance]) -> list[Mention]:
-        """The entities whose names resemble a place in the question about as much as the best does."""
+        """The entities whose names match the span of `best` almost as well as `best` does."""
         start, end = tokens[best.first].start, tokens[best.last].end
         alike = [f for f in found if (f.first, f.last) == (best.first, best.last)]
         unique: dict[str, Mention] = {}
@@ -122,7 +122,7 @@ class EntityLinker:
 
     def _fuzzy_names(self) -> FuzzyNames:
         with self._fuzzy_lock:
-            # Many graphs are never asked about by a misspelt name.
+            # Built on first use, since many graphs never need it.
             if self._fuzzy is None:
                 self._fuzzy = FuzzyNames(self._entities)
             return self._fuzzy
@@ -139,7 +139,7 @@ class EntityLinker:
     def _longest_at(
         self, question: str, tokens: list[_Token], position: int, plain: bool
     ) -> tuple[int, list[Mention]]:
-        """The longest name that starts at a token: how many tokens to go on by, and whom it names."""
+        """The longest name that starts at a token: its number of tokens (1 if none), and its mentions."""
         for length in self._lengths.get(tokens[position].key, ()):
             span = tokens[position : position + length]
             named = self._entities.get(" ".join(token.key for token in span))
@@ -156,7 +156,7 @@ class EntityLinker:
 
 
 def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> bool | None:
-    """Whether the words of a name stand there as a name: plainly, perhaps (False), or not (None)."""
+    """Whether a span is used as a name: clearly (True), perhaps (False), or not at all (None)."""
     start, end = span[0].start, span[-1].end
     before, after = question[start - 1 : start], question[end : end + 1]
     if before and after and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after):
@@ -164,17 +164,17 @@ def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> 
     if all(token.key.isdecimal() for token in span):
         return False
     telling = [token.key for token in span if len(token.key) > 1 and token.key not in _EVERYDAY_WORDS]
-    # A capital says nothing at the head of a sentence, nor in a question that is all capitals.
+    # A capital means nothing at the start of the question, or if the question is all capitals.
     capital = any(c.isupper() for c in question[start:end]) and not question.isupper()
     capital = exact and capital and (position > 0 or len(span) > 1)
     if capital or len(telling) > 1:
         return True
-    # "her", "it", "m" are no names, unless several of them are written just as the name is.
+    # A word such as "her", "it" or "m" is not a name, but several of them may be if they match exactly.
     return False if telling or (exact and len(span) > 1) else None
 
 
 def _is_telling(token: _Token) -> bool:
-    """Whether a name may be found by this word."""
+    """Whether a word is distinctive enough to search for names by it."""
     return len(token.key) > 2 and not token.key.isdecimal() and token.key not in _EVERYDAY_WORDS
 
 

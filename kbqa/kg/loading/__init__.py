@@ -1,1 +1,1 @@
-"""From files to versions of graphs."""
+"""Loads files into versions of graphs."""

@@ -1,6 +1,6 @@
-"""What a load hands over: facts, perhaps dated, and how SPARQL sees their dates and names.
+"""The facts and labels that a load yields, and their representation in SPARQL.
 
-A dated fact is a plain triple, and a statement beside it for each of its times:
+A dated fact is a plain triple, plus one statement for each of its times:
 
     [] a rdf:Statement ; rdf:subject … ; rdf:predicate … ; rdf:object … ;
        <urn:kbqa:start> "2014-05-13"^^xsd:date ; <urn:kbqa:end> "2014-05-13"^^xsd:date .
@@ -9,12 +9,12 @@ A dated fact is a plain triple, and a statement beside it for each of its times:
       ?fact rdf:subject <urn:kbqa:e:Japan> ; rdf:predicate <urn:kbqa:r:Consult> ; rdf:object ?who ;
             <urn:kbqa:start> ?start . FILTER(?start < "2014-02-01"^^xsd:date) }
 
-The names of a labels file are rdfs:label, the others skos:altLabel. One-hop look-ups know
-statements and such names as times and labels, not as triples.
+The preferred names in a labels file become rdfs:label, the others skos:altLabel. One-hop
+look-ups show statements as times and names as labels, not as triples.
 
 A time is a point, `2014-05-13`, or `start; end`; `..` stands for an open end (ISO 8601-2).
-In SPARQL a point starts and ends at itself, an open end is absent, and the literals are
-xsd:gYear, gYearMonth, date or dateTime, as precise as the time is.
+In SPARQL, the start and end of a point are equal, an open end is omitted, and the literal's
+type (xsd:gYear, gYearMonth, date or dateTime) follows from the precision of the time.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _TIME = re.compile(
     r"(?P<year>-?\d{4,})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)"
     r"(?P<clock>T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)?)?"
 )
-# The most precise part of a date that is given → the type of its literal.
+# The most precise part of a date → the type of its literal.
 _XSD_KINDS = {"clock": "dateTime", "day": "date", "month": "gYearMonth"}
 _KEPT = 1 << 16
 
 
 class Fact(NamedTuple):
-    """A triple, and when it holds: "" if that is not said."""
+    """A triple and its time; "" if it has none."""
 
     quad: ox.Quad
     time: str = ""
 
 
 class Label(NamedTuple):
-    """A name of an entity or relation; `preferred` for the one that is shown."""
+    """A name of an entity or relation; `preferred` marks the one that is shown."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class Label(NamedTuple):
 
 
 class TimeUnit(StrEnum):
-    """What the times of a file count."""
+    """The unit of the numeric times in a file."""
 
     SECOND = "second"
     MINUTE = "minute"
@@ -87,19 +87,20 @@ _STEPS = {
     TimeUnit.WEEK: timedelta(weeks=1),
 }
 _MONTHS = {TimeUnit.MONTH: 1, TimeUnit.YEAR: 12}
-# Precision of an epoch by its length → how a date of that precision is written.
+# Length of an epoch → the format of dates with the same precision.
 _WRITTEN = {4: "%Y", 7: "%Y-%m", 10: "%Y-%m-%d", 19: "%Y-%m-%dT%H:%M:%S"}
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Makes dates of whole numbers: `unit`s since `epoch`, written as precisely as the epoch is.
+    """Converts whole numbers of `unit`s since `epoch` to dates with the epoch's precision.
 
-    ICEWS14 counts hours but dates days: with unit `hour` and epoch `2014-01-01`, 24 is
-    `2014-01-02`, and 25, which is no whole day, is refused.
+    ICEWS14 counts hours, but its dates are days: with unit `hour` and epoch `2014-01-01`, 24
+    is `2014-01-02`, and 25 is refused because it is not a whole number of days.
 
     Raises:
-        ConfigurationError: the epoch is not 2014, 2014-01, 2014-01-01 or 2014-01-01T00:00:00.
+        ConfigurationError: the epoch is not of the form 2014, 2014-01, 2014-01-01 or
+            2014-01-01T00:00:00.
     """
 
     unit: TimeUnit
@@ -121,14 +122,14 @@ class Calendar:
         """The date that `count` stands for.
 
         Raises:
-            ValueError: it is no whole number, out of range, or falls between two dates; says so.
+            ValueError: `count` is not a whole number, is out of range, or falls between two dates.
         """
         if not re.fullmatch(r"[+-]?\d+", count):
             raise ValueError(f'the time "{count}" is not a whole number of {self.unit}s')
         try:
             moment = self._moment(int(count))
         except (OverflowError, ValueError):
-            raise ValueError(f"{count} {self.unit}s after {self.epoch} is no date") from None
+            raise ValueError(f"{count} {self.unit}s after {self.epoch} is not a date") from None
         written = _written(moment, len(self.epoch))
         if datetime.strptime(written, _WRITTEN[len(self.epoch)]) != moment:
             raise ValueError(
@@ -150,13 +151,13 @@ def _written(moment: datetime, precision: int) -> str:
 
 
 def time_of(start: str, end: str | None, calendar: Calendar | None) -> str:
-    """The time of a fact from a file's fields: of two, or of one, `end` then being None.
+    """The time of a fact, from one or two fields of a file; `end` is None if there is only one.
 
-    An empty field is an open end. With a calendar, the end -1 means that there is none,
-    the time being a point, as in ICEWS14.
+    An empty field is an open end. With a calendar, an end of -1 means that the time is a
+    point, as in ICEWS14.
 
     Raises:
-        ValueError: a field is no date, or the end is before the start; says so.
+        ValueError: a field is not a date, or the end is before the start.
     """
     if end is None or (calendar is not None and end == "-1"):
         return _date(start, calendar)
@@ -185,7 +186,7 @@ def _date(text: str, calendar: Calendar | None) -> str:
 
 
 def _exists(match: re.Match[str]) -> bool:
-    # A leap year stands for all that datetime does not know.
+    # A leap year replaces the years that datetime does not support.
     year = match["year"] if len(match["year"]) == 4 and match["year"] != "0000" else "2000"
     clock = (match["clock"] or "").replace("Z", "+00:00")
     try:
@@ -196,24 +197,24 @@ def _exists(match: re.Match[str]) -> bool:
 
 
 def _is_after(first: str, last: str) -> bool:
-    """Whether one date is after another, as precisely as both are known."""
+    """Whether one date is after another, compared at the lower of their precisions."""
     (year, rest), (last_year, last_rest) = _split(first), _split(last)
     shared = min(len(rest), len(last_rest))
     return (year, rest[:shared]) > (last_year, last_rest[:shared])
 
 
 def _split(date: str) -> tuple[int, str]:
-    """Year and what follows it, which sorts as text does."""
+    """The year, and the rest of the date, which sorts correctly as text."""
     match = _TIME.fullmatch(date)
     assert match is not None
     return int(match["year"]), date[match.end("year") :]
 
 
 def statement_quads(fact: Fact) -> Iterator[ox.Quad]:
-    """A dated fact as SPARQL sees it, beside the plain triple."""
+    """The statement that represents a dated fact in SPARQL, without the plain triple."""
     head, relation, tail, _ = fact.quad
     key = f"{head} {relation} {tail} {fact.time}".encode("utf-8", "surrogatepass")
-    # The same fact at the same time is the same statement, however often a file says it.
+    # The same fact at the same time gives the same statement, even if a file repeats it.
     statement = ox.NamedNode(f"urn:kbqa:statement:{blake2b(key, digest_size=16).hexdigest()}")
     yield ox.Quad(statement, _TYPE, _STATEMENT)
     yield ox.Quad(statement, _SUBJECT, head)
@@ -227,7 +228,7 @@ def statement_quads(fact: Fact) -> Iterator[ox.Quad]:
 
 
 def label_quad(term: str, label: Label) -> ox.Quad:
-    """A name of a labels file as SPARQL sees it; `term` is the IRI or blank node that it names."""
+    """A name from a labels file as a quad; `term` is the IRI or blank node that it names."""
     node = ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
     return ox.Quad(node, _LABEL if label.preferred else _ALIAS, ox.Literal(label.name))
 

@@ -1,9 +1,9 @@
-"""Reading graphs: delimited triples, N-Triples, Turtle and RoG's records, each also gzipped.
+"""Reads graphs: delimited triples, N-Triples, Turtle and RoG's records, optionally gzipped.
 
-The format is recognised from the content, never from a file's name. Delimited files hold
-one fact a line, separated by tabs or by `|`: subject, relation, object, and where facts are
-dated also their time, or their start and end. Names are taken exactly as they stand. All
-lines are read before the first bad one is refused, so that a report can name every one.
+The format is detected from the content, never from a file's name. Delimited files hold one
+fact per line, with fields separated by tabs or `|`: subject, relation, object, and for dated
+facts also the time, or start and end. Names are taken exactly as written. All lines are read
+before a bad one makes the load fail, so that a report can list every bad line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_N_TRIPLE_BYTES = 1 << 24
 
 
 class GraphFormat(StrEnum):
-    """What a graph file is written in."""
+    """The format of a graph file."""
 
     TAB = "tab"
     PIPE = "pipe"
@@ -50,7 +50,7 @@ class GraphFormat(StrEnum):
 
     @property
     def is_named(self) -> bool:
-        """Whether its triples consist of names, not of RDF terms."""
+        """Whether triples consist of names instead of RDF terms."""
         return self not in (GraphFormat.NTRIPLES, GraphFormat.TURTLE)
 
 
@@ -59,15 +59,16 @@ _SEPARATORS = {GraphFormat.TAB: "\t", GraphFormat.PIPE: "|"}
 
 @dataclass(frozen=True)
 class GraphSource:
-    """The files that make a graph, and how they are to be read.
+    """The files of a graph, and how to read them.
 
     Attributes:
-        files: more than one only if they are delimited.
-        format: overrides what the content looks like.
-        labels: names of ids: `id TAB label [TAB alias …]`.
-        entity_names, relation_names: what the ids of delimited files stand for: `name TAB id`.
-        type_relations: relations that say of what type an entity is, beside the usual ones.
-        calendar: makes dates of the times in the files, if they are numbers.
+        files: only delimited graphs may have more than one.
+        format: overrides the detected format.
+        labels: file with names of ids, as lines `id TAB label [TAB alias …]`.
+        entity_names, relation_names: files with the names of the ids in delimited files, as
+            lines `name TAB id`.
+        type_relations: ids of further relations that give an entity's type.
+        calendar: converts the times in the files to dates, if they are numbers.
     """
 
     files: Sequence[Path]
@@ -85,8 +86,8 @@ class GraphSource:
         """Open the files for one pass.
 
         Raises:
-            GraphLoadError: one cannot be opened, is empty, or is in no known format.
-            ConfigurationError: the files or options do not go together.
+            GraphLoadError: a file cannot be opened, is empty, or has an unknown format.
+            ConfigurationError: the files or options conflict.
         """
         with ExitStack() as opened:
             sources = [opened.enter_context(open_source(path, progress)) for path in self.files]
@@ -97,10 +98,10 @@ class GraphReader:
     """One pass over a graph's files: the facts, then the labels.
 
     Attributes:
-        format: what the files are written in; of several delimited ones the first's.
+        format: of the first file.
 
     Raises:
-        GraphLoadError: by every method, naming the line where there is one.
+        GraphLoadError: by every method; names the line if there is one.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class GraphReader:
             )
 
     def facts(self) -> Iterator[Fact]:
-        """The facts in the files' order, duplicates and all."""
+        """The facts in file order, including duplicates."""
         entities, relations = self._names(self._graph.entity_names), self._names(self._graph.relation_names)
         for source, format in zip(self._sources, self._formats, strict=True):
             reject = partial(self._rejected.add, source.path)
@@ -147,7 +148,7 @@ class GraphReader:
         self._rejected.settle()
 
     def labels(self) -> Iterator[Label]:
-        """The names of the labels file, in its order; none without one."""
+        """The names in the labels file, in order; empty if there is no such file."""
         if self._graph.labels is not None:
             with open_source(self._graph.labels, self._progress) as source:
                 yield from read_labels(source, self._rejected)
@@ -155,7 +156,7 @@ class GraphReader:
             self._rejected.settle()
 
     def digest(self) -> str:
-        """Short hash of content and options; to be asked for after the pass."""
+        """Short hash of content and options; call it after the pass."""
         return self._digest.hexdigest()[:12]
 
     def _names(self, path: Path | None) -> Mapping[str, str] | None:
@@ -168,10 +169,10 @@ class GraphReader:
 
 
 def recognise(path: Path, sample: bytes) -> GraphFormat:
-    """The format of a file that begins with `sample`.
+    """Detect the format of a file that begins with `sample`.
 
     Raises:
-        GraphLoadError: it is none that can be read.
+        GraphLoadError: the format is not supported.
     """
     if _JSON_RECORD.match(sample.decode("utf-8", "replace")):
         return GraphFormat.ROG
@@ -184,14 +185,14 @@ def recognise(path: Path, sample: bytes) -> GraphFormat:
         return GraphFormat.TURTLE
     triples = sum(_N_TRIPLES_LINE.fullmatch(line) is not None for line in statements)
     continued = any(line.rstrip().endswith((";", ",")) for line in statements)
-    # Half of the lines are enough: a bad line of N-Triples is best named by its own parser.
+    # Half of the lines are enough: the N-Triples parser reports the bad ones best.
     if triples and 2 * triples >= len(statements) and not continued:
         return GraphFormat.NTRIPLES
     if statements and _TURTLE_STATEMENT.match(statements[0]):
         return GraphFormat.TURTLE
     tabs = sum(2 <= line.count("\t") <= 4 for line in lines)
     pipes = sum(2 <= line.count("|") <= 4 for line in lines)
-    # A file whose sampled lines are all wrong still says which line is wrong.
+    # If all sampled lines are wrong, a format is still chosen, so that the error can name a line.
     if tabs > pipes or (tabs == pipes and any("\t" in line for line in lines)):
         return GraphFormat.TAB
     if pipes or any("|" in line for line in lines):
@@ -262,7 +263,7 @@ def _n_triples(source: LineSource, reject: Callable[[int, str], None]) -> Iterat
 
 
 def _line_by_line(block: bytes, first: int, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:
-    """A block with an error in it: a parser that goes on after one loses good lines."""
+    """Parse a block that contains an error by line, so that no valid line is lost."""
     for number, line in enumerate(block.split(b"\n"), first):
         try:
             yield from list(ox.parse(line, format=ox.RdfFormat.N_TRIPLES))

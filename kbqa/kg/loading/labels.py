@@ -1,4 +1,4 @@
-"""Files that say what ids are called: labels with aliases, and names that stand in for ids."""
+"""Reads files of labels with aliases, and files that map ids to names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kbqa.kg.loading.rejected import RejectedLines
 
 
 def read_labels(source: LineSource, rejected: RejectedLines) -> Iterator[Label]:
-    """Lines `id TAB label [TAB alias …]`; taken exactly as they stand.
+    """Read lines `id TAB label [TAB alias …]`; texts are taken exactly as written.
 
-    Of several lines for one id that follow each other, the first's label is the preferred
-    one. Where they do not, it is the first in the order of the alphabet.
+    If consecutive lines have the same id, the label of the first line is the preferred one.
+    If an id recurs after other ids, the alphabetically first of its preferred labels is shown.
     """
     reject = partial(rejected.add, source.path)
     last = None
@@ -34,9 +34,9 @@ def read_labels(source: LineSource, rejected: RejectedLines) -> Iterator[Label]:
 
 
 def read_names(source: LineSource, rejected: RejectedLines) -> dict[str, str]:
-    """Id → name, of lines `name TAB id`; a first line that only counts them is passed over.
+    """Read lines `name TAB id` into id → name; a first line with only a number is skipped.
 
-    Two ids of one name are refused, since the graph would mistake them for one.
+    Two ids with the same name are refused, since the graph could not tell them apart.
     """
     reject = partial(rejected.add, source.path)
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Text files line by line: gzipped or not, hashed and measured as they are read."""
+"""Reads text files by line, gzipped or not; hashes them and reports progress while reading."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MAX_LINE_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF8_BOM = b"\xef\xbb\xbf"
 
-# Is told of each file how many bytes of it have been read, and how many it has; compressed ones.
+# Called with a file, the bytes read so far and the file's size; both count compressed bytes.
 Progress = Callable[[Path, int, int], None]
 
 
 class LineSource(io.RawIOBase):
-    """A file's bytes, unpacked and without byte order mark.
+    """A file's bytes, decompressed and without byte order mark.
 
     Attributes:
-        sample: how it begins.
-        digest: SHA-256 of what was read so far.
+        sample: the first bytes.
+        digest: SHA-256 of the bytes read so far.
 
     Raises:
-        GraphLoadError: by reads, if the file is damaged.
+        GraphLoadError: while reading, if the file is damaged.
     """
 
     def __init__(self, path: Path, file: io.BufferedReader, progress: Progress | None = None) -> None:
@@ -58,10 +58,10 @@ class LineSource(io.RawIOBase):
     def lines(
         self, reject: Callable[[int, str], None], *, max_bytes: int = MAX_LINE_BYTES
     ) -> Iterator[tuple[int, str]]:
-        """(number from 1, text) of each line that is not blank; `reject` is told of what is no text."""
+        """(number from 1, text) of each non-blank line; too long and non-UTF-8 lines go to `reject`."""
         with io.BufferedReader(self, SAMPLE_BYTES) as reader:
             number = 0
-            # Only \n ends a line: names may hold any other of Unicode's line breaks.
+            # Only \n ends a line: names may contain Unicode's other line breaks.
             while line := reader.readline(max_bytes + 1):
                 number += 1
                 if len(line) > max_bytes:
@@ -89,7 +89,7 @@ def open_source(path: Path, progress: Progress | None = None) -> Iterator[LineSo
     """Open a file.
 
     Raises:
-        GraphLoadError: it cannot be opened.
+        GraphLoadError: the file cannot be opened.
     """
     try:
         file = path.open("rb")

@@ -1,4 +1,4 @@
-"""Bad lines of what is loaded: all counted, the first kept, each written to a report if one is wanted."""
+"""Bad lines of a load: all are counted, the first ones kept, and each optionally written to a report."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _KEPT = 10
 
 
 class RejectedLines:
-    """Where the readers of a load put the lines that they cannot read.
+    """Collects the lines that the readers of a load cannot read.
 
     Args:
-        skip: whether the other lines are loaded all the same.
-        report: is given a line `file:line: reason` for each.
+        skip: whether the other lines are loaded anyway.
+        report: receives a line `file:line: reason` for each bad line.
 
     Attributes:
-        count: how many there are.
-        first: the first of them.
+        count: number of bad lines.
+        first: errors of the first bad lines, at most ten.
     """
 
     def __init__(self, *, skip: bool = False, report: IO[str] | None = None) -> None:
@@ -36,7 +36,7 @@ class RejectedLines:
             self._report.write(f"{error}\n")
 
     def settle(self) -> None:
-        """To be called when everything was read.
+        """Finish the load; call it after everything was read.
 
         Raises:
             GraphLoadError: the first bad line, unless bad lines are skipped.

@@ -1,10 +1,10 @@
-"""Per-question graphs as RoG publishes them (Luo et al. 2024): a record for each question.
+"""Per-question graphs as RoG publishes them (Luo et al. 2024): one record per question.
 
     {"id": …, "question": …, "q_entity": […], "a_entity": […], "answer": […], "graph": [[s, r, o], …]}
 
-Records stand one a line; a JSON array of them is taken too, but read whole. (The published
-parquet files become such lines by `load_dataset("rmanluo/RoG-webqsp")["test"].to_json("test.jsonl")`
-of the package `datasets`.)
+Records are written one per line; a JSON array of records is accepted too, but read at once. (To
+convert the published parquet files, use the package `datasets`:
+`load_dataset("rmanluo/RoG-webqsp")["test"].to_json("test.jsonl")`.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RogRecord:
 
 
 def read_records(source: LineSource, reject: Callable[[int, str], None]) -> Iterator[RogRecord]:
-    """The records of a file, one after the other; `reject` is told line and reason of a bad one."""
+    """Yield the records of a file; `reject` receives the line and reason of each bad record."""
     seen: set[str] = set()
     for line, value in _values(source, reject):
         try:

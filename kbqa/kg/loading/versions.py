@@ -1,9 +1,9 @@
-"""Versions of graphs on disk: what is in a version's directory, and how it is filled.
+"""Versions of graphs on disk: the contents of a version's directory, and how they are written.
 
-manifest.json   what is known without opening anything
+manifest.json   metadata, readable without opening the graph
 store/          Oxigraph, for SPARQL
 index/          for one-hop look-ups
-subgraphs/      of single questions, if there are any
+subgraphs/      per-question subgraphs, if any
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ LAYOUT = 2
 
 @dataclass(frozen=True, slots=True)
 class GraphManifest:
-    """What is known of a version without opening it.
+    """Metadata of a version, readable without opening it.
 
     Attributes:
-        content: hash of the triples alone; versions that differ in their subgraphs share it.
-        source: names of the files that it was loaded from.
-        skipped_lines: lines of them that could not be read.
-        endpoint: where the graph is, if it is attached and not loaded; it has no format then.
+        content: hash of the triples alone; equal for versions that differ only in subgraphs.
+        format: of the loaded files; None for an attached graph.
+        triples, entities: counts; None if an endpoint could not count them in time.
+        source: names of the loaded files, or the endpoint's URL.
+        skipped_lines: number of lines that could not be read.
+        endpoint: of an attached graph; None for a loaded one.
     """
 
     name: str
@@ -63,7 +65,7 @@ class GraphManifest:
 def write_version(
     directory: Path, name: str, source: GraphSource, rejected: RejectedLines, progress: Progress | None
 ) -> GraphManifest:
-    """Fill a directory with a version of a graph, all of it on disk at the end."""
+    """Write a version of a graph into a directory, and sync it to disk."""
     with source.open(rejected, progress) as reader:
         named = reader.format.is_named
         facts, labels, types = reader.facts(), reader.labels(), source.type_relations
@@ -91,7 +93,7 @@ def write_version(
 
 
 def _write_given(records: Path, store: OxigraphStore, directory: Path) -> SubgraphSet:
-    """The subgraphs that came with their questions; they are read once more, now that nodes have numbers."""
+    """Write the subgraphs that came with the questions; reads them again, since nodes now have numbers."""
     with SubgraphWriter(store, directory, source=records.name, seed=Seed.GIVEN) as writer:
         with open_source(records) as source:
             for record in read_records(source, lambda line, reason: None):
@@ -100,14 +102,14 @@ def _write_given(records: Path, store: OxigraphStore, directory: Path) -> Subgra
 
 
 def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: float) -> GraphManifest:
-    """Fill a directory with a version that stands for the graph at an endpoint.
+    """Write a version that represents the graph at an endpoint into a directory.
 
     Args:
-        count_s: how long its triples, and then its entities, may be counted.
+        count_s: seconds allowed for counting the triples, and again for the entities.
 
     Raises:
-        GraphUnavailableError: it does not answer.
-        ConfigurationError: it holds no triples.
+        GraphUnavailableError: the endpoint does not answer.
+        ConfigurationError: the endpoint holds no triples.
     """
     server = find_server(endpoint)
     if endpoint.server is ServerKind.OTHER:
@@ -142,11 +144,11 @@ def _counted(count: Callable[..., int], deadline_s: float) -> int | None:
 def extend_version(
     directory: Path, before: Path, store: OxigraphStore, write: Callable[[OxigraphStore, Path], SubgraphSet]
 ) -> tuple[GraphManifest, SubgraphSet]:
-    """Fill a directory with a version that has one more set of subgraphs than another.
+    """Write a version that adds one set of subgraphs to a previous version.
 
     Args:
-        before: directory of the other, of which `store` is open.
-        write: fills an empty directory with the set.
+        before: directory of the previous version, which is open as `store`.
+        write: writes the set into an empty directory.
     """
     _link(before, directory)
     sets = directory / SUBGRAPHS
@@ -154,7 +156,7 @@ def extend_version(
     manifest = read_manifest(before)
     content = " ".join([manifest.content, *set_digests(sets)])
     version = hashlib.sha256(content.encode()).hexdigest()[:12]
-    # Every answer carries the version, and so do runs: a figure that owes to a leak shows it.
+    # Answers and runs record the version, so that figures obtained with leaking subgraphs are marked.
     if any(stored.leaking for stored in list_sets(sets)):
         version += "-leaking"
     manifest = replace(manifest, version=version)
@@ -163,7 +165,7 @@ def extend_version(
 
 
 def _link(version: Path, directory: Path) -> None:
-    """Share a version's files; none of them ever changes."""
+    """Share a version's files, which never change, by hard links."""
 
     def link(source: str, target: str) -> None:
         try:
@@ -176,7 +178,7 @@ def _link(version: Path, directory: Path) -> None:
 
 
 def _finish(directory: Path, manifest: GraphManifest) -> None:
-    """Write the manifest, and see to it that all of the version is on disk."""
+    """Write the manifest, and sync the whole version to disk."""
     (directory / "manifest.json").write_text(json.dumps(asdict(manifest), indent=2) + "\n")
     for entry in sorted(directory.rglob("*"), reverse=True):
         sync(entry)

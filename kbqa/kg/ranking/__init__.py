@@ -1,1 +1,1 @@
-"""Texts compared with relations and types; RRCG, which decides what is close enough."""
+"""Ranks relations and types by similarity to a text; RRCG decides what is similar enough."""

@@ -1,9 +1,9 @@
-"""A transformer of a sentence-transformers directory as encoder; the only part of this room with torch.
+"""An encoder from a sentence-transformers directory; the only module of this package that imports torch.
 
-Reads what such a directory says of itself: `modules.json` which parts it has,
-`1_Pooling/config.json` how token vectors become one, `sentence_bert_config.json` how
-many tokens are read, `config_sentence_transformers.json` what goes before a query.
-Nothing is downloaded, and no code of the directory is run.
+The directory must have a `modules.json`. `1_Pooling/config.json` gives the pooling mode,
+`sentence_bert_config.json` the maximum number of tokens, and
+`config_sentence_transformers.json` the prompt for queries. Nothing is downloaded, and no
+code in the directory is run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class DenseEncoder:
 
     Args:
         directory: as sentence-transformers saves a model, with weights as safetensors.
-        thresholds: in place of the paper's, which were made for such an encoder.
-        device: of torch; the GPU if there is one when None.
+        thresholds: override the paper's, which were chosen for such an encoder.
+        device: of torch; if None, the GPU if there is one.
 
     Raises:
         ConfigurationError: the directory holds no such model.
@@ -47,14 +47,14 @@ class DenseEncoder:
         settings = _settings(directory / "sentence_bert_config.json")
         prompts = _settings(directory / "config_sentence_transformers.json").get("prompts", {})
         self._query_prompt: str = prompts.get("query", "")
-        disable_progress_bar()  # a service's log has lines
+        disable_progress_bar()  # it would clutter a service's log
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             model = AutoModel.from_pretrained(directory, local_files_only=True, use_safetensors=True)
             digest = _digest(directory / _WEIGHTS)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"encoder {directory}: {error}") from error
-        # The last token is read by its place, so all texts have to end in the same one.
+        # Last-token pooling reads the last position, so texts must be padded on the left.
         self._tokenizer.padding_side = "left" if self._pooling == "lasttoken" else "right"
         self._max_tokens = int(settings.get("max_seq_length") or self._tokenizer.model_max_length)
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -64,7 +64,7 @@ class DenseEncoder:
         self.thresholds = thresholds or Thresholds()
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        # Texts of like length together, since a batch is as long as its longest.
+        # Batches of texts with similar lengths, since a batch is padded to its longest text.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         vectors = np.empty((len(texts), self._model.config.hidden_size), np.float32)
         for start in range(0, len(order), _BATCH):
@@ -73,7 +73,7 @@ class DenseEncoder:
         return unit_rows(vectors)
 
     def encode_query(self, text: str, instruction: str = "") -> Vector:
-        # A directory without a prompt for queries is of a model that was not trained to read one.
+        # If the directory has no query prompt, the model was not trained with one.
         prompt = self._query_prompt
         if prompt and instruction:
             prompt = f"Instruct: {instruction}\nQuery: "
@@ -81,11 +81,11 @@ class DenseEncoder:
         return vector
 
     def _embed(self, texts: list[str]) -> Matrix:
-        """[len(texts), dimension]"""
+        """Vectors of one batch, not normalised: [len(texts), dimension]."""
         batch = self._tokenizer(
             texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt"
         ).to(self._device)
-        # One at a time: torch uses all cores for one batch already.
+        # One batch at a time, since torch uses all cores for it.
         with self._lock, torch.inference_mode():
             states = self._model(**batch).last_hidden_state  # [texts, tokens, dimension]
         if self._pooling == "cls_token":
@@ -100,7 +100,7 @@ class DenseEncoder:
 
 
 def _pooling(directory: Path) -> str:
-    """How the directory makes one vector of a text's."""
+    """The pooling mode that the directory specifies."""
     settings = _settings(directory / "1_Pooling" / "config.json")
     modes = [mode for mode in _POOLING if settings.get(f"pooling_mode_{mode}")]
     if not (directory / "modules.json").is_file() or len(modes) != 1:

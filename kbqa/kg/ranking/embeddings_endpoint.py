@@ -1,4 +1,4 @@
-"""An encoder behind the `/v1/embeddings` of OpenAI's interface, which vLLM and others speak."""
+"""An encoder behind an OpenAI-compatible `/v1/embeddings` endpoint, such as vLLM's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbqa.errors import EncoderUnavailableError
 from kbqa.kg.ranking.encoders import Matrix, Thresholds, Vector, unit_rows
 
 _BATCH = 256
-# Seconds for a connection, whatever an answer may take.
+# Seconds for connecting, independent of the time allowed for an answer.
 _CONNECT_S = 3.0
 
 
@@ -23,13 +23,13 @@ class EndpointEncoder:
     Keeps connections open; safe for many threads. Close it when it is no longer needed.
 
     Args:
-        url: up to and with `/v1`; `#model` names the model, else the server's first is taken.
-        thresholds: in place of the paper's.
+        url: up to and including `/v1`; `#model` selects the model, else the server's first is used.
+        thresholds: override the paper's.
         api_key: sent as a bearer token.
         timeout_s: for each request, once connected.
 
     Raises:
-        EncoderUnavailableError: the server does not say which models it has.
+        EncoderUnavailableError: the server does not list its models.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class EndpointEncoder:
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
     def encode_query(self, text: str, instruction: str = "") -> Vector:
-        # In the form that the models which take instructions were trained on (Qwen3-Embedding, E5).
+        # The format on which models with instructions were trained (Qwen3-Embedding, E5).
         vector: Vector = self._embed([f"Instruct: {instruction}\nQuery: {text}" if instruction else text])[0]
         return vector
 
@@ -97,7 +97,7 @@ class EndpointEncoder:
         try:
             return self._client.request(method, f"{self._url}{path}", json=body)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            # The server closed an idle connection as we took it.
+            # The server closed an idle connection as we used it: try once more.
             return self._client.request(method, f"{self._url}{path}", json=body)
 
     def _unavailable(self, reason: str) -> EncoderUnavailableError:

@@ -1,10 +1,10 @@
-"""Texts as vectors, so that a relation that a policy writes can be compared with those that exist.
+"""Encodes texts as vectors, to compare a relation that a policy writes with the existing ones.
 
     encoder = NgramEncoder()
     encoder.encode(["people person place of birth"]) @ encoder.encode_query("place of birth")   # [1]
 
-Every adapter gives unit vectors, whose dot product is their cosine similarity. What a
-similarity means depends on the encoder, so each brings its thresholds.
+Every encoder returns unit vectors, so their dot product is the cosine similarity. The
+meaning of a similarity depends on the encoder, so each encoder has its own thresholds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kbqa.errors import ConfigurationError
 
-# [n, dimension], rows of length 1, or 0 for a text without a letter or digit.
+# [n, dimension]; rows have length 1, or 0 for a text without letters or digits.
 Matrix = NDArray[np.float32]
 # [dimension]
 Vector = NDArray[np.float32]
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """KBQA-R1's confidence tiers (section IV-A3): at least `high` is a match, less than `low` is none."""
+    """KBQA-R1's confidence tiers (section IV-A3): a score >= `high` is a match, a score < `low` is none."""
 
     high: float = 0.95
     low: float = 0.3
@@ -46,32 +46,32 @@ class Thresholds:
 
 
 class Encoder(Protocol):
-    """What turns texts into vectors. Safe for many threads."""
+    """Turns texts into vectors. Safe for many threads."""
 
     @property
     def name(self) -> str:
-        """What the vectors depend on: two encoders of one name give the same vectors."""
+        """Identifies the vectors: encoders with the same name return the same vectors."""
         ...
 
     @property
     def thresholds(self) -> Thresholds:
-        """What its similarities mean, unless a request says otherwise."""
+        """The thresholds for its similarities, unless a request overrides them."""
         ...
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """The texts that are searched: [len(texts), dimension].
+        """Encode the texts to search among: [len(texts), dimension].
 
         Raises:
-            EncoderUnavailableError: it runs elsewhere and does not answer.
+            EncoderUnavailableError: the encoder is remote and does not answer.
         """
         ...
 
     def encode_query(self, text: str, instruction: str = "") -> Vector:
-        """The text that is searched for: [dimension].
+        """Encode the text to search for: [dimension].
 
         Args:
-            instruction: what is searched for, as a sentence, for encoders that were trained
-                to be told ("Given a question, select the relations …"); the others ignore it.
+            instruction: the task as a sentence ("Given a question, select the relations …"),
+                for encoders that were trained with instructions; others ignore it.
 
         Raises:
             EncoderUnavailableError: likewise.
@@ -80,7 +80,7 @@ class Encoder(Protocol):
 
 
 def words(text: str) -> str:
-    """A text or name as words in lower case: `people.person.place_of_birth`, `placeOfBirth`."""
+    """Split a text or name (`people.person.place_of_birth`, `placeOfBirth`) into lower-case words."""
     text = _CAMEL_CASE.sub(" ", unicodedata.normalize("NFKC", text))
     return " ".join(_WORD.findall(text.casefold()))
 
@@ -90,11 +90,11 @@ class NgramEncoder:
 
     `birth` counts as ` bi`, `bir`, `irt`, `rth` and `th `, so that word order matters little and a
     typing error costs three trigrams. Two texts without a common trigram have a similarity
-    of 0 within about 0.04, the noise of 512 hashed dimensions.
+    of 0 ± about 0.04, the noise of 512 hashed dimensions.
     """
 
     _DIMENSION, _N = 512, 3
-    # Texts at a time, so that counting takes some megabytes.
+    # Texts per chunk, so that counting needs only some megabytes.
     _CHUNK = 4096
 
     name = f"{NGRAM}-{_N}-{_DIMENSION}"
@@ -115,7 +115,7 @@ class NgramEncoder:
 
     def _counts(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Signed counts of hashed trigrams: [len(texts), dimension]."""
-        # One array of code points; a text begins and ends with a space, and 0 parts texts.
+        # One array of code points; each text begins and ends with a space, and 0 separates texts.
         joined = "".join(f" {text} \0" for text in texts)
         codes = np.frombuffer(joined.encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
         owner = np.cumsum(codes == 0)
@@ -139,7 +139,7 @@ class NgramEncoder:
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> Matrix:
-    """Rows divided by their length; a row of zeros stays one. [n, dimension]"""
+    """Normalise rows to length 1; rows of zeros stay zero. [n, dimension]"""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows: Matrix = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
     return rows

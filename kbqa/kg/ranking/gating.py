@@ -1,14 +1,14 @@
 """RRCG, KBQA-R1's relation retrieval and confidence gating (section IV-A3).
 
-A relation that a policy writes is scored against the relations that the node it is asked
-of really has, s the best score:
+A relation text that a policy writes is scored against the relations that the node actually
+has; s is the best score:
 
     high     s >= tau_high             the best relation is executed
-    medium   tau_low <= s < tau_high   it is executed, and the top k candidates are told
-    low      s < tau_low               nothing is executed; all neighbours are told, with scores
+    medium   tau_low <= s < tau_high   the best is executed, and the top k candidates are listed
+    low      s < tau_low               nothing is executed; all neighbours are listed with scores
 
-The text carries no direction, so both are scored; `(R relation)` asks for the outgoing one,
-as in `(JOIN (R relation) entity)`.
+The text has no direction, so both directions are scored; `(R relation)` selects the outgoing
+one, as in `(JOIN (R relation) entity)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kbqa.kg.store import GraphStore
 OUT, IN = "out", "in"
 
 TOP_K = 5
-# Of one node; the relations of a graph are some thousands.
+# More than any node's relations; a graph has some thousands in total.
 _ALL = 1_000_000
 _EXPLICIT = re.compile(r"\(\s*R\s+(?P<name>.*\S)\s*\)", re.DOTALL)
 
@@ -39,7 +39,7 @@ _SCORE = ArgumentKind(
     "a number, 0 to 1",
     {"type": "number", "minimum": 0, "maximum": 1},
 )
-# What an action with a gate takes beside its own arguments.
+# Arguments of every action with a gate, in addition to its own.
 GATE_ARGUMENTS: Mapping[str, Argument] = {
     "tau_high": Argument(_SCORE, "resemblance from which a relation is taken for the one that was meant"),
     "tau_low": Argument(_SCORE, "resemblance below which no relation is taken"),
@@ -48,7 +48,7 @@ GATE_ARGUMENTS: Mapping[str, Argument] = {
 
 
 class Tier(StrEnum):
-    """How sure it is that a relation was meant."""
+    """How certain it is that the best relation is the one that was meant."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -63,27 +63,27 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """R(e): the relations of which a node is the head (`out`) and of which it is the tail (`into`)."""
+    """R(e), the relations of a node: as their head (`out`) and as their tail (`into`)."""
 
     out: tuple[Item, ...] = ()
     into: tuple[Item, ...] = ()
 
     @classmethod
     def of(cls, store: GraphStore, nodes: Sequence[str]) -> Neighbours:
-        """Of all the nodes together."""
+        """The relations of several nodes together."""
         tail, head = store.tail_relations(nodes, limit=_ALL), store.head_relations(nodes, limit=_ALL)
         return cls(tail.items, head.items)
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What became of a relation text.
+    """The gate's decision on a relation text.
 
     Attributes:
         written: the text.
-        ranked: the neighbours that it may mean, each with its direction, best first; not empty,
-            of the low tier all, of the others at least the top k.
-        also: the best relation of the other direction, if it is just as good.
+        ranked: candidate relations with their directions, best first, not empty: all neighbours
+            in the low tier, at least the top k in the others.
+        also: the best relation of the other direction, if it has the same score.
     """
 
     written: str
@@ -96,7 +96,7 @@ class GateVerdict:
         return self.ranked[0]
 
     def details(self, top_k: int) -> dict[str, Any]:
-        """As JSON: `tier`, `relation`; `candidates` of the medium tier; `also`, the tie that lost."""
+        """JSON with `tier` and `relation`; `candidates` in the medium tier; `also`, the loser of a tie."""
         told: dict[str, Any] = {"tier": self.tier, "relation": asdict(self.relation)}
         if self.tier is Tier.MEDIUM:
             told["candidates"] = [asdict(item) for item in self.ranked[:top_k]]
@@ -116,11 +116,11 @@ class GateVerdict:
 
 @dataclass(frozen=True, slots=True)
 class RelationGate:
-    """What a relation text has to pass.
+    """Decides whether a relation text matches an existing relation.
 
     Attributes:
         ranker: scores relations.
-        top_k: candidates that the medium tier tells.
+        top_k: number of candidates listed in the medium tier.
     """
 
     ranker: Ranker
@@ -129,7 +129,7 @@ class RelationGate:
 
     @classmethod
     def of(cls, surroundings: Surroundings, arguments: Mapping[str, Any]) -> RelationGate | Failure:
-        """The encoder's gate, or as a request's `GATE_ARGUMENTS` have it."""
+        """The gate with the encoder's thresholds, unless a request's `GATE_ARGUMENTS` override them."""
         ranker = surroundings.schema.relations
         default = ranker.encoder.thresholds
         try:
@@ -141,11 +141,11 @@ class RelationGate:
         return cls(ranker, thresholds, arguments.get("top_k", TOP_K))
 
     def judge(self, written: str, neighbours: Neighbours, *, prefer: str = OUT) -> GateVerdict | None:
-        """The verdict on a text; None where there is no neighbour at all, or none in its direction.
+        """The verdict on a text; None if there is no neighbour, or none in the requested direction.
 
         Args:
-            written: a relation's name, words for it, or `(R name)`, which means the outgoing one.
-            prefer: the direction that is taken of two that are equally good.
+            written: a relation's name, words for it, or `(R name)`, which selects the outgoing one.
+            prefer: the direction that wins a tie.
 
         Raises:
             EncoderUnavailableError: the encoder does not answer.
@@ -156,7 +156,7 @@ class RelationGate:
         ranked = self._ranked(name, neighbours, prefer, self.top_k + 1)
         if not ranked:
             return None
-        # All are put in order only where all are told, or a tie may go beyond the first.
+        # All are sorted only if all are listed, or if a tie may extend beyond the ranked ones.
         if ranked[0].score < self.thresholds.low or ranked[0].score == ranked[-1].score:
             ranked = self._ranked(name, neighbours, prefer, None)
         best, others = ranked[0], (item for item in ranked if item.direction != ranked[0].direction)
@@ -177,7 +177,7 @@ class RelationGate:
             for item in self.ranker.rank(name, items.values(), top_k=top_k)
             for direction in directions[item.id]
         ]
-        # Of one score the most literal, then the preferred direction; labels and ids decide the rest.
+        # Ties: the most literal match, then the preferred direction, then the order of labels and ids.
         scored.sort(key=lambda item: (-item.score, literalness(name, item), item.direction != prefer))
         return tuple(scored)
 

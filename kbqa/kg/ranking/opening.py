@@ -1,4 +1,4 @@
-"""The encoder that a setting names."""
+"""Opens the encoder that a setting names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def open_encoder(
     api_key: str | None = None,
     timeout_s: float = 10.0,
 ) -> Encoder:
-    """The encoder that a setting names.
+    """Open the encoder that a setting names.
 
     Args:
-        place: `ngram`; or a directory of sentence-transformers; or the URL of an
-            OpenAI-compatible server, up to and with `/v1`, and `#model` where it has several.
-        thresholds: in place of the encoder's own.
-        api_key: of the server, if it wants one.
-        timeout_s: for each request to it.
+        place: `ngram`, a sentence-transformers directory, or the URL of an OpenAI-compatible
+            server up to and including `/v1`, with `#model` if it has several models.
+        thresholds: override the encoder's own.
+        api_key: of the server, if it requires one.
+        timeout_s: for each request to the server.
 
     Raises:
-        ConfigurationError: it is none of these.
+        ConfigurationError: `place` is none of these.
         EncoderUnavailableError: the server does not answer.
     """
     if place == NGRAM:

@@ -1,14 +1,13 @@
-"""Relations and types ranked by how much they resemble a text.
+"""Ranks relations and types by similarity to a text.
 
-    schema = schemas.of(store)                       # one per graph version, made lazily
+    schema = schemas.of(store)                       # one per graph version, created lazily
     schema.relations.rank("place of birth", top_k=5)                    # among all of the graph
     schema.relations.rank("place of birth", page.items, top_k=5)        # among some of them
 
-A text is encoded once, however often and among whichever others it is ranked. An item
-resembles a query as much as the better of its two texts does: its label, and its id
-without a namespace. An item that is named by the query exactly, or but for case,
-punctuation and spaces, scores 1. Scores are rounded to four decimals, so that what a
-threshold is compared with is what an agent reads.
+Each text is encoded once and reused in all rankings. An item has two texts, its label and
+its id without namespace; its score is the higher of their similarities to the query. An item
+scores 1 if the query equals its id or label, ignoring namespace, case, punctuation and spaces.
+Scores are rounded to four decimals, so that thresholds apply to the number that an agent reads.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from kbqa.kg.store import GraphStore
 
 logger = logging.getLogger(__name__)
 
-# Texts whose vectors are kept, at 1.5 to 4 KB each; what exceeds them is encoded each time.
+# Texts whose vectors are kept, at 1.5 to 4 KB each; further texts are encoded each time.
 _MAX_TEXTS = 100_000
 _MAX_QUERIES = 4096
-# Texts between two looks at whether to go on: seconds of a dense encoder on a CPU.
+# Texts encoded between two checks of `stopped`: seconds for a dense encoder on a CPU.
 _AT_ONCE = 1024
 
-# What has a namespace: an IRI, or a prefixed name of SPARQL.
+# Ids with a namespace: IRIs, and SPARQL's prefixed names.
 _NAMESPACED = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
 class _Entry(NamedTuple):
-    """What is known of an item: its texts' rows, twice the same if it has but one, and its bare forms."""
+    """An item, the vector rows of its two texts (equal if it has one), and its normalised names."""
 
     item: Item
     rows: tuple[int, int]
@@ -60,9 +59,9 @@ class Ranker:
     """Ranks items of one kind. Safe for many threads.
 
     Args:
-        encoder: makes vectors of texts.
-        all_items: what there is to rank when nothing else is said; asked for once.
-        directory: keeps the vectors of `all_items` from process to process; None for not at all.
+        encoder: encodes texts as vectors.
+        all_items: returns the items to rank by default; called once.
+        directory: caches the vectors of `all_items` on disk; None for no cache.
     """
 
     def __init__(
@@ -81,19 +80,19 @@ class Ranker:
         return self._encoder
 
     def count(self) -> int:
-        """How many items there are in all; calls `warm`."""
+        """The number of all items; calls `warm`."""
         self.warm()
         assert self._all is not None
         return len(self._all)
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Encode all items, or read them from the directory. Until then each is encoded when it is met.
+        """Encode all items, or read their vectors from disk. Otherwise items are encoded when first ranked.
 
         Args:
-            stopped: asked now and then; once it says so, nothing more is encoded or kept.
+            stopped: checked from time to time; once it returns True, encoding stops and nothing is kept.
 
         Raises:
-            GraphUnavailableError, QueryError: the graph cannot say which items there are.
+            GraphUnavailableError, QueryError: the graph cannot list its items.
             EncoderUnavailableError: the encoder does not answer.
         """
         if self._all is None:
@@ -114,13 +113,13 @@ class Ranker:
         top_k: int | None = None,
         instruction: str = "",
     ) -> list[ScoredItem]:
-        """The items that resemble `query` most, best first, at most `top_k`.
+        """The items that are most similar to `query`, best first, at most `top_k`.
 
-        Those of one score come in the order of how literally the query names them (by id,
-        by label, but for punctuation), then of labels and ids.
+        Items with the same score are ordered by how literally the query names them (by id, by
+        label, otherwise), then by label and id.
 
         Args:
-            items: what is ranked; None for everything, which calls `warm`.
+            items: the items to rank; None for all items, which calls `warm`.
             instruction: as `Encoder.encode_query` takes it.
 
         Raises:
@@ -148,7 +147,7 @@ class Ranker:
         return [ScoredItem(id_, label, -score) for score, _, label, id_ in ranked[:top_k]]
 
     def similarities(self, query: str, texts: Sequence[str], *, instruction: str = "") -> Vector:
-        """Cosine similarity of the query with each text, in their order; nothing is made 1. [len(texts)]
+        """Cosine similarity of the query with each text; exact matches are not set to 1. [len(texts)]
 
         Raises:
             EncoderUnavailableError: the encoder does not answer.
@@ -166,10 +165,10 @@ class Ranker:
     def score_paths(
         self, query: str, paths: Sequence[Sequence[Item]], *, instruction: str = ""
     ) -> list[float]:
-        """How much each path of one or two relations in a row resembles the query, rounded as scores are.
+        """The similarity of the query with each path of one or two relations, rounded like scores.
 
-        A path's vector is the sum of its relations', so that thousands of paths cost no encoding
-        beyond that of their relations.
+        A path's vector is the sum of its relations' vectors, so that thousands of paths require
+        no encoding beyond their relations.
 
         Raises:
             EncoderUnavailableError: the encoder does not answer.
@@ -187,13 +186,13 @@ class Ranker:
         return scores
 
     def _scores(self, query: str, entries: Sequence[_Entry], instruction: str) -> NDArray[np.float64]:
-        """Of each entry, rounded. [len(entries)]"""
+        """The score of each entry, rounded. [len(entries)]"""
         vector = self._query_vector(_spoken(query), instruction)
         rows = np.array([entry.rows for entry in entries])
         if (rows[:, 0] == rows[:, 1]).all():
             rows = rows[:, :1]  # names without labels: one text each
         vectors = self._vectors
-        # Copying most of the rows would take longer than to multiply them all.
+        # Copying most of the rows would take longer than multiplying all of them.
         similarities = (vectors @ vector)[rows] if rows.size > len(vectors) // 2 else vectors[rows] @ vector
         scores: NDArray[np.float64] = similarities.max(axis=1).clip(-1, 1).astype(np.float64).round(4)
         form = _bare(query)
@@ -202,7 +201,7 @@ class Ranker:
         return scores
 
     def _known(self, items: Iterable[Item]) -> list[_Entry]:
-        """An entry for each item; those that are new are encoded together."""
+        """An entry for each item; new items are encoded together."""
         items = list(items)
         new = [item for item in items if item.id not in self._entries]
         if new:
@@ -215,22 +214,22 @@ class Ranker:
         return [self._entries[item.id] for item in items]
 
     def _keep(self, texts: Sequence[str], vectors: Matrix | None = None) -> Matrix:
-        """Have rows for the texts, from `vectors` if they are known; returns all rows."""
+        """Add missing rows for the texts, from `vectors` if given; returns all rows."""
         if vectors is None:
             texts = [text for text in dict.fromkeys(texts) if text not in self._rows]
             vectors = self._encoder.encode(texts) if texts else None
         if vectors is not None:
-            # Encoded before, as it may take long: what another thread has added meanwhile is left out.
+            # Encoded before locking, since it may take long; rows that another thread added are skipped.
             with self._lock:
                 new = [(text, row) for row, text in enumerate(texts) if text not in self._rows]
                 added = vectors[[row for _, row in new]]
                 self._vectors = np.concatenate([self._vectors, added]) if self._rows else added
-                # After the vectors: whoever finds a row finds its vector.
+                # After the vectors, so that every row in the table has its vector.
                 self._rows.update({text: row for row, (text, _) in enumerate(new, start=len(self._rows))})
         return self._vectors
 
     def _all_vectors(self, texts: Sequence[str], stopped: Callable[[], bool]) -> Matrix | None:
-        """Vectors of all items' texts: from the directory, else encoded and put there."""
+        """Vectors of all items' texts, read from disk, or encoded and saved there; None if stopped."""
         path = None
         if self._directory is not None:
             content = "\0".join([self._encoder.name, *texts]).encode("utf-8", "replace")
@@ -249,14 +248,14 @@ class Ranker:
 
 
 class SchemaIndex:
-    """The relations and types of one version of a graph, ranked.
+    """Ranks the relations and types of one version of a graph.
 
-    A per-question subgraph is ranked by its whole graph's index: `rank` is given the
-    subgraph's items.
+    A per-question subgraph uses the index of its whole graph: callers pass the subgraph's
+    items to `rank`.
     """
 
     def __init__(self, store: GraphStore, encoder: Encoder, directory: Path | None = None) -> None:
-        # Not the store itself, which goes when its graph has another version.
+        # A weak reference, so that the store is freed when its graph gets a new version.
         reference = weakref.ref(store)
 
         def listed(kind: str) -> Sequence[Item]:
@@ -268,22 +267,22 @@ class SchemaIndex:
         self.types = Ranker(encoder, lambda: listed("types"), directory)
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Both, as `Ranker.warm`."""
+        """Warm both rankers, see `Ranker.warm`."""
         self.relations.warm(stopped)
         self.types.warm(stopped)
 
 
 class Schemas:
-    """The index of each graph that is open, made when it is asked for. Safe for many threads.
+    """The schema index of each open graph, created on demand. Safe for many threads.
 
     Args:
-        encoder: of all of them.
-        directory: keeps vectors from process to process; made when something is kept.
+        encoder: shared by all indexes.
+        directory: caches vectors on disk; created when needed.
     """
 
     def __init__(self, encoder: Encoder, directory: Path | None = None) -> None:
         self._encoder, self._directory = encoder, directory
-        # Store → its version, which that of a remote graph may change, and the index.
+        # Store → (its version, the index); a remote store's version may change.
         self._indexes: weakref.WeakKeyDictionary[GraphStore, tuple[str, SchemaIndex]] = (
             weakref.WeakKeyDictionary()
         )
@@ -291,14 +290,14 @@ class Schemas:
     def of(self, store: GraphStore) -> SchemaIndex:
         version, index = self._indexes.get(store, ("", None))
         if index is None or version != store.version:
-            # Of two threads that come at once, one makes an index that is soon forgotten.
+            # If two threads arrive at once, one of the two indexes is discarded.
             index = SchemaIndex(store, self._encoder, self._directory)
             self._indexes[store] = (store.version, index)
         return index
 
 
 def _spoken(text: str) -> str:
-    """A name in words, so that it reads like what it is compared with; a phrase stays as it is."""
+    """A name split into words, to compare it with phrases; a text with spaces is unchanged."""
     return text if " " in text else words(text)
 
 
@@ -319,12 +318,12 @@ def _bare(text: str) -> str:
 
 
 def literalness(query: str, item: Item) -> int:
-    """How far the query is from naming an item: 0 its id, 1 its label, 2 neither."""
+    """0 if the query is an item's id, 1 if it is the item's label, 2 otherwise."""
     return 0 if query == item.id else 1 if query == item.label else 2
 
 
 def _largest(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Indices of the largest scores, and of all that are as large as the last of them."""
+    """Indices of the `count` largest scores, and of all scores tied with the last of them."""
     if count >= len(scores):
         return np.arange(len(scores))
     least = np.partition(scores, -count)[-count]
@@ -332,9 +331,9 @@ def _largest(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
 
 
 def _read(path: Path, rows: int) -> Matrix | None:
-    """Vectors as `_write` wrote them; None if they are not there, or are damaged (a zip has checksums)."""
+    """Read vectors saved by `_write`; None if the file is missing or damaged (a zip has checksums)."""
     try:
-        # Opened here, since numpy leaves what it cannot read open.
+        # Opened here, since numpy does not close a file that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             vectors: Matrix = arrays["vectors"]
     except (FileNotFoundError, NotADirectoryError):
@@ -348,7 +347,7 @@ def _read(path: Path, rows: int) -> Matrix | None:
 
 
 def _write(path: Path, vectors: Matrix) -> None:
-    """Whole or not at all; a disk that cannot take it costs only the time to encode again."""
+    """Save vectors atomically; if the disk fails, they are only encoded again next time."""
     aside = path.with_suffix(f".{os.getpid()}.aside")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

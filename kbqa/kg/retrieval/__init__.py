@@ -1,7 +1,7 @@
-"""The retrieval actions, a module each, and `ACTIONS`, in which all of them are."""
+"""The retrieval actions, one module each, and `ACTIONS`, their registry."""
 
 # ruff: noqa: F401, I001
-# Imported to be registered, in the order in which agents are shown them.
+# Importing a module registers its actions; agents see them in this order.
 
 from __future__ import annotations
 

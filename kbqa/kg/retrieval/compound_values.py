@@ -1,7 +1,7 @@
-"""Nodes without a name, which stand for a fact of several parts: Freebase's compound value types (CVT).
+"""Nodes without names that represent facts with several parts: Freebase's compound value types (CVT).
 
-An agent that reads a list of their ids learns nothing; KBQA-R1's code tells it how many
-they are, of what type, and with which relations to go on.
+A list of their ids tells an agent nothing. As in KBQA-R1's code, the agent is told their
+number, their types, and the relations with which it can continue.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from kbqa.kg.actions import Item
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.store import GraphStore
 
-# The number that KBQA-R1's code tells.
+# Relations listed, as in KBQA-R1's code.
 _RELATIONS = 10
-# Nodes that are asked for their types and relations: those of one answer are alike.
+# Nodes whose types and relations are looked up; nodes in one answer are similar.
 _ASKED = 100
 
 
 def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] | None:
-    """What to tell of those items that have no name: how many `entities`, their `types`, the
-    first `relations` of which they are the head. None if all have one."""
+    """Summarise the items without names; None if all have one.
+
+    Keys: the number of `entities`, their `types`, and the first of their outgoing `relations`.
+    """
     nameless = [item.id for item in items if _is_nameless(store, item)]
     if not nameless:
         return None
@@ -38,7 +40,7 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
 
 
 def _is_nameless(store: GraphStore, item: Item) -> bool:
-    """Whether it goes by its IRI, or is blank; a name in a delimited file is one."""
+    """Whether an item has only an IRI, or is a blank node; ids from delimited files are names."""
     if item.label != item.id:
         return False
     return item.id.startswith("_:") or store.entity_term(item.id) == f"<{item.id}>"

@@ -1,4 +1,4 @@
-"""`describe`: what there is to know of an entity at a glance, however many edges it has."""
+"""`describe`: a summary of an entity, of bounded size however many edges it has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbqa.kg.store import GraphStore, Page
 _RDFS, _FREEBASE = "http://www.w3.org/2000/01/rdf-schema#", "http://rdf.freebase.com/ns/"
 _SKOS, _SCHEMA = "http://www.w3.org/2004/02/skos/core#", "http://schema.org/"
 
-# Relations whose values are names, or say what something is.
+# Relations whose values are names, and relations whose values are descriptions.
 _NAME_RELATIONS = (
     f"{_RDFS}label",
     f"{_SKOS}prefLabel",
@@ -35,9 +35,9 @@ _DESCRIPTION_RELATIONS = (
     "common.topic.description",
 )
 
-# Of one action.
+# Per action.
 _MAX_ENTITIES = 10
-# Of one entity, one direction; a look-up each, which at an endpoint is a request.
+# Per entity and direction; each costs a look-up, which at an endpoint is a request.
 _MAX_RELATIONS, _MAX_REMOTE_RELATIONS = 64, 16
 _MAX_FACTS = 10
 _MAX_NAMES = 20
@@ -45,13 +45,13 @@ _DESCRIPTION_CHARS = 1000
 
 
 def describe(store: GraphStore, entity: str) -> dict[str, Any]:
-    """What a graph says of the entity with an id, as JSON.
+    """Summarise the entity with an id, as JSON.
 
     Keys: `id`, `label`, `aliases`, `types`, `description` (null if there is none); `tail` and
-    `head`, the facts of which it is the head and those of which it is the tail, each with
-    `relations` and `edges`, how many there are, and `facts`, one [head, relation, tail] for
-    each of the first relations. Edges are counted for the first 64 relations (16 of
-    a remote graph); `truncated` says that there are more.
+    `head`, the facts with the entity as head and as tail. Each of these two has the counts
+    `relations` and `edges`, and `facts`, one [head, relation, tail] for each of the first
+    relations. Edges are counted for the first 64 relations (16 for a remote graph); `truncated`
+    says whether there are more relations.
     """
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
@@ -90,7 +90,7 @@ def _foreignness(literal: Item) -> int:
 def _facts(
     relations: Page, told: set[str], look_up: Callable[[str], Page], ends: Sequence[Item | None]
 ) -> dict[str, Any]:
-    """One direction of an entity; `ends` are the head and tail of its facts, None for the other side."""
+    """Summarise one direction; `ends` are the head and tail of the facts, with None for the other entity."""
     edges = 0
     facts: list[list[dict[str, str]]] = []
     for relation in relations.items:

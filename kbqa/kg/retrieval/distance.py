@@ -1,9 +1,9 @@
-"""How many edges lie between two sets of entities: what ISP-KGR's progress reward measures.
+"""The number of edges between two sets of entities, for ISP-KGR's progress reward.
 
-`entity_distance` is a breadth-first search from both sets at once, over edges without
-direction; literals are nodes (section 4.3.2, appendix F.9). It stops at the first path,
-since none that is found later is shorter, at `max_distance`, and at a number of nodes:
-beyond a hub lies half of the graph.
+`entity_distance` is a bidirectional breadth-first search that ignores edge directions;
+literals are nodes (section 4.3.2, appendix F.9). It stops at the first path, which is a
+shortest one, at `max_distance`, and at a bound on nodes, because half of the graph may lie
+behind a hub.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kbqa.kg.store import GraphStore
 DEFAULT_MAX_DISTANCE = 3
 MAX_DISTANCE = 10
 MAX_NODES = 200_000
-# Nodes whose neighbours are asked for at once: between two requests the bounds are looked at.
+# Nodes whose neighbours are requested at once; the bounds are checked between requests.
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        edges: on a shortest path; None when there is none within the bounds.
-        at_least: what the distance cannot be less than; None if no path of any length is there.
+        edges: number of edges on a shortest path; None if there is no path within the bounds.
+        at_least: lower bound of the distance; None if there is no path of any length.
         complete: False if the search ended at the bound on nodes.
     """
 
@@ -52,16 +52,16 @@ def distance(
     max_nodes: int = MAX_NODES,
     deadline_s: float = 3.0,
 ) -> Distance:
-    """The least number of edges between a node of `a` and one of `b`, 0 if they share one.
+    """The smallest number of edges between a node of `a` and a node of `b`, 0 if they share a node.
 
     Args:
-        a, b: ids; one that is not in the graph has no edges.
-        max_distance: what is farther apart counts as unconnected.
-        max_nodes: seen at most, before the search is given up.
-        deadline_s: seconds that it may take.
+        a, b: ids; an id that is not in the graph has no edges.
+        max_distance: sets that are farther apart count as unconnected.
+        max_nodes: number of nodes after which the search is given up.
+        deadline_s: time limit in seconds.
 
     Raises:
-        QueryTimeoutError: it took longer.
+        QueryTimeoutError: the search took longer.
     """
     seen, frontier = set(a), set(a)
     others, other_frontier = set(b), set(b)
@@ -69,11 +69,11 @@ def distance(
     if not seen.isdisjoint(others):
         return Distance(0, 0)
     for edges in range(1, max_distance + 1):
-        # The smaller side goes on by one edge; both are searched to their whole depth.
+        # The smaller side is extended by one edge; each side is always complete to its depth.
         if len(other_frontier) < len(frontier):
             seen, frontier, others, other_frontier = others, other_frontier, seen, frontier
         reached: set[str] = set()
-        # Sorted, so that a search that is given up sees the same nodes every time.
+        # Sorted, so that a search that is given up has always seen the same nodes.
         nodes = sorted(frontier)
         for start in range(0, len(nodes), _AT_ONCE):
             found = store.adjacent(nodes[start : start + _AT_ONCE])
@@ -94,7 +94,7 @@ def distance(
 
 
 def _entity_distance(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    # Names that stand for nothing in the graph are passed over, since queries compute values, too.
+    # Names that are not in the graph are skipped, since a query may return computed values.
     unknown: list[str] = []
     sets = []
     for argument in ("set_a", "set_b"):
@@ -110,7 +110,7 @@ def _entity_distance(surroundings: Surroundings, arguments: Mapping[str, Any]) -
 
 
 def _known(store: GraphStore, names: Sequence[str], unknown: list[str]) -> list[str]:
-    """Ids that names stand for; what stands for nothing is added to `unknown`."""
+    """The ids that names stand for; names without ids are added to `unknown`."""
     items = store.items(names)
     ids: list[str] = []
     for name in names:

@@ -1,7 +1,7 @@
-"""`execute_sparql`: the solutions of a query, as KnowCoder-A1 and Learning-to-Refine ask for them.
+"""`execute_sparql`: the solutions of a query, for KnowCoder-A1 and Learning-to-Refine.
 
-A row is a solution: variable → its term, as SPARQL's JSON results write it, with the `id`
-that an action accepts and a `label`. What a query did wrong is a `Failure` of its kind.
+A row is one solution: variable → term in the form of SPARQL's JSON results, with a `label`
+and the `id` that actions accept. An error in a query is returned as a `Failure`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kbqa.kg.store import GraphStore
 
 @dataclass(frozen=True, slots=True)
 class Solutions:
-    """What a SELECT or ASK found.
+    """The result of a SELECT or ASK.
 
     Attributes:
         variables: of a SELECT, in its order.
-        bindings: of each solution: variable → term, as SPARQL's JSON results write it.
+        bindings: for each solution, variable → term in the form of SPARQL's JSON results.
         boolean: the answer to an ASK; None for a SELECT.
         truncated: whether the store cut the solutions.
     """
@@ -51,7 +51,7 @@ def solve(store: GraphStore, query: str, *, deadline_s: float) -> Solutions:
 
 
 def with_labels(store: GraphStore, bindings: Sequence[Row]) -> tuple[Row, ...]:
-    """Solutions whose terms have an `id` and a `label`: of a literal its value, of what has none the id."""
+    """Add `id` and `label` to all terms; a literal's label is its value, a nameless node's its id."""
     ids = {(name, row): store.id_of(term) for row, name, term in _terms(bindings)}
     items = store.items(list(dict.fromkeys(ids.values())))
     rows: list[dict[str, Mapping[str, str]]] = [{} for _ in bindings]

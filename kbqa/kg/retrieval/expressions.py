@@ -1,9 +1,9 @@
-"""Logical forms over a graph: what their names stand for, who their members are, which relations they mean.
+"""Evaluates logical forms over a graph: resolves their names, and finds their members.
 
-A name in an expression is an id of the graph, an exact label, or an id without its
-namespace where that is Freebase's (`m.0abc`) or a well-known prefix stands for it
-(`wd:Q42`). A label that several entities share means them all: the members are then the
-union over its entities, for a superlative the extreme ones of each.
+A name in an expression is an id of the graph, an exact label, a Freebase id without its
+namespace (`m.0abc`), or an id with a well-known prefix (`wd:Q42`). A label that several
+entities share stands for all of them: the members are then the union over these entities,
+and for a superlative the extreme members for each entity.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from kbqa.logical_forms.compiler import FREEBASE, FREEBASE_NAMESPACE, FormVocabu
 from kbqa.logical_forms.s_expression import parse_literal, parse_s_expression
 
 _RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-# Readings of an expression whose labels are shared; each is a query.
+# Maximum readings of an expression with shared labels; each reading is a query.
 _MAX_READINGS = 16
-# As SPARQL's JSON results call them; the second is Virtuoso's.
+# Types of literals in SPARQL's JSON results; the second is Virtuoso's.
 _LITERALS = ("literal", "typed-literal")
 
 
 class Unanswered(Exception):
-    """An expression that cannot be answered: carries the failure that says why out of a recursion."""
+    """Raised if an expression cannot be answered; carries the failure out of a recursion."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
@@ -54,17 +54,17 @@ class Unanswered(Exception):
 
 
 class Members(NamedTuple):
-    """Members of an expression, in the order of labels, then ids; whether there are more than these."""
+    """Members of an expression, sorted by label, then id, and whether there are more."""
 
     items: tuple[Item, ...]
     truncated: bool
 
 
 def read_expression(text: str) -> Expression:
-    """The expression that an action was sent.
+    """Parse an action's expression.
 
     Raises:
-        Unanswered: it is none; its details hold the `position` in characters from 1.
+        Unanswered: the text is not an expression; details hold the `position` in characters from 1.
     """
     try:
         return parse_s_expression(text)
@@ -79,34 +79,34 @@ def form_failure(error: LogicalFormError) -> Failure:
 
 @dataclass
 class NameTable:
-    """What the names of expressions stand for in a graph."""
+    """Resolves the names in expressions to ids of a graph."""
 
     store: GraphStore
     _nodes: dict[Entity | Literal | Class, tuple[str, ...]] = field(default_factory=dict)
 
     def nodes(self, leaf: Entity | Literal | Class) -> tuple[str, ...]:
-        """Ids of an entity, class or literal; none if the graph lacks it."""
+        """Ids of an entity, class or literal; empty if it is not in the graph."""
         if leaf not in self._nodes:
             self._nodes[leaf] = self._literals(leaf) if isinstance(leaf, Literal) else self._entities(leaf)
         return self._nodes[leaf]
 
     def relations(self, name: str) -> tuple[str, ...]:
-        """Ids of a relation; none if the graph lacks it."""
+        """Ids of a relation; empty if it is not in the graph."""
         return _first(self.store.resolve_relation, _spellings(name))
 
     def written(self, id_: str) -> str:
-        """How an expression names an id: without Freebase's namespace, which every such name would repeat."""
+        """An id as written in expressions: without Freebase's namespace."""
         return id_.removeprefix(FREEBASE_NAMESPACE)
 
     def _entities(self, leaf: Entity | Class) -> tuple[str, ...]:
         name = leaf.id if isinstance(leaf, Entity) else leaf.name
         ids = _first(self.store.resolve_entity, _spellings(name))
-        # A literal of that value is meant only if nothing else is called so.
+        # A literal with that value is meant only if no entity has the name.
         named = tuple(id_ for id_ in ids if not self.store.entity_term(id_).startswith('"'))
         return named or ids
 
     def _literals(self, literal: Literal) -> tuple[str, ...]:
-        """The literal itself; else with the time zone of Freebase's dates; else all of its lexical form."""
+        """The literal itself, else with the time zone of Freebase's dates, else all with its lexical form."""
         for reading in (literal, parse_literal(FREEBASE.literal(literal))):
             typed = {"datatype": reading.datatype}
             if reading.language is not None:
@@ -130,10 +130,10 @@ class FormEvaluation:
         self._deadline_s = surroundings.deadline_s
 
     def check(self, expression: Expression) -> None:
-        """Whether the graph has what the expression names; literals may be absent.
+        """Check that the graph has all names in the expression; literals may be missing.
 
         Raises:
-            Unanswered: the first name that it lacks.
+            Unanswered: a name is not in the graph; reports the first.
         """
         self.check_nodes(expression)
         for name in relations(expression):
@@ -143,17 +143,17 @@ class FormEvaluation:
                 )
 
     def check_nodes(self, expression: Expression) -> None:
-        """As `check`, for entities and classes alone."""
+        """Like `check`, but for entities and classes only."""
         for leaf in _leaves(expression):
             if not isinstance(leaf, Literal) and not self.names.nodes(leaf):
                 name = leaf.id if isinstance(leaf, Entity) else leaf.name
                 raise Unanswered(failure(ErrorKind.ENTITY_NOT_IN_KG, f"Entity {quote(name)} not found in KG"))
 
     def members(self, expression: Expression, *, limit: int | None = None) -> Members:
-        """All members, or some that are at most `limit`. The names have to be there: see `check`.
+        """All members, or at most `limit` of them. All names must be in the graph, see `check`.
 
         Raises:
-            Unanswered: it cannot be compiled, or its labels are shared by too many.
+            Unanswered: the expression cannot be compiled, or its shared labels have too many readings.
             QueryError, GraphUnavailableError: as `GraphStore.query`.
         """
         readings = self._readings(expression)
@@ -165,7 +165,7 @@ class FormEvaluation:
         for vocabulary in readings:
             query = _compiled(expression, vocabulary)
             if limit is not None:
-                # One more tells whether there are more.
+                # One extra row shows whether there are more.
                 query += f"\nLIMIT {limit + 1}"
             solutions = solve(self.store, query, deadline_s=self._left())
             truncated = truncated or solutions.truncated
@@ -175,7 +175,7 @@ class FormEvaluation:
         return Members(tuple(items[:limit]), truncated or len(items) > len(items[:limit]))
 
     def queries(self, expression: Expression) -> list[str]:
-        """The queries whose solutions are the members, in `?x`: one for each reading of shared labels.
+        """The queries that return the members as `?x`, one for each reading of shared labels.
 
         Raises:
             Unanswered: as `members`.
@@ -183,7 +183,7 @@ class FormEvaluation:
         return [_compiled(expression, vocabulary) for vocabulary in self._readings(expression)]
 
     def count(self, expression: Expression) -> int:
-        """How many members there are; at least that many, where several entities share a label.
+        """The number of members; a lower bound if several entities share a label.
 
         Raises: as `members`.
         """
@@ -193,7 +193,7 @@ class FormEvaluation:
         return int(number.label)
 
     def literal_valued(self, candidates: Sequence[Item]) -> list[Item]:
-        """Those of some relations that have a literal for a value, judged by one value each.
+        """The candidate relations that have literal values, judged by one value of each.
 
         Raises:
             QueryError, GraphUnavailableError: as `GraphStore.query`.
@@ -208,10 +208,10 @@ class FormEvaluation:
         return [item for place, item in enumerate(candidates) if kinds.get(f"o{place}") in _LITERALS]
 
     def _readings(self, expression: Expression) -> list[FormVocabulary]:
-        """A vocabulary for each choice of what shared labels mean."""
+        """One vocabulary for each combination of meanings of shared labels."""
         leaves = list(dict.fromkeys(_leaves(expression)))
         choices = [self.names.nodes(leaf) for leaf in leaves]
-        # A literal that the graph lacks is compared as it is written.
+        # A literal that is not in the graph is compared as written.
         meant = [(leaf, ids) for leaf, ids in zip(leaves, choices, strict=True) if ids]
         readings = islice(product(*(ids for _, ids in meant)), _MAX_READINGS + 1)
         chosen = [dict(zip((leaf for leaf, _ in meant), ids, strict=True)) for ids in readings]
@@ -235,7 +235,7 @@ class FormEvaluation:
             return self.store.entity_term(ids[value]) if value in ids else literal_term(value)
 
         def relation(name: str) -> str:
-            # The other end of TC's interval need not be there.
+            # The relation for the other end of TC's interval may be missing from the graph.
             found = self.names.relations(name) or (next(iter(_spellings(name))),)
             terms = [self.store.relation_term(id_) for id_ in found]
             return terms[0] if len(terms) == 1 else f"({'|'.join(terms)})"
@@ -255,7 +255,7 @@ class FormEvaluation:
         return terms[0] if len(terms) == 1 else f"({'|'.join(terms)})"
 
     def _items(self, terms: Sequence[Mapping[str, str]]) -> dict[str, Item]:
-        """Items of a query's terms, by id; the label of a literal is its value, of what has none its id."""
+        """Items of a query's terms by id; a literal's label is its value, a nameless node's its id."""
         ids = [self.store.id_of(term) for term in terms]
         labelled = self.store.items(list(dict.fromkeys(ids)))
         return {
@@ -282,7 +282,7 @@ def _compiled(expression: Expression, vocabulary: FormVocabulary) -> str:
 
 
 def _leaves(expression: Expression) -> Iterator[Entity | Literal | Class]:
-    """What the expression names beside relations; values to compare with are not among them."""
+    """The entities, literals and classes in an expression, except the values of comparisons."""
     match expression:
         case Class():
             yield expression
@@ -303,7 +303,7 @@ def _name(leaf: Entity | Literal | Class) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Ids that a name may be short for."""
+    """A name, followed by the ids that it may abbreviate."""
     yield name
     prefix, colon, local = name.partition(":")
     if colon and prefix in PREFIXES:

@@ -1,12 +1,12 @@
 """KBQA-R1's actions: `find_relation` (Table II, through RRCG) and `execute_logical_form`.
 
-    find_relation {entity | expression, relation}       one step on, by the relation that was meant
+    find_relation {entity | expression, relation}       follows the relation that the text means
     execute_logical_form {expression, gate?, explain?}  the members of a whole logical form
 
-Both tell in `details` the `expression` to go on with and, where entities have no names, how to
-go on (`cvt`, see `compound_values`). With `gate`, every relation in the form is judged in its
-place, which is how a protocol has the relations of Order, Compare and Time_constraint gated:
-it sends `(ARGMAX … `text`)`, `(le `text` 5)` or `(TC … `text` NOW)` and is told what that became.
+Both return in `details` the `expression` to continue with and, if entities have no names, a
+summary of them (`cvt`, see `compound_values`). With `gate`, every relation in the form is gated
+in its place. Protocols use this for the relations of Order, Compare and Time_constraint: they
+send `(ARGMAX … `text`)`, `(le `text` 5)` or `(TC … `text` NOW)` and receive the grounded form.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, An
 
 
 def _source(evaluation: FormEvaluation, arguments: Mapping[str, Any]) -> Source:
-    """What the relation is asked of: an entity by id or label, a typed literal, or an expression."""
+    """The start of the relation: an entity by id or label, a typed literal, or an expression."""
     if "expression" in arguments:
         return read_expression(arguments["expression"])
     text = arguments["entity"]
@@ -104,7 +104,7 @@ def _is_day(text: str) -> bool:
 
 
 def _literal(text: str) -> Literal | None:
-    """The literal that a text writes with its type: `39^^IRI`, `"39"^^<IRI>`, `"Land"@de`."""
+    """Read a literal with its type or language: `39^^IRI`, `"39"^^<IRI>`, `"Land"@de`."""
     if not text.startswith('"') and "^^" not in text:
         return None
     try:
@@ -120,12 +120,12 @@ def _reached(
     relation: Mapping[str, Any],
     details: Mapping[str, Any],
 ) -> Success[Item]:
-    """What a relation leads to from nodes: a look-up, whatever their degree."""
+    """What a relation leads to from nodes, by a look-up that is fast for any degree."""
     limit, offset = paging(surroundings, arguments)
     store = surroundings.store
     look_up = store.tail_entities if relation["direction"] == OUT else store.head_entities
     page = look_up(nodes, [relation["id"]], limit=limit, offset=offset)
-    # As in the query of the expression, nobody is an answer about himself.
+    # As in the expression's query, a node is not its own answer.
     items = tuple(item for item in page.items if item.id not in nodes)
     total = page.total - (len(page.items) - len(items))
     return _success(store, items, total, offset + len(page.items) < page.total, details)
@@ -138,13 +138,13 @@ def _members(
     expression: Expression,
     told: Mapping[str, Any],
 ) -> Success[Item]:
-    """The members of an expression whose names are there."""
+    """The members of an expression; all names must be in the graph."""
     limit, offset = paging(surroundings, arguments)
     members = evaluation.members(expression)
     page = members.items[offset : offset + limit]
     total = len(members.items)
     if members.truncated:
-        # Where even counting takes too long, what was found still counts.
+        # If even counting takes too long, the number found so far is reported.
         with suppress(QueryError):
             total = max(total, evaluation.count(expression))
     truncated = members.truncated or offset + len(page) < total
@@ -165,7 +165,7 @@ def _success(
 
 
 def _answered(run: Run) -> Run:
-    """An action whose failures come out of recursions as exceptions."""
+    """Wrap an action so that exceptions raised in recursions become failures."""
 
     def answer(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
         try:
@@ -182,7 +182,7 @@ def _cites(
     arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
 ) -> list[tuple[Triple, ...]]:
     if "entity" not in arguments or "relation" not in details:
-        return [() for _ in items]  # what an expression says of them is a query
+        return [() for _ in items]  # items of an expression are supported by a query
     relation = details["relation"]
     return one_fact_each(arguments["entity"], relation["id"], items, forwards=relation["direction"] == OUT)
 

@@ -1,12 +1,12 @@
-"""`follow_path`: where a path leads from an entity, and what can be followed next.
+"""`follow_path`: the end of a path from an entity, and the relations that can be followed next.
 
     follow_path {entity: "Heat", path: ["directed_by", "^directed_by"]}     the director's other films
 
-The walk is over sets, as MetaQA's gold answers are made: all that the entity's name stands
-for, all that the relation leads to from any of them, and so on. Where it comes back to the
-entity, that is left out, unless nothing else is there. An agent that only chooses reads the
-relations at the end of one path and asks again with one more, so that each action says all
-that the next choice needs, whatever came before.
+The walk is over sets, like MetaQA's gold answers: it starts at all entities with the given
+name, and each relation leads to the union of what it leads to from any of them. The start is
+left out of later sets, unless nothing else is there. A chooser reads the relations at the end
+of a path, and then asks again with the path extended by one. Each result contains everything
+that the next choice needs, independent of earlier actions.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _follow_path(surroundings: Surroundings, arguments: Mapping[str, Any]) -> Ac
 
 
 def _steps(store: GraphStore, path: Sequence[str]) -> list[PathStep] | Failure:
-    """The relations that a path names, as the other actions take them."""
+    """Resolve the relations that a path names."""
     steps = []
     for text in path:
         name = text.removeprefix(INVERSE)
@@ -73,7 +73,7 @@ def _steps(store: GraphStore, path: Sequence[str]) -> list[PathStep] | Failure:
 def _listed(
     surroundings: Surroundings, arguments: Mapping[str, Any], walk: Walk
 ) -> Sequence[Mapping[str, Any]]:
-    """What can be followed next: by label, or if it is too much the best of it, best first."""
+    """The relations to follow next: all by label, or if there are too many, the best for the question."""
     most = min(arguments.get("relations", surroundings.max_items), surroundings.max_items)
     sides, question = ((IN, walk.into), (OUT, walk.out)), arguments.get("question")
     if len(walk.into) + len(walk.out) <= most or most == 0 or question is None:
@@ -102,7 +102,7 @@ def _cites(
 
 
 def _way(path: Sequence[str], via: Sequence[str], end: str) -> tuple[Triple, ...]:
-    """The triples of a way along the path, by the nodes that it goes through; none if it is not told."""
+    """The triples along a path through the nodes `via`; empty if these are unknown."""
     if not via or len(via) != len(path):
         return ()
     return tuple(

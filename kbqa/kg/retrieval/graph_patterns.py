@@ -1,11 +1,11 @@
-"""Relations around nodes, one or two in a row: what an agent is shown before it writes a query.
+"""Paths of one or two relations around nodes, shown to an agent before it writes a query.
 
 A path leads out of a node or into it: `node r1 a`, `node r1 a . a r2 b`; `a r1 node`,
-`a r1 node . b r2 a`. These are the six templates of ISP-KGR (appendix D.3), whose third and
-sixth are the first and fourth with a literal at the end, and the subgraphs that
-KnowCoder-A1's SearchGraphPatterns speaks of. They are found by look-ups, not by the
-templates' queries, since beyond a hub a query finds no end: behind each first relation the
-second ones of some neighbours are taken, and the result says that it is not complete.
+`a r1 node . b r2 a`. These cover the six templates of ISP-KGR (appendix D.3), whose third and
+sixth are the first and fourth with a literal at the end, and the subgraphs of KnowCoder-A1's
+SearchGraphPatterns. They are found by look-ups instead of the templates' queries, which would
+not finish at a hub: second relations are looked up for a bounded number of neighbours behind
+each first relation, and the result says whether it is complete.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore
 
-# Results of both papers.
+# Number of results in both papers.
 TOP = 10
-# Values of a variable whose surroundings are looked at.
+# Maximum values of a variable around which patterns are searched.
 MAX_NODES = 100
 _MAX_RELATIONS = 1000
-# First relations each way that are followed, in memory and by two requests to a server each; neighbours
+# First relations followed in each direction, in memory and remotely (two requests each); neighbours
 # behind each.
 _MAX_FOLLOWED, _MAX_FOLLOWED_REMOTELY = 64, 16
 _MAX_NEIGHBOURS = 50
-# Of the time of an action; what is left ranks and names what was found.
+# Share of an action's time for searching; the rest is for ranking and labels.
 _SHARE_OF_DEADLINE = 0.7
 
 _PATTERN_VARIABLES = ("x", "e")
@@ -48,10 +48,10 @@ _PATTERN_VARIABLES = ("x", "e")
 
 @dataclass(frozen=True, slots=True)
 class PatternPath:
-    """Relations in a row.
+    """A path of consecutive relations.
 
     Attributes:
-        relations: one or two, from the node on.
+        relations: one or two, starting at the node.
         outgoing: whether each is followed from head to tail.
     """
 
@@ -61,12 +61,12 @@ class PatternPath:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What was found around nodes.
+    """The paths found around nodes.
 
     Attributes:
-        found: the paths, those of one relation first.
-        complete: whether there are no others.
-        in_time: whether time was not what ended the search.
+        found: the paths; paths of one relation come first.
+        complete: whether all paths were found.
+        in_time: False if the time limit ended the search.
     """
 
     found: tuple[PatternPath, ...]
@@ -87,9 +87,9 @@ def paths_around(
 
     Args:
         nodes: ids.
-        ranker, text, instruction: where a node has more first relations than can be followed,
-            those that resemble the text most are.
-        deadline_s: seconds after which no more are followed.
+        ranker, text, instruction: if there are more first relations than can be followed, the
+            ones most similar to the text are selected.
+        deadline_s: time limit of the action; the search uses a share of it.
     """
     until = time.monotonic() + deadline_s * _SHARE_OF_DEADLINE
     short: list[PatternPath] = []
@@ -123,7 +123,7 @@ def paths_around(
 def ranked(
     ranker: Ranker, text: str, paths: Sequence[PatternPath], *, instruction: str = ""
 ) -> list[tuple[PatternPath, float | None]]:
-    """Paths with their scores, best first; as they stand and without scores for an empty text."""
+    """Paths with their scores, best first; in the given order and without scores if `text` is empty."""
     if not text or not paths:
         return [(path, None) for path in paths]
     scores = ranker.score_paths(text, [path.relations for path in paths], instruction=instruction)
@@ -177,7 +177,7 @@ def _search_graph_patterns(surroundings: Surroundings, arguments: Mapping[str, A
 
 
 def timing(paths: Paths) -> dict[str, Any]:
-    """`timed_out`, if so: there may be more at another time, and the answer is not to be kept."""
+    """`timed_out` if time ran out: a later search may find more, so the answer must not be cached."""
     return {} if paths.in_time else {"timed_out": True}
 
 
@@ -190,7 +190,7 @@ def _pattern(
     for relation in path.relations:
         found = neighbours_of(ends, [relation.id], limit=_MAX_NEIGHBOURS).items
         ends = [item.id for item in found]
-    # A way back says less than a way on.
+    # A start node is a poor example, since it shows only the way back.
     example = next((item for item in found if item.id not in avoided), found[0] if found else None)
     relations = path.relations if path.outgoing else path.relations[::-1]
     return {

@@ -1,8 +1,8 @@
-"""Every relation of an expression gated in its place: what RRCG makes of a whole logical form.
+"""Grounds whole logical forms: RRCG gates each relation of an expression in its place.
 
-Each relation is judged among those that are there to be taken: of JOIN's operand; of the
-members that ARGMAX, ARGMIN and TC choose from; for a comparison, of all relations of the
-graph that have literals for values (KBQA-R1's code, `relation_retrieval.py`).
+The candidates for a relation are, for JOIN, the relations of its operand; for ARGMAX, ARGMIN
+and TC, the relations of the members to choose from; for a comparison, all relations of the
+graph that have literal values (KBQA-R1's code, `relation_retrieval.py`).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from kbqa.logical_forms.s_expression import print_s_expression
 
 Source = Entity | Literal | Expression
 
-# Members of an expression whose relations are looked up; a relation that only others have is
-# found if it is named exactly.
+# Members of an expression whose relations are looked up; a relation that only other members have
+# is found if it is named exactly.
 SAMPLE = 1000
-# Most similar relations that are looked at for literal values.
+# Most similar relations that are checked for literal values.
 _COMPARED = 20
 
 
 class Grounding:
-    """Repairs the relations of expressions.
+    """Replaces the relation texts in expressions by relations of the graph.
 
     Attributes:
-        verdicts: on each relation, in the order in which they were judged: operands first.
+        verdicts: one per relation, in the order of judging, which is operands first.
     """
 
     def __init__(self, evaluation: FormEvaluation, gate: RelationGate) -> None:
@@ -59,10 +59,10 @@ class Grounding:
         return [{"written": v.written, **v.details(self._gate.top_k)} for v in self.verdicts]
 
     def expression(self, expression: Expression) -> Expression:
-        """The expression with the relations that were meant.
+        """The expression with its relation texts replaced by relations of the graph.
 
         Raises:
-            Unanswered: one is rejected, or there is none to be had.
+            Unanswered: a relation is rejected, or there are no candidates for it.
             QueryError, GraphUnavailableError: as `FormEvaluation.members`.
         """
         match expression:
@@ -106,7 +106,7 @@ class Grounding:
     def _step(
         self, relation: Relation, members: Expression, fits: Callable[[str], bool] | None = None
     ) -> Relation:
-        """A relation that leads from the members on, of those that fit if any does."""
+        """Judge a relation that starts at the members; only fitting candidates, if there are any."""
         neighbours = self._neighbours(members, relation.name)
         if relation.inverse:
             neighbours = Neighbours(into=neighbours.into)
@@ -116,7 +116,7 @@ class Grounding:
         return self._judge(relation.name, neighbours, members)
 
     def _anywhere(self, relation: Relation, *, compared: bool = False) -> Relation:
-        """A relation of a comparison, which has no node to start from; its last leads to the value."""
+        """Judge a relation of a comparison, which has no start node; the last one leads to the value."""
         ranked = self._gate.ranker.rank(relation.name, top_k=_COMPARED)
         valued = self._evaluation.literal_valued(ranked) if compared else []
         candidates = tuple(valued or ranked)
@@ -126,7 +126,7 @@ class Grounding:
     def _judge(
         self, written: str, neighbours: Neighbours, node: Source | None, *, prefer: str = OUT
     ) -> Relation:
-        """The relation as it is read from the node on: inverse if the node is its tail."""
+        """The relation that `written` means, as seen from the node: inverse if the node is its tail."""
         where = "the graph" if node is None else print_source(node)
         verdict = self._gate.judge(written, neighbours, prefer=prefer)
         if verdict is None:
@@ -139,10 +139,10 @@ class Grounding:
         return Relation(name, inverse=verdict.relation.direction == IN)
 
     def _neighbours(self, source: Source, name: str) -> Neighbours:
-        """The relations of a node, or of the members of an expression, as far as `SAMPLE` of them.
+        """The relations of a node, or of up to `SAMPLE` members of an expression.
 
         Args:
-            name: a relation that is not to be missed for all that.
+            name: a relation that is included even if no sampled member has it.
         """
         evaluation = self._evaluation
         if isinstance(source, Entity | Literal):
@@ -163,7 +163,7 @@ class Grounding:
     def _missed(
         self, known: Sequence[Item], source: Expression, name: str, *, inverse: bool
     ) -> tuple[Item, ...]:
-        """The relations of that very name which some member has, beside those that are known."""
+        """The relations with exactly this name that some member has, without the known ones."""
         evaluation = self._evaluation
         ids = set(evaluation.names.relations(name)) - {item.id for item in known}
         return tuple(
@@ -174,17 +174,17 @@ class Grounding:
 
 
 def _reached(relation: Relation, source: Source) -> Join:
-    """What a relation leads to from a node; JOIN writes it from the other end."""
+    """The JOIN for what a relation leads to from a node; JOIN reads relations from the other end."""
     return _joined(replace(relation, inverse=not relation.inverse), source)
 
 
 def _joined(relation: Relation, source: Source) -> Join:
-    # JOIN takes no bare class; twice the same one is an expression.
+    # JOIN does not accept a bare class; the class AND itself is an equivalent expression.
     return Join(relation, And(source, source) if isinstance(source, Class) else source)
 
 
 def begins_or_ends(relation: str) -> bool:
-    """Whether a relation is one that TC takes: of a pair that begins and ends an interval."""
+    """Whether TC accepts a relation: one of a pair for the begin and end of an interval."""
     try:
         to_sparql(Timed(Class("c"), Relation(relation), NOW))
     except LogicalFormError:
@@ -193,7 +193,7 @@ def begins_or_ends(relation: str) -> bool:
 
 
 def print_source(source: Source) -> str:
-    """An operand of JOIN as an expression writes it."""
+    """An operand of JOIN as text, for messages."""
     if isinstance(source, Entity):
         return source.id
     if isinstance(source, Literal):

@@ -1,4 +1,4 @@
-"""`link_entities`: the entities that a question names, for users whose questions come without them."""
+"""`link_entities`: the entities that a question names, for questions without given topic entities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
 from kbqa.kg.handlers import Surroundings, paging
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
-# Linking takes time with the square of the length.
+# The time for linking grows with the square of the length.
 _MAX_QUESTION_CHARS = 8000
 _SHORT = ArgumentKind(
     lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,

@@ -12,14 +12,14 @@ from kbqa.kg.retrieval.graph_patterns import TOP, PatternPath, paths_around, ran
 from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
-# Goes before the question, not before the relations (Figure 9, in our words).
+# Prepended to the question, not to the relations (Figure 9, in our words).
 INSTRUCTION = (
     "Given a question and relations of a knowledge graph, select the relations that help to answer it."
 )
 
 
 def line(path: PatternPath) -> str:
-    """A path as an agent reads it: `<node>` stands where the queried node does, `?a` and `?b` elsewhere."""
+    """A path as text for an agent: `<node>` is the queried node, `?a` and `?b` are the others."""
     nodes = ("<node>", "?a", "?b")
     hops = [
         (here, relation.id, there) if path.outgoing else (there, relation.id, here)
@@ -60,7 +60,7 @@ def _node_relations(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
 
 
 def _nodes(surroundings: Surroundings, node: str, query: str | None) -> list[str] | Failure:
-    """Ids that a node stands for."""
+    """The ids that the argument `node` stands for."""
     if not node.startswith(("?", "$")):
         entities = resolved_entities(surroundings.store, node)
         return list(entities) if isinstance(entities, tuple) else entities

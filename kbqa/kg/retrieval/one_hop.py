@@ -1,8 +1,8 @@
 """KG-R1's four one-hop actions, with its errors word for word (Figure 5).
 
-The messages that the figure lacks are made by analogy: "head" for "tail", "tail" for
-"head". With `gate`, the relation of the two entity actions is a text that RRCG (`gating`)
-matches with the relations which the entity has on that side.
+Messages that are missing from the figure are made by analogy, with "head" and "tail"
+exchanged. With `gate`, the relation of the two entity actions is a text that RRCG (`gating`)
+matches against the entity's relations on that side.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _entities(side: str, surroundings: Surroundings, arguments: Mapping[str, Any
 def _gated(
     side: str, surroundings: Surroundings, arguments: Mapping[str, Any], entities: Sequence[str]
 ) -> tuple[tuple[str, ...], Mapping[str, Any]] | Failure:
-    """The relation that is meant, of those that the entities have on a side; and what to tell of it."""
+    """The relation that the text means among the entities' relations on a side, and the details."""
     gate = RelationGate.of(surroundings, arguments)
     if isinstance(gate, Failure):
         return gate
@@ -100,7 +100,7 @@ def _success(page: Page, offset: int, details: Mapping[str, Any] | None = None) 
 def _cites(
     side: str, arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
 ) -> list[tuple[Triple, ...]]:
-    # Of a relation that was gated, the one that was meant.
+    # For a gated relation, the one that was executed.
     relation = details["relation"]["id"] if "relation" in details else arguments["relation"]
     return one_fact_each(arguments["entity"], relation, items, forwards=side == "tail")
 
@@ -131,7 +131,7 @@ def _entities_spec(name: str, side: str, description: str) -> ActionSpec:
         item=DatedItem,
         answers="Only items of dated facts have `times`. With `gate`, details as of `find_relation`.",
         cost=Cost.LOOK_UP,
-        costly=("gate",),  # it asks an encoder, which may be a model, or behind HTTP
+        costly=("gate",),  # asks an encoder, which may be a model or a remote server
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.INVALID_RELATION,

@@ -1,4 +1,4 @@
-"""`search_types`: KnowCoder-A1's SearchTypes, for questions that name no entity to begin with."""
+"""`search_types`: KnowCoder-A1's SearchTypes, for questions without topic entities."""
 
 from __future__ import annotations
 

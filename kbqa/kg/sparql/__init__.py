@@ -1,1 +1,1 @@
-"""SPARQL as text and as processes: what may run, what it means, and where it can be killed."""
+"""SPARQL: checks and rewrites queries, and runs them in processes that can be killed."""

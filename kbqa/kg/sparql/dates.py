@@ -1,11 +1,11 @@
-"""Dates as data sets write them: ill-typed, of any precision, with and without a time zone.
+"""Reads dates as data sets write them: ill-typed, of any precision, with and without a time zone.
 
-`"2015-08-10"^^xsd:dateTime`, `"1967"^^xsd:dateTime` and `"2011-02-14-08:00"^^xsd:date`
-are what the queries of CWQ and GrailQA say, of facts that a dump types as xsd:date,
-xsd:gYear or xsd:gYearMonth. As in Virtuoso, a year or month stands for its first day
-and a day for its midnight; two dates are the same when they begin at the same instant.
-Without a time zone an instant is UTC. The zone of a date without a time is noise, left
-by the server that exported it.
+The queries of CWQ and GrailQA contain `"2015-08-10"^^xsd:dateTime`, `"1967"^^xsd:dateTime`
+and `"2011-02-14-08:00"^^xsd:date`, but a dump types the same facts as xsd:date, xsd:gYear
+or xsd:gYearMonth. As in Virtuoso, a year or month stands for its first day and a day for its
+midnight; two dates are equal if they begin at the same instant. An instant without a time
+zone is UTC. The zone of a date without a time is ignored: it is an artefact of the server
+that exported it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 # The datatypes of literals that stand for instants.
 DATE_TYPES = frozenset(XSD + name for name in ("dateTime", "date", "gYearMonth", "gYear"))
 
-# Wikidata writes month and day 00 when they are not known.
+# Wikidata writes an unknown month or day as 00.
 _DATE = re.compile(
     r"""
     (?P<year>[+-]?\d{1,12}) (?: - (?P<month>\d\d) (?: - (?P<day>\d\d)
@@ -33,13 +33,13 @@ _NANOSECONDS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date, and the time with it.
+    """A date with an optional time.
 
     Attributes:
-        parts: year, month, day, hour, minute, second; what is not written is its first.
-        fraction: of a second, as nanoseconds.
-        has_time: whether it is more than a date.
-        zone: as written; empty for none.
+        parts: year, month, day, hour, minute, second; missing parts have their first value.
+        fraction: of a second, in nanoseconds.
+        has_time: whether a time is given.
+        zone: time zone as written; empty if there is none.
     """
 
     parts: tuple[int, int, int, int, int, int]
@@ -49,7 +49,7 @@ class Date:
 
     @property
     def instant(self) -> int:
-        """Nanoseconds from 1970 in UTC at which it begins; equal ones are the same date."""
+        """When the date begins, in nanoseconds from 1970 in UTC; equal dates have equal instants."""
         year, month, day, hour, minute, second = self.parts
         seconds = _days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second
         if self.has_time and self.zone not in ("", "Z"):
@@ -58,18 +58,18 @@ class Date:
         return seconds * _NANOSECONDS + self.fraction
 
     def day_text(self) -> str:
-        """As xsd:date writes it, without a zone."""
+        """The date in the form of xsd:date, without a zone."""
         year, month, day = self.parts[:3]
         return f"{_year_text(year)}-{month:02}-{day:02}"
 
     def text(self) -> str:
-        """As xsd:dateTime writes it."""
+        """The date in the form of xsd:dateTime."""
         hour, minute, second = self.parts[3:]
         fraction = f".{self.fraction:09}".rstrip("0") if self.fraction else ""
         return f"{self.day_text()}T{hour:02}:{minute:02}:{second:02}{fraction}{self.zone}"
 
     def spellings(self) -> list[tuple[str, str]]:
-        """Other literals for the same date, as lexical form and datatype, well-typed or not."""
+        """Literals for the same date as (lexical form, datatype), including ill-typed ones."""
         year, month, day = self.parts[:3]
         starts_day = not (any(self.parts[3:]) or self.fraction)
         zones = ("", "Z") if self.zone in ("", "Z") or not self.has_time else (self.zone,)
@@ -91,11 +91,11 @@ def parse_date(text: str, *, typed: bool = True) -> Date | None:
 
     Args:
         text: the lexical form of a literal.
-        typed: whether its datatype says that it is one; else it has to look like one, with
-            four digits of a year to begin with.
+        typed: whether the literal has a date type. Otherwise the text must look like a date and
+            begin with a year of four digits.
 
     Returns:
-        None when it is none.
+        The date, or None if the text is not one.
     """
     text = text.strip()
     match = _DATE.fullmatch(text) if typed or _UNTYPED.fullmatch(text) else None

@@ -1,17 +1,17 @@
-"""Queries as data sets and models write them, made into SPARQL that engines agree on.
+"""Rewrites queries, as data sets and models write them, into SPARQL that all engines accept.
 
-Most were written for Virtuoso. `standard` makes any of them SPARQL 1.1 that every
-endpoint reads: names with dots are written out as IRIs, well-known prefixes need no
-declaration, `OR` and `AND` are operators, `xsd:datetime` is `xsd:dateTime`, and
-`SELECT COUNT(?x)` gets its variable. `lenient` goes on for the embedded engine, so that
-dates and numbers match as they do in Virtuoso, whatever their spelling (`dates`): by
-VALUES of the spellings where a literal is matched, and by functions of our own
-(`functions`) where dates are compared, ordered, cast or taken apart. What the engine
-can do natively is left to it, since a function in Python costs microseconds a row.
+Most of these queries were written for Virtuoso. `standard` makes them SPARQL 1.1 for any
+endpoint: it writes names with dots as IRIs, declares well-known prefixes, turns `OR` and
+`AND` into operators and `xsd:datetime` into `xsd:dateTime`, and gives `SELECT COUNT(?x)`
+a variable. For the embedded engine, `lenient` also makes dates and numbers match in any
+spelling (`dates`), as in Virtuoso. Where a literal is matched, VALUES lists its
+spellings; where dates are compared, ordered, cast or split, the query calls our own
+functions (`functions`). Whatever the engine can do natively is left to it, since a
+function in Python costs microseconds per row.
 
-Both work on tokens, not on a parse tree: what does not parse passes through, and the
-place of an error is told in the user's text. Left as the engine has it: two variables
-joined over dates of different spelling, `!=` between two variables, MIN and MAX.
+Both work on tokens, not on a parse tree: an invalid query passes through, and the
+position of an error refers to the user's text. Not rewritten: joins of two variables
+over dates with different spellings, `!=` between two variables, MIN and MAX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kbqa.kg.sparql.layout import Layout
 from kbqa.logical_forms.sparql_tokens import position
 
 FUNCTION_NAMESPACE = "urn:kbqa:f:"
-# Variables that a rewriting adds begin so; `SELECT *` does not show them.
+# Prefix of the variables that a rewriting adds; `SELECT *` does not show them.
 HIDDEN_VARIABLE = "__kbqa"
 
 _WIKIDATA = "http://www.wikidata.org/"
@@ -73,14 +73,14 @@ _XSD_NAMES = {
     name.lower(): name
     for name in ("dateTime", "gYear", "gYearMonth", "integer", "decimal", "float", "double", "string")
 }
-# Virtuoso casts to them; SPARQL 1.1 has the one cast to an integer.
+# Virtuoso has casts to these types; SPARQL 1.1 only casts to xsd:integer.
 _INTEGER_TYPES = ("int", "long", "short", "byte", "nonnegativeinteger", "positiveinteger")
 _NUMBER_TYPES = frozenset(XSD + name for name in ("integer", "decimal", "float", "double"))
 _CASTS = {XSD + name: f"<{FUNCTION_NAMESPACE}{name}>" for name in ("dateTime", "date")}
 _PARTS = ("YEAR", "MONTH", "DAY")
-# Of literals and of keys of an order: what comes after them is left as it is, lest the text explode.
+# Maximum rewritten literals and order keys; further ones stay as they are, to bound the text.
 _MAX_LENIENT = 1_000
-# Calls that may give a date; of the others it is known that they do not.
+# Calls that may return a date; no other call does.
 _CALLS_OF_ANYTHING = ("MIN", "MAX", "SAMPLE", "IF", "COALESCE", "NOW")
 _IS_DATE = f"IN ({', '.join(f'<{iri}>' for iri in sorted(DATE_TYPES))})"
 
@@ -97,7 +97,7 @@ class Rewriting:
     """A query rewritten for an engine.
 
     Attributes:
-        text: what the engine is given.
+        text: the query for the engine.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -105,7 +105,7 @@ class Rewriting:
         self._layout = layout
 
     def in_source(self, message: str) -> str:
-        """An engine's message with the places that it tells (`error at 1:8`) as places in the user's text."""
+        """An engine's message, with positions (`error at 1:8`) converted to those in the user's text."""
         return _PLACE.sub(lambda found: self._place(int(found[1]), int(found[2])), message)
 
     def _place(self, line: int, column: int) -> str:
@@ -117,7 +117,7 @@ class Rewriting:
             return position(self._layout.source, len(self._layout.source))
         start, text = pieces[piece]
         inside = offset - (ends[piece] - len(text))
-        # What was written anew has the place of what it stands for.
+        # Rewritten text has the position of the text that it replaces.
         is_source = self._layout.source.startswith(text, start)
         return position(self._layout.source, start + (inside if is_source else 0))
 
@@ -128,7 +128,7 @@ def standard(query: CheckedQuery) -> Rewriting:
 
 
 def lenient(query: CheckedQuery) -> Rewriting:
-    """The query for an engine that is given `functions.FUNCTIONS`."""
+    """The query for an engine with the custom functions `functions.FUNCTIONS`."""
     layout = _standardised(query)
     _cast(layout)
     _compare(layout)
@@ -187,7 +187,7 @@ def _name_xsd(layout: Layout, i: int, prefix: str, local: str) -> None:
 
 
 def _name_aggregate(layout: Layout, i: int) -> None:
-    """`COUNT(?x)` and `COUNT(?x) AS ?n` in a SELECT clause, without the brackets around."""
+    """Complete `COUNT(?x)` and `COUNT(?x) AS ?n` in a SELECT clause, which lack the brackets around."""
     close = layout.partner[i + 1]
     if close is None:
         return
@@ -225,7 +225,7 @@ def _compare(layout: Layout) -> None:
         a, b = layout.copy(*left), layout.copy(*right)
         call = f'<{FUNCTION_NAMESPACE}compare>({a}, "{sign}", {b})'
         if equality:
-            # Before the engine, which knows that a day is no midnight; of dates only.
+            # Dates only. Our function comes first, since for the engine a day never equals a midnight.
             tested = a if kinds[0] == "variable" else b if kinds[1] == "variable" else None
             guarded = f"IF(DATATYPE({tested}) {_IS_DATE}, {call}, 1/0)" if tested else call
             layout.wrap(first, last, f"COALESCE({guarded}, ", ")")
@@ -245,7 +245,7 @@ def _may_be_equal(sign: str, *kinds: str) -> bool:
 
 
 def _kind(layout: Layout, first: int, last: int) -> str:
-    """What an operand may be: date, text (of a date), year, variable, difference, any; or other."""
+    """The kind of an operand: date, text (of a date), year, variable, difference, any, or other."""
     kind, text = layout.kind(first), layout.tokens[first].text
     if first == last:
         if kind == "variable":
@@ -278,7 +278,7 @@ def _order(layout: Layout) -> None:
 
 
 def _match_literals(layout: Layout) -> None:
-    """Literals as objects of triples → variables of which VALUES gives the spellings."""
+    """Replace literals that are objects of triples by variables, with VALUES for their spellings."""
     for number, (first, last) in enumerate(islice(layout.objects(), _MAX_LENIENT)):
         group = layout.group(first)
         spellings = _spellings(layout, first, last)
@@ -290,9 +290,9 @@ def _match_literals(layout: Layout) -> None:
 
 
 def _widen_values(layout: Layout) -> None:
-    """Literals in VALUES of one variable that is the object of a triple beside it: their spellings, too."""
+    """Add spellings to the literals in VALUES of one variable that is an object in the same group."""
     literals = list(islice(layout.joined_values(), _MAX_LENIENT))
-    # A solution for each time that a value is given: none is given twice.
+    # Every value in VALUES yields a solution, so no value may be listed twice.
     given = {(layout.enclosing[first], _value(layout, first, last)) for first, last in literals}
     for first, last in literals:
         for spelling in _spellings(layout, first, last):
@@ -314,7 +314,7 @@ def _value(layout: Layout, first: int, last: int) -> tuple[str, str]:
 
 
 def _spellings(layout: Layout, first: int, last: int) -> list[tuple[str, str]]:
-    """Other literals that mean the same as one, none of them equal to it for the engine."""
+    """Other literals with the same meaning that the engine does not consider equal."""
     lexical, datatype = _value(layout, first, last)
     if datatype in _NUMBER_TYPES:
         return [(text, iri) for text, iri in _number_spellings(lexical) if iri != datatype]

@@ -1,7 +1,7 @@
-"""Functions that the embedded engine is given, for what `dialect` writes into queries.
+"""Custom functions of the embedded engine, which `dialect` calls in rewritten queries.
 
-A function returns None where SPARQL has an error; what it does not know is an error,
-too, and the query then does as the engine would have done by itself.
+A function returns None for a SPARQL error, also for arguments that it does not handle;
+the query then falls back to the engine's own result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DURATION_TEXT = re.compile(
 def compare(left: Term, sign: Term, right: Term) -> ox.Literal | None:
     """Compare two dates of any type and precision, or a difference of dates with a number of seconds.
 
-    A plain string or a year is a date if it looks like one and the other is one.
+    A plain string or a year counts as a date if it looks like one and the other operand is a date.
     """
     if not (isinstance(left, ox.Literal) and isinstance(right, ox.Literal) and isinstance(sign, ox.Literal)):
         return None
@@ -60,13 +60,13 @@ def instant(term: Term) -> ox.Literal | None:
 
 
 def date_time(term: Term) -> ox.Literal | None:
-    """The cast xsd:dateTime, of whatever looks like a date."""
+    """The cast to xsd:dateTime of anything that looks like a date."""
     date = _any(term)
     return None if date is None else ox.Literal(date.text(), datatype=_DATE_TIME)
 
 
 def day(term: Term) -> ox.Literal | None:
-    """The cast xsd:date, of whatever looks like a date."""
+    """The cast to xsd:date of anything that looks like a date."""
     date = _any(term)
     return None if date is None else ox.Literal(date.day_text(), datatype=_DATE)
 

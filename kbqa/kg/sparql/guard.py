@@ -1,8 +1,8 @@
-"""SPARQL 1.1 queries as text: what may be executed, what form it has, how results are written.
+"""Checks whether a SPARQL 1.1 query may be executed; also defines query forms and result formats.
 
-A query is judged by its tokens before any engine sees it, since an engine would
-follow a SERVICE to any host, and its parser can be crashed by nesting. Words in
-strings, IRIs, prefixed names, variables and comments are not keywords.
+A query is checked by its tokens before any engine sees it, since an engine would follow
+a SERVICE to any host, and deep nesting can crash its parser. Words in strings, IRIs,
+prefixed names, variables and comments are not keywords.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from kbqa.logical_forms.sparql_tokens import Token, position, tokenize
 
 QueryForm = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 
-# Far above what people and models write; an engine's recursive parser dies at some
+# Far above what people and models write. An engine's recursive parser crashes at some
 # thousands, and its optimiser is quadratic or worse in nested groups.
 MAX_DEPTH = 64
 MAX_QUERY_CHARS = 100_000
-# Brackets and operators, the data of VALUES and the arguments of functions apart. They
-# become chains in the algebra; five thousand exhaust the stack of an engine that recurses.
+# Brackets and operators, not counting the data of VALUES and the arguments of functions.
+# They become chains in the algebra; five thousand exhaust the stack of a recursive engine.
 MAX_PARTS = 2_000
 
 _FORMS: tuple[QueryForm, ...] = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _REFUSED = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH", "USING")
 _REFUSED_IN_QUERIES = ("SERVICE", "FROM")
-# A graph here is one graph. Embedded, the clause would find nothing and look like an
-# empty result; at an endpoint it would read what is not the graph that was asked.
+# A store holds one graph. In the embedded store, the clause would find nothing and look like
+# an empty result; at an endpoint, it would read another graph than the requested one.
 _NAMED_GRAPH = "GRAPH"
-# Two executions of a query with one of these may differ.
+# Functions whose value may differ between two executions.
 _VOLATILE = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
 
 
 class ResultFormat(StrEnum):
-    """How a result is written; the value is the media type."""
+    """The format of a result; the value is the media type."""
 
     JSON = "application/sparql-results+json"
     XML = "application/sparql-results+xml"
@@ -46,7 +46,7 @@ class ResultFormat(StrEnum):
 
     @property
     def is_graph(self) -> bool:
-        """Whether it writes triples (CONSTRUCT, DESCRIBE), not rows or a boolean."""
+        """Whether the format holds triples (CONSTRUCT, DESCRIBE) instead of rows or a boolean."""
         return self in (ResultFormat.NTRIPLES, ResultFormat.TURTLE)
 
 
@@ -55,12 +55,12 @@ class CheckedQuery:
     """A query that may be executed.
 
     Attributes:
-        text: as it was written.
-        form: its keyword.
+        text: the query as written.
+        form: the query's keyword.
         canonical: `text` without comments and with single spaces; equal only for queries
-            that mean the same.
+            with the same meaning.
         volatile: whether two executions over the same graph may differ.
-        tokens: of `text`. An engine is given what `dialect` makes of them.
+        tokens: of `text`; `dialect` rewrites them for an engine.
     """
 
     text: str
@@ -80,7 +80,7 @@ class QueryResult:
 
     Attributes:
         rows: rows or triples in `body`; 1 for ASK.
-        truncated: whether more were found than the store's caps on rows and bytes allow.
+        truncated: whether the store's limits on rows and bytes cut the result.
     """
 
     body: bytes
@@ -90,12 +90,12 @@ class QueryResult:
 
 
 def check_query(text: str) -> CheckedQuery:
-    """Judge a query by its tokens; it is neither parsed nor executed.
+    """Check a query by its tokens, without parsing or executing it.
 
     Raises:
-        QuerySyntaxError: it has no query form at all.
-        QueryRefusedError: an update, SERVICE, FROM or GRAPH, or too long, too deeply
-            nested or of too many parts.
+        QuerySyntaxError: the query has no query form, or a string that does not end.
+        QueryRefusedError: the query contains an update, SERVICE, FROM or GRAPH, or is too
+            long, too deeply nested or has too many parts.
     """
     if len(text) > MAX_QUERY_CHARS:
         raise QueryRefusedError(f"the query is longer than {MAX_QUERY_CHARS} characters")
@@ -127,13 +127,13 @@ def check_query(text: str) -> CheckedQuery:
 
 
 class _Size:
-    """Counts what would exhaust the stack of a parser or optimiser that recurses, and refuses it."""
+    """Counts brackets and operators, and refuses queries that could exhaust a recursive parser's stack."""
 
     def __init__(self) -> None:
         self._brackets: list[str] = []
         self._parts = 0
         self._values = False  # whether the next brace opens the data of VALUES
-        self._data_depth = 0  # of the data that we are in, 0 for none
+        self._data_depth = 0  # bracket depth of the current VALUES data, 0 outside
 
     def add(self, token: Token) -> None:
         kind, value, _ = token

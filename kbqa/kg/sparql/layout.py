@@ -1,4 +1,4 @@
-"""Where the tokens of a query stand, and what is written in their place."""
+"""The tokens of a query with their structure, and the text that replaces them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections.abc import Iterator, Sequence
 from kbqa.logical_forms.sparql_tokens import Token, TokenKind
 
 _SIGNS = ("<", "<=", ">", ">=", "=", "!=")
-# Words at which an operand of a comparison ends; with IN it is no comparison of two operands.
+# Words that end an operand of a comparison. IN does not compare two operands.
 _LIMITS = ("OR", "AND", "AS", "DISTINCT", "SEPARATOR", "IN", "NOT")
 _Range = tuple[int, int]  # the first and the last token
 
 
 class Layout:
-    """The tokens of a query but for spaces and comments, which go with the token before them.
+    """The tokens of a query; spaces and comments belong to the token before them.
+
+    Lists have one entry per token; other tokens are given by index.
 
     Attributes:
         source: the query as written.
         tokens: its tokens without the spaces.
-        head: text to be written before the first.
-        partner: of a bracket its other one, None for one that has none and for other tokens.
-        enclosing: the innermost opening bracket around a token.
-        in_projection: whether a token stands in a SELECT clause, outside of brackets there.
-        iris: what a name or IRI stands for, as far as its prefix is known.
+        head: text to be written before the first token.
+        partner: for a bracket, the matching one; None for other tokens and unmatched brackets.
+        enclosing: the innermost opening bracket around a token, or None.
+        in_projection: whether a token is in a SELECT clause, outside of that clause's brackets.
+        iris: the IRI of a prefixed name or IRI, or None; names with unknown prefixes have none.
     """
 
     def __init__(self, source: str, tokens: Sequence[Token]) -> None:
@@ -51,7 +53,7 @@ class Layout:
 
     def _place(self) -> None:
         stack: list[int] = []
-        projecting: list[int | None] = []  # the brackets in which a SELECT clause goes on
+        projecting: list[int | None] = []  # brackets around the open SELECT clauses
         for i, token in enumerate(self.tokens):
             if token.kind == "close" and stack:
                 opening = stack.pop()
@@ -73,7 +75,7 @@ class Layout:
         return self.tokens[i].kind if 0 <= i < len(self.tokens) else None
 
     def upper(self, i: int) -> str:
-        """A word in upper case; empty for what is none."""
+        """A word in upper case; empty for other tokens."""
         return self.tokens[i].text.upper() if self.kind(i) == "word" else ""
 
     def next_is(self, i: int, text: str) -> bool:
@@ -85,7 +87,7 @@ class Layout:
         return "" if opening is None else self.tokens[opening].text
 
     def group(self, i: int) -> int | None:
-        """The brace of the graph pattern around a token; None in a template of CONSTRUCT."""
+        """The brace of the graph pattern around a token; None outside, and in CONSTRUCT templates."""
         opening = self.enclosing[i]
         while opening is not None and self.tokens[opening].text != "{":
             opening = self.enclosing[opening]
@@ -146,7 +148,7 @@ class Layout:
         return at in ("<", ">", "=") or self.upper(i) in ("IN", "NOT", "SEPARATOR")
 
     def order_keys(self) -> Iterator[int]:
-        """Variables by which results are ordered."""
+        """The variables by which results are ordered."""
         for i in range(len(self.tokens)):
             if self.upper(i) != "ORDER" or self.upper(i + 1) != "BY":
                 continue
@@ -167,7 +169,7 @@ class Layout:
                 at += 1
 
     def objects(self) -> Iterator[_Range]:
-        """Typed literals and numbers as objects of triples, but for data of VALUES."""
+        """Typed literals and numbers that are objects of triples, without the data of VALUES."""
         data = {i for first, last in self._values() for i in range(first, last)}
         for first, last in self._literals():
             if first not in data and self._is_object(first):
@@ -219,14 +221,14 @@ class Layout:
     # Writing
 
     def grows(self, first: int, last: int) -> bool:
-        """Whether these tokens may be written twice: once each, lest nesting double a query at each level."""
+        """Whether the tokens may be copied: only once each, so that nesting cannot explode the text."""
         if any(self._copied[first : last + 1]):
             return False
         self._copied[first : last + 1] = [True] * (last + 1 - first)
         return True
 
     def copy(self, first: int, last: int) -> str:
-        """What is written for some tokens, on one line."""
+        """The current text of a range of tokens, on one line."""
         texts = []
         for i in range(first, last + 1):
             texts += [
@@ -241,7 +243,7 @@ class Layout:
         self._own[i] = text
 
     def replace(self, first: int, last: int, text: str) -> None:
-        """Write `text` for some tokens that nothing was written around."""
+        """Replace a range of tokens by `text`; nothing may have been written around them."""
         self._own[first : last + 1] = [text] + [""] * (last - first)
 
     def wrap(self, first: int, last: int, before: str, after: str) -> None:
@@ -252,7 +254,7 @@ class Layout:
         self._after[i] += text
 
     def pieces(self) -> list[tuple[int, str]]:
-        """What is written, in pieces with the place in the source that each stands for."""
+        """The written text in pieces: (offset in the source that the piece stands for, text)."""
         pieces = [(0, self.head), (0, self._lead)]
         for i, token in enumerate(self.tokens):
             start, end = token.start, token.start + len(token.text)

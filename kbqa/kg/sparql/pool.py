@@ -1,4 +1,4 @@
-"""Killable SPARQL: a few processes that execute queries and die at the deadline."""
+"""Killable SPARQL: a few processes that execute queries and are killed at the deadline."""
 
 from __future__ import annotations
 
@@ -31,23 +31,22 @@ from kbqa.kg.sparql.guard import CheckedQuery, QueryResult, ResultFormat
 logger = logging.getLogger(__name__)
 
 _START_S = 30.0
-# Death by one of these was somebody else's doing; by any other, the query's.
+# Signals sent from outside; death by any other signal was caused by the query.
 _FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 
 
 class QueryPool:
-    """Executes queries over on-disk stores in processes of their own.
+    """Executes queries over on-disk stores in separate processes.
 
-    Processes start on first demand (or by `warm`), are used again, and are replaced in the
-    background when they were killed. Safe to use from many threads; a caller waits while
-    all processes are busy.
+    Processes start on demand (or by `warm`), are reused, and are replaced in the background
+    after they were killed. Safe for many threads; a caller waits while all processes are busy.
 
     Args:
-        size: queries that run at the same time.
-        max_rows: rows (or triples) of a result; what exceeds it is cut and flagged.
-        max_bytes: size of a result, likewise; of its rows as JSON or N-Triples.
+        size: number of processes, hence of queries that run at the same time.
+        max_rows: maximum rows (or triples) of a result; a larger result is cut and flagged.
+        max_bytes: maximum size of the rows as JSON, or of the triples as N-Triples, likewise.
         memory_bytes: address space of a process; a query that needs more fails.
-        observe: is told the seconds of each execution, from when a process took the query up.
+        observe: receives the seconds of each execution, without the wait for a process.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class QueryPool:
         self._memory_bytes = memory_bytes
         self._closed = False
         self._lock = threading.Lock()
-        # None stands for a process that is still to be started.
+        # None stands for a process that has not been started.
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
         for _ in range(size):
             self._idle.put(None)
@@ -75,8 +74,8 @@ class QueryPool:
         """Execute a query over the store in a directory.
 
         Args:
-            deadline_s: seconds for the query itself, from when a process takes it up;
-                waiting for a process is bounded by as much again.
+            deadline_s: seconds for the execution; the wait for a free process is bounded by
+                the same time.
 
         Raises:
             QueryOverloadError: no process became free in time.
@@ -124,7 +123,7 @@ class QueryPool:
                 self._start()
 
     def _take_unstarted(self) -> bool:
-        # One at a time: the others stay for queries, which start theirs themselves.
+        # One at a time: the others stay available for queries, which can start them too.
         with self._idle.mutex:
             if None not in self._idle.queue:
                 return False
@@ -132,7 +131,7 @@ class QueryPool:
             return True
 
     def close(self) -> None:
-        """End the idle processes; those that are busy end with their query."""
+        """End the idle processes; busy ones end after their query."""
         with self._lock:
             self._closed = True
         while True:
@@ -146,7 +145,7 @@ class QueryPool:
 
     def _give_back(self, process: _Process | None) -> None:
         if process is not None and process.spent:
-            # Neither the end of a process that holds gigabytes nor a start is the caller's time.
+            # In the background, since ending a process that holds gigabytes and starting one take time.
             threading.Thread(target=self._replace, args=(process,), daemon=True).start()
             return
         with self._lock:
@@ -172,10 +171,10 @@ class QueryPool:
 
 
 class _Process:
-    """One child: `execute` either answers or leaves it dead.
+    """One child process; `execute` either gets an answer or kills it.
 
     Attributes:
-        spent: whether it is to be replaced: killed, dead, or holding too much memory.
+        spent: whether it must be replaced: it was killed, died, or holds too much memory.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -209,7 +208,7 @@ class _Process:
         self._child.kill()
 
     def reap(self) -> None:
-        """Wait for its end and forget it."""
+        """Wait for its end and close its pipes."""
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
@@ -230,7 +229,7 @@ class _Process:
             ) from None
         except (EOFError, BrokenPipeError):
             raise self._death() from None
-        # What it still holds would fail the next query, too.
+        # Memory that the process still holds would make the next query fail, too.
         self.spent = head["held_bytes"] > self._memory_bytes / 2
         if "error" not in head:
             return QueryResult(body, result, head["rows"], head["truncated"])
@@ -253,7 +252,7 @@ class _Process:
         return QueryMemoryError("the query exhausted the memory or the stack that a query may use")
 
     def _write_frame(self, payload: bytes, deadline: float) -> None:
-        # A process that was stopped takes nothing from a pipe that is full.
+        # Non-blocking, since a process that was stopped does not read from a full pipe.
         left = memoryview(struct.pack(">I", len(payload)) + payload)
         while left:
             _wait_for(self._stdin, select.POLLOUT, deadline)

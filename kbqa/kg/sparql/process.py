@@ -1,10 +1,10 @@
 """A process that executes SPARQL queries over on-disk stores, one at a time.
 
-A query can take all the memory or never end, and the engine cannot be interrupted;
-a process can be killed. `QueryPool` starts this module and speaks with it over its
-standard input and output in frames: a 4-byte length, then that many bytes. A
-request is one JSON frame; an answer is a JSON frame and, of a result, a frame with
-the body.
+A query can take all memory or never end, and the engine cannot be interrupted, but a
+process can be killed. `QueryPool` starts this module and communicates with it over
+standard input and output in frames: a 4-byte length, then that many bytes. A request
+is one JSON frame; an answer is one JSON frame, followed by a frame with the body if
+there is a result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kbqa.kg.sparql.guard import ResultFormat
 
 # Niceness: look-ups in the server's own process go first.
 _NICENESS = 5
-# The kernel kills a process that outlives its deadline by this much, its parent gone.
+# If the parent is gone, the kernel kills a process this long after its deadline.
 _ORPHAN_GRACE_S = 2.0
 _OPEN_STORES = 8
 
@@ -61,7 +61,7 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
     _volunteer_for_the_oom_killer()
-    # An interrupt from the terminal is the parent's business; so is our end.
+    # The parent handles interrupts from the terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     stores: LRUCache[str, ox.Store] = LRUCache(_OPEN_STORES)
@@ -122,7 +122,7 @@ def _write(
 
 
 def _cap(found: Iterable[T], max_rows: int, max_bytes: int, size: Callable[[T], int]) -> tuple[list[T], bool]:
-    """The first of what was found, as far as the caps allow, and whether there was more."""
+    """The first items that fit the limits, and whether there were more."""
     taken: list[T] = []
     total = 0
     for one in found:
@@ -165,7 +165,7 @@ def _held_bytes() -> int:
 
 
 def _volunteer_for_the_oom_killer() -> None:
-    """Short of memory, the kernel should end a query, not the server."""
+    """Make the kernel kill this process before the server if memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

@@ -1,4 +1,4 @@
-"""A SELECT taken apart by its tokens, so that the values of one of its variables can be asked for."""
+"""Splits a SELECT query by its tokens, so that the values of one of its variables can be queried."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kbqa.logical_forms.sparql_tokens import Token, tokenize
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelect:
-    """The parts of a SELECT, as they are written.
+    """The parts of a SELECT query as text.
 
     Attributes:
         prologue: PREFIX and BASE declarations.
         body: from SELECT on.
-        pattern: its WHERE group, braces and all.
+        pattern: its WHERE group, including braces.
         projected: variables of its SELECT clause, without `?`; None for `*`.
-        matched: variables that occur in the WHERE group, those of subqueries too.
+        matched: variables that occur in the WHERE group, including subqueries.
     """
 
     prologue: str
@@ -30,9 +30,11 @@ class ParsedSelect:
 
     @classmethod
     def parse(cls, text: str) -> ParsedSelect:
-        """Raises:
-        QuerySyntaxError: it is no SELECT, or its WHERE group is missing or does not end.
-        QueryRefusedError: as `check_query`.
+        """Split a query.
+
+        Raises:
+            QuerySyntaxError: the query is not a SELECT, or its WHERE group is missing or does not end.
+            QueryRefusedError: as `check_query`.
         """
         if check_query(text).form != "SELECT":
             raise QuerySyntaxError("a SELECT query is required")
@@ -55,8 +57,11 @@ class ParsedSelect:
         )
 
     def values_of(self, variable: str, limit: int) -> str:
-        """A query for the distinct values of a variable: of those that this query returns, if it
-        returns the variable, else of all that its WHERE group matches."""
+        """A query for the distinct values of a variable.
+
+        These are the values that this query returns if it selects the variable, else all values
+        that its WHERE group matches.
+        """
         if self.projected is None or variable in self.projected:
             inner = f"{{ {self.body}\n}}"
         else:
@@ -79,7 +84,7 @@ def _partner(tokens: Sequence[Token], opening: int) -> int | None:
 
 
 def _projected(clause: Sequence[Token]) -> frozenset[str] | None:
-    """Variables of a SELECT clause: those outside of brackets, and those after AS."""
+    """Variables of a SELECT clause: outside of brackets, and after AS; None for `*`."""
     found: set[str] = set()
     depth, previous = 0, ""
     for token in clause:

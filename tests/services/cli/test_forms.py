@@ -54,7 +54,7 @@ def test_files_that_hold_no_records_are_errors(in_process, tmp_path):
     for content, reason in (
         (b'{"qid": ', "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
-        (b"{}", "no list of records"),
+        (b"{}", "not a list of records"),
     ):
         file = tmp_path / "bad.json"
         file.write_bytes(content)

@@ -84,7 +84,7 @@ def test_an_installed_action_cannot_take_the_place_of_another_nor_be_anything_el
     with pytest.raises(ConfigurationError, match='an action "toy" already'):
         actions.find("toy")
     installed(toy="NOT_A_SPEC")
-    with pytest.raises(ConfigurationError, match="toy .*:NOT_A_SPEC. is no ActionSpec"):
+    with pytest.raises(ConfigurationError, match="toy .*:NOT_A_SPEC. is not an ActionSpec"):
         Actions().find("toy")
 
 

@@ -142,8 +142,8 @@ def test_lines_are_read(line, action):
         ("Find_relation [ m.1 | (JOIN r s) ]", "one relation at a time"),
         ("Order [ TOP | expression1 | r ]", "MAX or MIN, not TOP"),
         ("Compare [ eq | r | 39 ]", "le, lt, ge or gt, not eq"),
-        ("Time_constraint [ a.from | soon ]", '"soon" is no time'),
-        ("Count [ film.film ]", "film.film is no expression"),
+        ("Time_constraint [ a.from | soon ]", '"soon" is not a time'),
+        ("Count [ film.film ]", "film.film is not an expression"),
     ],
 )
 def test_a_line_that_is_no_action_says_what_to_write(line, message):

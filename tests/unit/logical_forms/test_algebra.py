@@ -80,10 +80,10 @@ def test_a_chain_as_long_as_allowed_can_be_walked():
         (lambda: Entity(" "), "the entity has no name"),
         (lambda: Relation(""), "the relation has no name"),
         (lambda: Join(Relation("r"), Class("c")), "not a bare class"),
-        (lambda: Timed(A, Relation("x.from"), "2009-13"), '"2009-13" is no time'),
+        (lambda: Timed(A, Relation("x.from"), "2009-13"), '"2009-13" is not a time'),
         (lambda: Timed(A, Relation("x.from", inverse=True), "NOW"), "relation of the members"),
-        (lambda: Literal("1", "integer"), '"integer" is no datatype'),
-        (lambda: Literal("1", language="e n"), '"e n" is no language tag'),
+        (lambda: Literal("1", "integer"), '"integer" is not a datatype'),
+        (lambda: Literal("1", language="e n"), '"e n" is not a language tag'),
     ],
 )
 def test_what_makes_no_sense_cannot_be_made(make, message):

@@ -172,7 +172,7 @@ def test_a_query_is_taken_apart():
         ("SELECT ?x WHERE { VALUES ?x }", "expected a bracket, found }"),
         ("SELECT ?x WHERE { ?x :a", "expected more, found the end"),
         ("SELECT ?x WHERE { ?x :a ?y ) }", r"expected a term, found \)"),
-        ("SELECT ?x WHERE { FILTER (?x > {1) } }", r"\) closes another bracket"),
+        ("SELECT ?x WHERE { FILTER (?x > {1) } }", r"\) does not match the bracket"),
         ("SELECT ?x WHERE { ?x :a ?y } }", "unexpected } after the query"),
         ("SELECT ?x WHERE " + "{ SELECT ?x WHERE " * 99, "nest deeper"),
         ("SELECT ?x " * MAX_TOKENS, "at most 2000 tokens"),

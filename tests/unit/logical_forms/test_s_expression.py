@@ -121,7 +121,7 @@ def test_times_are_cut_to_the_day(written, time):
         ("(JOIN r (AND a b) c)", 19, "expected \\), found c"),
         ("(AND a 39^^xsd:integer)", 8, "found a literal"),
         ("(le r m s)", 9, "expected \\), found s"),
-        ("(TC (JOIN r m.1) a.from soon)", 1, '"soon" is no time'),
+        ("(TC (JOIN r m.1) a.from soon)", 1, '"soon" is not a time'),
         ("(JOIN r (ARGMAX (JOIN r ``) v))", 25, "expected a literal, found `"),
         ('(JOIN r "open)', 9, 'expected a literal, found "'),
     ],

@@ -33,9 +33,9 @@ def test_a_count_of_units_since_an_epoch_is_a_date_as_precise_as_the_epoch(unit,
         ("hour", "2014-01-01", "25", "write --epoch more precisely"),
         ("day", "2014", "1", "write --epoch more precisely"),
         ("day", "2014-01-01", "1.5", "not a whole number of days"),
-        ("year", "2014", "9000", "is no date"),
-        ("month", "2014-01-31", "1", "is no date"),
-        ("day", "2014-01-01", "9" * 30, "is no date"),
+        ("year", "2014", "9000", "is not a date"),
+        ("month", "2014-01-31", "1", "is not a date"),
+        ("day", "2014-01-01", "9" * 30, "is not a date"),
     ],
 )
 def test_a_count_that_is_no_date_is_refused(unit, epoch, count, reason):
