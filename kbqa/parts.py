@@ -96,7 +96,7 @@ class Parts(Generic[T]):
         if name not in self._classes and (part := added(self._kind, name)) is not None:
             self._classes[name] = part
         if name not in self._classes:
-            raise _error(self._kind, ("name", f'no such one: "{name}" (known: {", ".join(self.names())})'))
+            raise _error(self._kind, ("name", f'unknown name "{name}" (known: {", ".join(self.names())})'))
         return self._classes[name]
 
 

@@ -178,7 +178,7 @@ class AdvantageSection(Section):
 
 
 def _no_such_kind(kind: object, known: Sequence[str]) -> str:
-    return f'kind: no such one: "{kind}" (known: {", ".join(known)})'
+    return f'kind: unknown name "{kind}" (known: {", ".join(known)})'
 
 
 def _kind_of(values: Any) -> object:

@@ -58,5 +58,5 @@ class Inbox:
     def _path(self, request_id: str) -> Path:
         name = f"{request_id}.json"
         if not _NAME.match(name):
-            raise MessageError(f"request_id: {request_id!r} is no id")
+            raise MessageError(f"request_id: {request_id!r} is not an id")
         return self._directory / name

@@ -35,7 +35,7 @@ def test_a_part_is_built_with_its_options(toys):
     [
         ("toy", {"siz": 4}, "siz", "unknown key (known: name, size, name_of_it)"),
         ("toy", {"size": "big"}, "size", "Input should be a valid integer"),
-        ("boat", {}, "name", 'no such one: "boat" (known: toy)'),
+        ("boat", {}, "name", 'unknown name "boat" (known: toy)'),
     ],
 )
 def test_a_fault_names_its_key(toys, name, options, key, message):

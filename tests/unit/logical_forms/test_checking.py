@@ -64,8 +64,8 @@ def test_records_are_read_as_they_are_published(tmp_path):
         (None, "No such file"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ("{}", "is no list of records"),
-        ("[]", "is no list of records"),
+        ("{}", "is not a list of records"),
+        ("[]", "is not a list of records"),
     ],
 )
 def test_a_file_without_records_is_told(tmp_path, content, says):

@@ -39,7 +39,7 @@ def test_an_overlay_changes_what_it_names_and_keeps_the_rest():
         ({"rollout.n": "many"}, r"rollout.n: .*integer"),
         (
             {"advantage.kind": "best"},
-            r'advantage: .*no such one: "best" \(known: group, turn, .*, state\)',
+            r'advantage: .*unknown name "best" \(known: group, turn, .*, state\)',
         ),
         ({"name.x": 3}, "name is not a section"),
         ({"rollout.top_p": 0}, r"rollout.top_p: .*greater than 0"),
@@ -113,7 +113,7 @@ def test_torch_is_not_loaded_before_something_is_computed(module):
         ({"reward.w_formt": 3}, r"reward\.w_formt: unknown key \(known: name, w_format, "),
         ({"reward.w_format": "much"}, r"reward\.w_format: .*number"),
         ({"protocol.prompt": "long"}, r"protocol\.prompt: .*'full' or 'brief'"),
-        ({"protocol.name": "sparqle"}, r'protocol\.name: no such one: "sparqle" \(known: .*kg_r1'),
+        ({"protocol.name": "sparqle"}, r'protocol\.name: unknown name "sparqle" \(known: .*kg_r1'),
     ],
 )
 def test_a_wrong_option_of_a_part_names_the_key_and_what_is_allowed(overrides, message):
@@ -141,7 +141,7 @@ def test_options_that_are_left_out_are_resolved():
         (
             "isp-kgr",
             {"rollout.kind": "bush"},
-            r'rollout: .*no such one: "bush" \(known: linear, tree\)',
+            r'rollout: .*unknown name "bush" \(known: linear, tree\)',
         ),
         (
             "isp-kgr",

@@ -46,5 +46,5 @@ def test_a_damaged_file_is_an_error(inbox: Inbox, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("request_id", ["../run", "a/b", "", ".."])
 def test_ids_never_form_paths_unchecked(inbox: Inbox, request_id: str) -> None:
-    with pytest.raises(MessageError, match="is no id"):
+    with pytest.raises(MessageError, match="is not an id"):
         inbox.read(request_id)
