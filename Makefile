@@ -10,6 +10,8 @@ DATASET ?= world
 MINUTES ?= 30
 RECIPE ?= kg-r1-chooser
 SECONDS ?= 3600
+# Processes that run tests; more than four gain little, since many tests start processes of their own.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help setup demo up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
 	bench-learning soak clean
@@ -52,7 +54,7 @@ check: setup ## check lint, types, import contracts, docs/cli.md and docs/action
 	@$(BIN)/python scripts/action_reference.py --check
 
 test: setup ## run unit and service tests, with a real Redis and real worker processes
-	@$(BIN)/pytest -m "not integration and not gpu"
+	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile
 
 test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and Docker; as root, installs them
 	@bash scripts/integration-packages.sh
@@ -63,7 +65,7 @@ test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and D
 		$(BIN)/pytest -m integration
 
 coverage: setup ## run the tests of make test with branch coverage of the core rooms (pyproject.toml lists them)
-	@$(BIN)/pytest -m "not integration and not gpu" --cov --cov-report=term
+	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile --cov --cov-report=term
 
 test-gpu: setup ## run the tests that need a GPU; without one, each says why it is skipped
 	@$(BIN)/pytest -m gpu -rs

@@ -134,8 +134,13 @@ class NgramEncoder:
             np.int64
         )
         signs = np.where(hashes >> np.uint64(63), 1.0, -1.0)
-        counts = np.bincount(cells, signs, len(texts) * self._DIMENSION).astype(np.float64)
-        return counts.reshape(len(texts), self._DIMENSION)
+        shape = (len(texts), self._DIMENSION)
+        counts = np.bincount(cells, signs, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+        cancelled = ~counts.any(axis=1)
+        if cancelled.any():
+            # The few trigrams of a short text may share a cell with opposite signs.
+            counts[cancelled] = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)[cancelled]
+        return counts
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> Matrix:

@@ -152,7 +152,7 @@ def test_what_is_not_there_is_404_and_what_does_not_go_is_409(runs):
 
 
 def test_a_killed_rollout_worker_loses_nothing(runs, worker, long_recipe, home):
-    """kill -9 in mid-run, with requests in its hands; training goes on within seconds."""
+    """kill -9 in mid-run, with requests in its hands; training goes on long before Redis gives them away."""
     run = runs.start(long_recipe)
     step = runs.wait(run, in_rl(4))["step"]
     worker.kill()
@@ -161,7 +161,7 @@ def test_a_killed_rollout_worker_loses_nothing(runs, worker, long_recipe, home):
     worker.ready()
     began = time.monotonic()
     runs.wait(run, in_rl(step + 4))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60  # the visibility timeout is 900 s
     view = runs.wait(run, is_done)
     assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
     # What it had taken was asked for again under the same ids.

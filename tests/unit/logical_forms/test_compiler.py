@@ -163,7 +163,7 @@ def test_dates_of_freebase_carry_its_time_zone_once():
 def test_the_answer_s_variable_can_be_named():
     query = to_sparql(parse_s_expression("(JOIN (R film.actor.film) m.hunt)"), answer="film")
     assert answers(FILMS, query, "film") == ["m.cast"]
-    with pytest.raises(LogicalFormError, match="no variable name"):
+    with pytest.raises(LogicalFormError, match="not a variable name"):
         to_sparql(Class("c"), answer="x }")
 
 

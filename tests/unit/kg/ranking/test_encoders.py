@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbqa.errors import ConfigurationError
@@ -63,6 +63,7 @@ def test_the_noise_of_hashing_is_small(encoder):
 
 
 @given(st.lists(st.text(max_size=30), max_size=8))
+@example(["Pÿ"])  # its two trigrams cancel each other out, unless signs are left out
 def test_rows_are_of_length_one_and_the_same_alone_and_together(texts):
     encoder = NgramEncoder()
     together = encoder.encode(texts)
