@@ -41,7 +41,7 @@ def create(
         float | None, typer.Option(min=0.0, help="Days until the key expires (default: never).")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Rate limit, such as 60/minute (default: the gateway's setting).")
+        str | None, typer.Option(help="Rate limit, such as 60/minute (default: the service's setting).")
     ] = None,
     quota: Annotated[
         str | None,

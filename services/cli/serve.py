@@ -9,7 +9,10 @@ import typer
 # The service itself reads all arguments after its name, including --help.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-commands = typer.Typer(help="Run one service in this process.", no_args_is_help=True)
+commands = typer.Typer(
+    help="Run one service in this process. Options after its name are the service's own (--help lists them).",
+    no_args_is_help=True,
+)
 
 
 def _run(service: str, arguments: list[str]) -> None:

@@ -44,7 +44,8 @@ _START_S = 180.0
 
 def train(
     dataset: Annotated[
-        str | None, typer.Option(help="Data set to train on: world, pathquestion-2h, …")
+        str | None,
+        typer.Option(help="Data set to train on: world, pathquestion-2h, … Required except with --resume."),
     ] = None,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.options import DEFAULT_HOME, Home
-from services.cli.programs import has_policy
+from services.cli.programs import USUAL_PORTS, has_policy
 from services.cli.supervisor import Stack
 from services.settings import SERVICES
 
@@ -17,7 +17,12 @@ _WITHOUT_TRAINING = ("kg_server", "gateway")
 
 
 def _port(service: str) -> Any:
-    return typer.Option(min=1, max=65535, envvar=f"KBQA_{service.upper()}_PORT")
+    return typer.Option(
+        min=1,
+        max=65535,
+        envvar=f"KBQA_{service.upper()}_PORT",
+        help=f"Port of the {service} (default: {USUAL_PORTS[service]}).",
+    )
 
 
 def up(
@@ -31,7 +36,10 @@ def up(
     rollout_worker_port: Annotated[int | None, _port("rollout_worker")] = None,
     trainer_port: Annotated[int | None, _port("trainer")] = None,
     gateway_port: Annotated[int | None, _port("gateway")] = None,
-    redis_port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
+    redis_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the embedded Redis (default: any free port)."),
+    ] = None,
     free_ports: Annotated[
         bool, typer.Option("--free-ports", help="Use a free port for each service whose port is not given.")
     ] = False,
