@@ -10,6 +10,7 @@ import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
 from kbqa.cold_start.files import DemonstrationEntry, write_entries
+from kbqa.cold_start.imitation import example
 from kbqa.cold_start.mining import blind
 from kbqa.datasets import load_dataset
 from kbqa.errors import RunError
@@ -196,7 +197,7 @@ def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
 
 def test_demonstrations_that_are_too_long_are_left_out(make_context, write, splits, caplog) -> None:
     write(splits.cold_start[:6])
-    context = make_context(file="a.jsonl", max_length=10_000, steps=1, validate_every=1)
+    context = make_context(file="a.jsonl", max_length=10_000, steps=1, validate_every=1, fresh_names=False)
     found = demonstrations(context, splits, "world")
     assert context.recipe.small_policy is not None
     student = Student.fresh(
@@ -204,12 +205,13 @@ def test_demonstrations_that_are_too_long_are_left_out(make_context, write, spli
     )
     section = context.recipe.cold_start
     assert section is not None
-    lengths = sorted(
-        len(ColdStart(context, section, splits, student)._example(one).token_ids) for one in found
-    )
+    most = context.recipe.rollout.max_observation_tokens
+    lengths = sorted(len(example(one, student.codec, most).token_ids) for one in found)
     assert lengths[0] < lengths[-1]
+    few = replace(splits, validation=splits.validation[:1])
     tight = section.model_copy(update={"max_length": lengths[0]})
-    short = ColdStart(context, tight, splits, student)._short_enough(found)
-    assert 0 < len(short) < len(found)
+    ColdStart(context, tight, few, student).run(found)
+    [warning] = [record for record in caplog.records if "too long" in record.message]
+    assert 0 < warning.count < len(found)
     with pytest.raises(RunError, match="every demonstration has more than 1 tokens"):
-        ColdStart(context, section.model_copy(update={"max_length": 1}), splits, student)._short_enough(found)
+        ColdStart(context, section.model_copy(update={"max_length": 1}), few, student).run(found)

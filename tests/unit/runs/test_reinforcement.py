@@ -38,12 +38,17 @@ from kbqa.wire import Purpose, RolloutReply
 TOKENS = 10  # of each group
 
 
+class Killed(BaseException):
+    """The training process ends here, without a chance to tidy up."""
+
+
 class Workers(QueuedSource):
     """Answers every request at once, as the newest version would.
 
     Attributes:
         outcomes: of the trajectories of a group.
         evaluation: of the one trajectory of an evaluated question.
+        killed_at: number of the training request at which the process is killed.
     """
 
     def __init__(self, store: PolicyStore, inbox) -> None:
@@ -51,12 +56,15 @@ class Workers(QueuedSource):
         self._store = store
         self.outcomes = (0.0, 1.0, 0.5)
         self.evaluation = (1.0,)
+        self.killed_at: int | None = None
         self.asked: list[str] = []
         self.stages: dict[str, int | None] = {}
         self.questions: dict[str, str] = {}
 
     def _answer(self, request) -> None:
         self.asked.append(request.request_id)
+        if self.killed_at == sum(id_.startswith("t") for id_ in self.asked):
+            raise Killed
         self.stages[request.request_id] = request.stage
         self.questions[request.request_id] = request.question.id
         newest = self._store.newest(request.run, request.min_policy_version)
@@ -240,9 +248,10 @@ def test_groups_without_spread_count_and_teach_nothing(begin) -> None:
 def test_a_run_ends_after_so_many_sampled_tokens_whatever_interrupts_it(begin) -> None:
     context, material, start = begin(steps=50, max_sampled_tokens=10 * TOKENS, checkpoint_every=1)
     questions = context.recipe.schedule.questions_per_step
-    stopped = Reinforcement(context, material, start)
-    stopped._step()
-    stopped._checkpoint()
+    context.rollouts.killed_at = 3 * questions + 1  # with requests of the next step on their way
+    with pytest.raises(Killed):
+        Reinforcement(context, material, start).run()
+    assert 0 < len(records(context, "step")) < 3
     Reinforcement(context, material, start).run()
     counted = [r["sampled_tokens"] for r in context.directory.records() if r["kind"] == "step"]
     assert counted == [step * questions * TOKENS for step in range(1, len(counted) + 1)]
@@ -460,15 +469,12 @@ def test_a_run_that_is_resumed_is_in_the_stage_that_it_was_in(begin, tiny_recipe
     undisturbed = asked_in_training(context)
 
     context, material, start = begin(**numbers, checkpoint_every=2)
-    reinforcement = Reinforcement(context, material, start)
-    for _ in range(5):  # it dies after step 5, and what came after the checkpoint of step 4 is undone
-        reinforcement._step()
-        if reinforcement._pacing.step == 4:
-            reinforcement._checkpoint()
-    assert reinforcement._course.name == "second"
-    again = Reinforcement(context, material, start)
-    assert (again._pacing.step, again._course.name) == (4, "second")
-    again.run()
+    context.rollouts.killed_at = 5 * 4 + 1  # after step 5; what came after the checkpoint of step 4 is undone
+    with pytest.raises(Killed):
+        Reinforcement(context, material, start).run()
+    assert len(records(context, "step")) == 5
+    Reinforcement(context, material, start).run()
+    assert [record["step"] for record in records(context, "resumed")] == [4]
     assert stage_records(context) == [(3, "second")]
     assert [record["stage"] for record in records(context, "step")] == [0, 0, 0, 1, 1, 1]
     assert asked_in_training(context) == undisturbed
@@ -489,8 +495,8 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(begin) -> None:
     context, material, start = begin(steps=4, checkpoint_every=2)
     Reinforcement(context, material, start).run()
     (context.directory.checkpoints_path / "step-000004" / "optimiser.safetensors").write_bytes(b"half")
-    again = Reinforcement(context, material, start)
-    assert again._pacing.step == 2
+    Reinforcement(context, material, start)
+    assert [record["step"] for record in records(context, "resumed")] == [2]
     (refused,) = records(context, "refused")
     assert "step-000004/optimiser.safetensors: does not match its checksum" in refused["reason"]
 
