@@ -59,7 +59,9 @@ _TRAINING = (
     Alert(
         "KbqaTrainingStands",
         "max by (namespace) (changes(kbqa_trainer_step[1h])) == 0 "
-        "and on (namespace) max by (namespace) (min_over_time(kbqa_trainer_run_active[1h])) == 1",
+        "and on (namespace) max by (namespace) (min_over_time(kbqa_trainer_run_active[1h])) == 1 "
+        # Without this, it would fire whenever a run begins while Prometheus knows less than an hour of it.
+        "and on (namespace) max by (namespace) (kbqa_trainer_run_active offset 1h) == 1",
         "A run is active but has not finished a step for an hour",
         severity="critical",
     ),

@@ -178,8 +178,14 @@ def test_rules_are_well_formed():
     assert promtool("check", "rules", RULES) == ""
 
 
+# Prometheus sees a run from its first second; the first step takes three minutes.
+JUST_SEEN = {**HEALTHY, STEP: f"0+0x3 1+1x{LENGTH - 4}"}
+
+
 @pytest.mark.parametrize(
-    "series", [HEALTHY, BEGINNING, ENDED, {}], ids=["run", "beginning", "end", "nothing"]
+    "series",
+    [HEALTHY, BEGINNING, JUST_SEEN, ENDED, {}],
+    ids=["run", "beginning", "just seen", "end", "nothing"],
 )
 def test_nothing_fires_while_all_is_well(tmp_path, series):
     assert firing(tmp_path, series, None) == ""

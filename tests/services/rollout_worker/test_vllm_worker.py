@@ -185,7 +185,7 @@ def test_weights_change_during_a_run_and_every_turn_says_whose_it_is(
     assert metric(worker, f'kbqa_engine_update_seconds_count{{kind="{kind}"}}') >= 3
     assert vllm.metric("vllm:prefix_cache_hits_total") > 0
     if kind == "lora":
-        served = [model["id"] for model in httpx.get(f"{vllm.url}/v1/models").json()["data"]]
+        served = [model["id"] for model in httpx.get(f"{vllm.url}/v1/models", timeout=WAIT_S).json()["data"]]
         assert served[1:] == [f"{run}/{max(versions)}"]
 
 
@@ -197,12 +197,12 @@ def test_what_computes_something_else_than_its_trainer_is_not_served_and_readine
     failure = queues.replies(1, WAIT_S)["t1"].failure
     assert failure.reason == "policy_unavailable"
     assert "differ from the trainer's" in failure.detail
-    ready = httpx.get(f"{worker.url}/readyz")
+    ready = httpx.get(f"{worker.url}/readyz", timeout=WAIT_S)
     assert (ready.status_code, "differ from the trainer's" in ready.text) == (503, True)
     publish_probed(f"untrue-{kind}", 2)
     ask(f"untrue-{kind}", [2], min_policy_version=2)
     assert queues.replies(1, WAIT_S)["t2"].group is not None
-    assert httpx.get(f"{worker.url}/readyz").status_code == 200
+    assert httpx.get(f"{worker.url}/readyz", timeout=WAIT_S).status_code == 200
 
 
 def test_a_server_that_dies_fails_its_requests_and_gets_the_newest_version_when_it_is_back(
@@ -224,7 +224,7 @@ def test_a_server_that_dies_fails_its_requests_and_gets_the_newest_version_when_
     ask(f"death-{kind}", range(8, 12))  # the trainer asks again
     again = turns_of(queues.replies(4, WAIT_S).values())
     assert {turn.policy_version for _, turn in again} == {newest.id}
-    assert httpx.get(f"{worker.url}/readyz").status_code == 200
+    assert httpx.get(f"{worker.url}/readyz", timeout=WAIT_S).status_code == 200
 
 
 def test_what_nobody_waits_for_is_not_computed(vllm, base) -> None:

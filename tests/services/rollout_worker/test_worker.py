@@ -87,7 +87,7 @@ def worker(start_service):
 
 
 def metric(worker, line: str) -> float:
-    text = httpx.get(f"{worker.url}/metrics").text
+    text = httpx.get(f"{worker.url}/metrics", timeout=60).text
     return next((float(row.split()[-1]) for row in text.splitlines() if row.startswith(line)), 0.0)
 
 
@@ -118,7 +118,7 @@ def test_what_is_no_request_or_too_late_is_dropped_and_the_worker_goes_on(
     assert metric(worker, 'kbqa_rollout_requests_total{outcome="invalid",purpose="unknown"}') == 2
     assert metric(worker, 'kbqa_rollout_requests_total{outcome="expired",purpose="train"}') == 1
     assert {letter.message for letter in queues.letters()} == {"not even an envelope", "rubbish", "{}"}
-    assert httpx.get(f"{worker.url}/readyz").status_code == 200
+    assert httpx.get(f"{worker.url}/readyz", timeout=60).status_code == 200
 
 
 def test_a_failure_is_answered_too(worker, queues, publish, make_request) -> None:
