@@ -142,4 +142,4 @@ def _describe(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> st
     path = [str(part) for part in problem["loc"]] or ["settings"]
     variable = variables_of(settings).get(path[0], path[0])
     value = f" (it is {problem['input']!r})" if problem["type"] not in ("missing", "extra_forbidden") else ""
-    return f"{'.'.join([variable, *path[1:]])}: {problem['msg']}{value}"
+    return f"{'.'.join([variable, *path[1:]])}: {problem['msg'].removeprefix('Value error, ')}{value}"
