@@ -100,7 +100,7 @@ class GraphUnavailableError(GraphError):
 
 
 class EncoderUnavailableError(GraphUnavailableError):
-    """The server that embeds texts cannot be reached, or does not answer with embeddings."""
+    """The embedding server cannot be reached, or returns an invalid response."""
 
 
 class QueryError(GraphError):
@@ -124,7 +124,7 @@ class QueryMemoryError(QueryError):
 
 
 class QueryOverloadError(QueryError):
-    """The query was not executed, since too many others are running or waiting; it may be sent again."""
+    """The query was not executed because too many queries are running or waiting. Retrying may help."""
 
     def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s

@@ -1,4 +1,4 @@
-"""Retries with growing pauses, for what may be away for a while: a store, a broker, a server."""
+"""Retries with growing pauses, for a store, a broker or a server that may be unavailable for a while."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def retry(
     first_pause_s: float,
     longest_pause_s: float,
 ) -> T:
-    """Call until it succeeds, and raise its last error once no further attempt would begin in time.
+    """Call until it succeeds; raise its last error when no further attempt could begin before the deadline.
 
-    Each pause is drawn between zero and a bound that doubles, so that many callers do not come back at once.
+    Each pause is drawn at random between half the first pause and a bound that doubles, so that many callers
+    do not retry at the same moment.
 
     Args:
-        on: error that is worth another attempt; all others are raised at once.
-        patience_s: seconds from the first attempt in which the last one has to begin.
-        first_pause_s, longest_pause_s: bounds of the first pause and of every pause, in seconds.
+        on: error after which the call is retried; all others are raised at once.
+        patience_s: seconds after the first attempt within which the last attempt must begin.
+        first_pause_s, longest_pause_s: upper bounds of the first pause and of every pause, in seconds.
     """
     retrying = Retrying(
         retry=retry_if_exception_type(on),

@@ -39,8 +39,8 @@ class Api:
     def __init__(self, name: str, url: str, option: str, *, timeout_s: float = 30.0) -> None:
         self.name, self.url, self._option = name, url.rstrip("/"), option
         # Use one client for all calls, because creating one takes as long as hundreds of calls. Ignore the
-        # environment's proxy settings, because our services are never behind a proxy. The client keeps no
-        # connections, so there is nothing to close.
+        # environment's proxy settings, because our services are never behind a proxy. The client need not
+        # be closed, because it keeps no connections open.
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=3.0),
             limits=httpx.Limits(max_keepalive_connections=0),

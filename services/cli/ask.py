@@ -108,7 +108,7 @@ def _watch(events: Iterator[Event], console: Console, runs: int) -> AnswerRespon
 
 
 def _step(event: Event, runs: int) -> Text | None:
-    """A step as one or two lines; None for events that are only shown at the end."""
+    """Format an event as one or two lines; returns None if it is printed only at the end."""
     text = Text()
     match event:
         case LinkedEvent():

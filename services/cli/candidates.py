@@ -80,7 +80,7 @@ def open_candidate(
         policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL; for the baseline
             `RANKING` a sentence encoder, as for `find_base`.
         location: location of the policy store, if it is not in `home`.
-        recipe: recipe to play by; None for the recipe that the policy was trained with.
+        recipe: name of the recipe to evaluate with; None for the recipe of the policy's training.
         baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
         max_hops, known_hops: for `RANKING`; see `PathRanking`.
 

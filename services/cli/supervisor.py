@@ -88,7 +88,7 @@ class Stack:
         host: address on which the services listen; Redis always listens on 127.0.0.1.
         log_dir: directory of the log files, one for each program (default: HOME/logs).
         environment: variables of the services in addition to this process's.
-        on_event: called with a sentence when a program dies or is started again.
+        on_event: called with a message when a program ends unexpectedly or is restarted.
 
     Attributes:
         urls: base URL of each process of a service.
@@ -190,7 +190,7 @@ class Stack:
         """The programs that are not ready, and why."""
         reasons = {}
         for name, child in list(self._children.items()):
-            # If no process runs, do not ask: whatever answers is not part of the stack.
+            # Do not probe a program that is not running: another program may listen on its port.
             reason = "not running" if child.process.poll() is not None else child.program.unready()
             if reason is None:
                 child.was_ready = True
