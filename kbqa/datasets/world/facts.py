@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kbqa.datasets.world.names import draw_names
-from kbqa.datasets.world.quantities import QUANTITIES, Quantity
-from kbqa.datasets.world.vocabulary import (
-    DECOYS,
-    KINDS,
-    LABEL,
-    LINKS,
-    NAMESPACE,
-    TENURES,
-    TYPE,
-    Tenure,
-)
+from kbqa.datasets.world.schema import LABEL, TYPE, Quantity, Schema, Tenure
 from kbqa.logical_forms.algebra import XSD, Literal
 from kbqa.logical_forms.compiler import literal_term
 
@@ -36,7 +26,6 @@ Node = str | Literal
 
 Fact = tuple[str, str, Node]
 
-_NAMESAKES = {"book": "film", "company": "city"}
 _SHARE_OF_NAMESAKES = 0.15
 _OPEN = 0.7  # share of a holder's last tenures that have not ended
 
@@ -48,9 +37,10 @@ class Facts:
     Attributes:
         facts: without names and types.
         names: entity → label; nodes that represent facts with several parts have none.
-        kinds: entity → its key in `KINDS`.
+        kinds: entity → key of its kind.
     """
 
+    schema: Schema
     facts: tuple[Fact, ...]
     names: dict[str, str]
     kinds: dict[str, str]
@@ -58,7 +48,7 @@ class Facts:
     def lines(self) -> Iterator[str]:
         """The graph as lines of N-Triples."""
         for entity, kind in self.kinds.items():
-            yield f"<{entity}> <{TYPE}> <{NAMESPACE}{KINDS[kind].name}> ."
+            yield f"<{entity}> <{TYPE}> <{self.schema.class_of(kind)}> ."
             if entity in self.names:
                 yield f"<{entity}> <{LABEL}> {literal_term(Literal(self.names[entity]))} ."
         for subject, relation, object_ in self.facts:
@@ -106,14 +96,14 @@ class Facts:
         return dict(bearers)
 
 
-def generate_facts(seed: int, size: float = 1.0) -> Facts:
-    """Generate a world of about 2,400 * `size` entities."""
-    return _Generation(random.Random(f"world-all/{seed}"), size).facts()
+def generate_facts(schema: Schema, rng: random.Random, size: float = 1.0) -> Facts:
+    """Generate a world of a schema; its classes have `count` * `size` members."""
+    return _Generation(schema, rng, size).facts()
 
 
 class _Generation:
-    def __init__(self, rng: random.Random, size: float) -> None:
-        self._rng, self._size = rng, size
+    def __init__(self, schema: Schema, rng: random.Random, size: float) -> None:
+        self._schema, self._rng, self._size = schema, rng, size
         self._numbers = iter(rng.sample(range(36**4), int(8_000 * max(1.0, size))))
         self._names: dict[str, str] = {}
         self._kinds: dict[str, str] = {}
@@ -123,27 +113,27 @@ class _Generation:
     def facts(self) -> Facts:
         self._populate()
         self._link()
-        for quantity in QUANTITIES:
+        for quantity in self._schema.quantities:
             self._facts += self._values(quantity)
-        for tenure in TENURES:
+        for tenure in self._schema.tenures:
             for holder in self._members[tenure.head]:
                 self._hold(tenure, holder)
         self._mislead()
-        return Facts(tuple(dict.fromkeys(self._facts)), self._names, self._kinds)
+        return Facts(self._schema, tuple(dict.fromkeys(self._facts)), self._names, self._kinds)
 
     def _populate(self) -> None:
         named: dict[str, list[str]] = {}
-        for key, kind in KINDS.items():
+        for key, kind in self._schema.kinds.items():
             count = max(4, int(kind.count * self._size)) if kind.like else 0
             named[key] = draw_names(kind.like, count, self._rng) if count else []
-            if key in _NAMESAKES:
-                shared = named[_NAMESAKES[key]]
+            if key in self._schema.namesakes:
+                shared = named[self._schema.namesakes[key]]
                 names = self._rng.sample(shared, min(int(count * _SHARE_OF_NAMESAKES), len(shared)))
                 named[key][: len(names)] = names
             self._members[key] = [self._entity(key, name) for name in named[key]]
 
     def _entity(self, kind: str, name: str = "") -> str:
-        entity = f"{NAMESPACE}m.0{_base_36(next(self._numbers))}"
+        entity = self._schema.iri(f"m.0{_base_36(next(self._numbers))}")
         self._kinds[entity] = kind
         if name:
             self._names[entity] = name
@@ -151,7 +141,7 @@ class _Generation:
 
     def _link(self) -> None:
         rng = self._rng
-        for link in LINKS:
+        for link in self._schema.links:
             # A few tails are popular, so that sets have several members.
             popular = {tail: _popular(self._members[tail], rng) for tail in link.tails}
             for head in self._members[link.head]:
@@ -159,13 +149,13 @@ class _Generation:
                     for _ in range(rng.randint(*link.count)):
                         tail = rng.choice(popular[rng.choice(link.tails)])
                         if tail != head:
-                            self._facts.append((head, NAMESPACE + link.name, tail))
+                            self._facts.append((head, self._schema.iri(link.name), tail))
 
     def _values(self, quantity: Quantity) -> Iterator[Fact]:
         for head in self._members[quantity.head]:
             if self._rng.random() < quantity.share:
                 value = Literal(self._lexical(quantity), XSD + quantity.datatype)
-                yield head, NAMESPACE + quantity.name, value
+                yield head, self._schema.iri(quantity.name), value
 
     def _lexical(self, quantity: Quantity) -> str:
         number = self._rng.randint(quantity.low, quantity.high)
@@ -175,32 +165,31 @@ class _Generation:
 
     def _hold(self, tenure: Tenure, holder: str) -> None:
         """Add one to three tenures; each begins in the year after the previous one ended."""
-        rng = self._rng
+        rng, iri = self._rng, self._schema.iri
         year = rng.randint(1960, 1995)
         count = rng.randint(1, 3)
         for number in range(count):
             node = self._entity(tenure.kind)
             last = min(year + rng.randint(1, 8), 2013)
-            self._facts.append((holder, NAMESPACE + tenure.holder, node))
-            self._facts.append((node, NAMESPACE + tenure.held, rng.choice(self._members[tenure.tail])))
-            if tenure.kind == "employment":
-                role = rng.choice(self._members["role"])
-                self._facts.append((node, f"{NAMESPACE}people.employment.role", role))
-            self._facts.append((node, NAMESPACE + tenure.begins, _date(_day(year, rng))))
+            self._facts.append((holder, iri(tenure.holder), node))
+            self._facts.append((node, iri(tenure.held), rng.choice(self._members[tenure.tail])))
+            if tenure.also is not None:
+                relation, kind = tenure.also
+                self._facts.append((node, iri(relation), rng.choice(self._members[kind])))
+            self._facts.append((node, iri(tenure.begins), _date(_day(year, rng))))
             if number + 1 < count or rng.random() >= _OPEN:
-                ends = tenure.begins.removesuffix("from") + "to"
-                self._facts.append((node, NAMESPACE + ends, _date(_day(last, rng, late=True))))
+                self._facts.append((node, iri(tenure.ends), _date(_day(last, rng, late=True))))
             year = last + 1
 
     def _mislead(self) -> None:
         """State the reverse of some links, for a part of the entities only."""
-        for decoy in DECOYS:
+        for decoy in self._schema.decoys:
             told: dict[str, bool] = {}
             for head, relation, tail in tuple(self._facts):
-                if relation != NAMESPACE + decoy.reverse_of or not isinstance(tail, str):
+                if relation != self._schema.iri(decoy.reverse_of) or not isinstance(tail, str):
                     continue
                 if told.setdefault(tail, self._rng.random() < decoy.share):
-                    self._facts.append((tail, NAMESPACE + decoy.name, head))
+                    self._facts.append((tail, self._schema.iri(decoy.name), head))
 
 
 def _popular(members: Sequence[str], rng: random.Random) -> list[str]:

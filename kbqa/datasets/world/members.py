@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from operator import ge, gt, le, lt
 
 from kbqa.datasets.world.facts import Facts, Node
-from kbqa.datasets.world.vocabulary import KINDS, NAMESPACE
 from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
@@ -35,7 +34,6 @@ _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
     Comparator.GE: ge,
     Comparator.GT: gt,
 }
-_KIND_OF = {NAMESPACE + kind.name: key for key, kind in KINDS.items()}
 _NUMBERS = (XSD + "integer", XSD + "float")
 
 
@@ -47,7 +45,7 @@ def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> se
     """
     match expression:
         case Class(name):
-            return set(facts.members[_KIND_OF[name]])
+            return set(facts.members[facts.schema.kind_of[name]])
         case And(left, right):
             return members(facts, left, now) & members(facts, right, now)
         case Join(relation, source):

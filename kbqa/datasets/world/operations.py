@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import random
 from calendar import month_name
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import comparable, members
-from kbqa.datasets.world.quantities import QUANTITIES, Quantity
-from kbqa.datasets.world.vocabulary import (
-    DECOYS,
-    KINDS,
-    LINKS,
-    NAMESPACE,
-    TENURES,
-    Link,
-    Tenure,
-)
+from kbqa.datasets.world.schema import Link, Quantity, Tenure
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
@@ -45,9 +36,6 @@ from kbqa.trajectory import Hop
 MAX_ANSWERS = 5
 MAX_MEMBERS = 12  # of an intermediate set
 MAX_LOOKUPS = 4  # one-hop look-ups for a path, one per node on the way
-
-_RICH_KINDS = ("film", "book", "person", "city", "company", "event")  # kinds with many facts
-_MIXED = tuple(link for link in LINKS if len(link.tails) > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +75,9 @@ class Drawer:
     """Draws drafts; each operation's method returns None if its attempt gives no question."""
 
     def __init__(self, facts: Facts, rng: random.Random) -> None:
-        self._facts, self._rng = facts, rng
-        self._named = [entity for entity in facts.names if facts.kinds[entity] != "role"]
+        self._facts, self._rng, self._schema = facts, rng, facts.schema
+        self._mixed = tuple(link for link in facts.schema.links if len(link.tails) > 1)
+        self._named = [entity for entity in facts.names if facts.schema.kinds[facts.kinds[entity]].is_topic]
         shared = (bearers for bearers in facts.bearers.values() if len(bearers) > 1)
         self._namesakes = [entity for bearers in shared for entity in bearers]
         self._dead_ends = list(_dead_ends(facts))
@@ -113,7 +102,7 @@ class Drawer:
         return self._walk(reached, self._rng.randint(0, 1))
 
     def intersection(self) -> Draft | None:
-        kind = self._rng.choice(_RICH_KINDS)
+        kind = self._rng.choice(self._schema.rich)
         constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 2)
         if constraints is None:
             return None
@@ -121,14 +110,14 @@ class Drawer:
         both = And(one.form, other.form)
         if len(self._members(both)) == min(len(self._members(one.form)), len(self._members(other.form))):
             return None  # one of the constraints would be enough
-        return Draft(both, f"the {KINDS[kind].plural} {one.clause} and {other.clause}")
+        return Draft(both, f"the {self._schema.kinds[kind].plural} {one.clause} and {other.clause}")
 
     def superlative(self) -> Draft | None:
-        quantity, extreme = self._rng.choice(QUANTITIES), self._rng.choice(tuple(Extreme))
-        kind, adjective = KINDS[quantity.head], self._rng.choice(quantity.extremes[extreme])
-        path = (Relation(NAMESPACE + quantity.name),)
+        quantity, extreme = self._rng.choice(self._schema.quantities), self._rng.choice(tuple(Extreme))
+        kind, adjective = self._schema.kinds[quantity.head], self._rng.choice(quantity.extremes[extreme])
+        path = (Relation(self._schema.iri(quantity.name)),)
         if self._rng.random() < 0.1:
-            everything = Superlative(extreme, Class(NAMESPACE + kind.name), path)
+            everything = Superlative(extreme, Class(self._schema.iri(kind.name)), path)
             return Draft(everything, f"the {adjective} {kind.singular} of all")
         constraints = self._constraints(self._rng.choice(self._facts.members[quantity.head]), 1)
         if constraints is None:
@@ -144,9 +133,9 @@ class Drawer:
         return Draft(form, pattern.format(adjective, kind.singular, kind.plural, constraint.clause))
 
     def comparison(self) -> Draft | None:
-        quantity = self._rng.choice(QUANTITIES)
+        quantity = self._rng.choice(self._schema.quantities)
         compared, entity = self._compared(quantity.name, quantity.compared)
-        plural = KINDS[quantity.head].plural
+        plural = self._schema.kinds[quantity.head].plural
         if self._rng.random() < 0.3:
             return Draft(compared.form, f"the {plural} {compared.clause}")
         constraints = self._constraints(entity, 1)
@@ -162,23 +151,23 @@ class Drawer:
         if self._rng.random() < 0.4:
             draft = self._rng.choice((self.intersection, self.comparison))()
             return None if draft is None else Draft(Count(draft.form), draft.phrase)
-        kind = self._rng.choice(_RICH_KINDS)
+        kind = self._rng.choice(self._schema.rich)
         constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 1)
         if constraints is None:
             return None
         (constraint,) = constraints
         if len(self._members(constraint.form)) == 1 and self._rng.random() < 0.7:
             return None
-        return Draft(Count(constraint.form), f"the {KINDS[kind].plural} {constraint.clause}")
+        return Draft(Count(constraint.form), f"the {self._schema.kinds[kind].plural} {constraint.clause}")
 
     def time(self) -> Draft | None:
         """What was held, or who held it, at a time; the answer differs at other times."""
-        tenure = self._rng.choice(TENURES)
+        tenure = self._rng.choice(self._schema.tenures)
         holder = self._rng.choice(self._facts.members[tenure.head])
-        node = self._rng.choice(self._facts.tails[holder, NAMESPACE + tenure.holder])
+        node = self._rng.choice(self._facts.tails[holder, self._schema.iri(tenure.holder)])
         assert isinstance(node, str)
-        holds, held = Relation(NAMESPACE + tenure.holder), Relation(NAMESPACE + tenure.held)
-        begins = Relation(NAMESPACE + tenure.begins)
+        holds, held = Relation(self._schema.iri(tenure.holder)), Relation(self._schema.iri(tenure.held))
+        begins = Relation(self._schema.iri(tenure.begins))
         moment, when = self._moment(node, tenure)
         if self._rng.random() < 0.5:
             whole: Expression = Join(Relation(holds.name, inverse=True), Entity(holder))
@@ -194,8 +183,8 @@ class Drawer:
 
     def type(self) -> Draft | None:
         """The members of a class within a set that has other members, too."""
-        link = self._rng.choice(_MIXED)
-        onward = [step for step in LINKS if step.tails == (link.head,) and step.forward]
+        link = self._rng.choice(self._mixed)
+        onward = [step for step in self._schema.links if step.tails == (link.head,) and step.forward]
         step = self._rng.choice(onward) if onward and self._coin() else None
         start = self._some(link.head if step is None else step.head)
         reached = start if step is None else self._step(start, step)
@@ -206,9 +195,11 @@ class Drawer:
         some = {node for node in nodes if self._facts.kinds[str(node)] == kind}
         if not some or some == nodes:
             return None
-        mixed = Join(Relation(NAMESPACE + link.name, inverse=True), reached.form)
+        mixed = Join(Relation(self._schema.iri(link.name), inverse=True), reached.form)
         clause = self._rng.choice(link.tails_are).format(reached.phrase)
-        return Draft(And(Class(NAMESPACE + KINDS[kind].name), mixed), f"the {KINDS[kind].plural} {clause}")
+        return Draft(
+            And(Class(self._schema.class_of(kind)), mixed), f"the {self._schema.kinds[kind].plural} {clause}"
+        )
 
     # Building blocks of the operations
 
@@ -227,9 +218,9 @@ class Drawer:
             if len(kinds) != 1:
                 return None
             (kind,) = kinds
-            forward = [link for link in LINKS if link.head == kind and link.forward]
-            back = [link for link in LINKS if link.tails == (kind,) and link.heads]
-            valued = [quantity for quantity in QUANTITIES if quantity.head == kind]
+            forward = [link for link in self._schema.links if link.head == kind and link.forward]
+            back = [link for link in self._schema.links if link.tails == (kind,) and link.heads]
+            valued = [quantity for quantity in self._schema.quantities if quantity.head == kind]
             steps: list[Link | Quantity] = [*forward, *back, *valued]
             step = self._rng.choice(steps)
             if isinstance(step, Link) and (step.head != kind or (step in back and self._coin())):
@@ -244,14 +235,14 @@ class Drawer:
         """Step to the tails of a link, or to the values of a quantity."""
         found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
         nodes: dict[Node, None] = dict.fromkeys(found)
-        return self._reach(reached, Relation(NAMESPACE + step.name, inverse=True), nodes, step.forward)
+        return self._reach(reached, Relation(self._schema.iri(step.name), inverse=True), nodes, step.forward)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
         """Step to the heads of a link."""
-        name = NAMESPACE + link.name
+        name = self._schema.iri(link.name)
         found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
         nodes: dict[Node, None] = dict.fromkeys(found)
-        phrases = [f"the {KINDS[link.head].plural} {clause}" for clause in link.heads]
+        phrases = [f"the {self._schema.kinds[link.head].plural} {clause}" for clause in link.heads]
         return self._reach(reached, Relation(name), nodes, phrases)
 
     def _reach(
@@ -268,8 +259,8 @@ class Drawer:
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
         """Different statements about an entity whose sets hold only its kind; None if there are too few."""
         kind, found = self._facts.kinds[entity], []
-        for link in LINKS:
-            name = NAMESPACE + link.name
+        for link in self._schema.links:
+            name = self._schema.iri(link.name)
             if link.head == kind and link.heads:
                 for tail in self._tails(entity, link.name):
                     clause = self._rng.choice(link.heads).format(self._mention(str(tail)))
@@ -280,9 +271,9 @@ class Drawer:
                     found.append(_Constraint(Join(Relation(name, inverse=True), Entity(head)), clause))
         return self._rng.sample(found, count) if len(found) >= count else None
 
-    def _compared(self, name: str, phrases: dict[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
+    def _compared(self, name: str, phrases: Mapping[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
         """A comparison that only a few extreme values satisfy, and an entity with one of these values."""
-        relation = NAMESPACE + name
+        relation = self._schema.iri(name)
         pairs = [
             (head, value) for head in self._facts.subjects[relation] for value in self._tails(head, name)
         ]
@@ -301,7 +292,7 @@ class Drawer:
     def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
         """A time during a tenure, and a phrase for it."""
         (begin,) = self._tails(node, tenure.begins)
-        end = self._tails(node, tenure.begins.removesuffix("from") + "to")
+        end = self._tails(node, tenure.ends)
         if not end and self._coin():
             return NOW, self._rng.choice(("now", "at present", "today"))
         first = str(comparable(begin))
@@ -320,10 +311,10 @@ class Drawer:
         """The entity's name, with its kind if other entities share the name."""
         name = self._facts.names[entity]
         alone = len(self._facts.bearers[name]) == 1
-        return name if alone else f"the {KINDS[self._facts.kinds[entity]].singular} {name}"
+        return name if alone else f"the {self._schema.kinds[self._facts.kinds[entity]].singular} {name}"
 
     def _tails(self, node: Node, relation: str) -> list[Node]:
-        return self._facts.tails.get((node, NAMESPACE + relation), []) if isinstance(node, str) else []
+        return self._facts.tails.get((node, self._schema.iri(relation)), []) if isinstance(node, str) else []
 
     def _members(self, form: Expression) -> set[Node]:
         found = self._known.get(form)
@@ -358,12 +349,12 @@ OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {
 
 def _dead_ends(facts: Facts) -> Iterator[tuple[str, Link]]:
     """(entity, link) for entities with heads of the link, but without facts of the reverse relation."""
-    links = {link.name: link for link in LINKS}
-    for decoy in DECOYS:
+    links = {link.name: link for link in facts.schema.links}
+    for decoy in facts.schema.decoys:
         link = links[decoy.reverse_of]
         for (tail, relation), _ in facts.heads.items():
-            said = relation == NAMESPACE + link.name and isinstance(tail, str)
-            if said and (tail, NAMESPACE + decoy.name) not in facts.tails:
+            said = relation == facts.schema.iri(link.name) and isinstance(tail, str)
+            if said and (tail, facts.schema.iri(decoy.name)) not in facts.tails:
                 yield str(tail), link
 
 

@@ -2,34 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kbqa.datasets.world.schema import Quantity
 from kbqa.logical_forms.algebra import Comparator, Extreme
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A relation to numbers or dates.
-
-    Attributes:
-        datatype: name of the type in XSD.
-        low, high: bounds of the number, or of a date's year; for a float in hundredths.
-        forward: phrases for the value.
-        extremes: adjectives for the entities with the greatest and the smallest value.
-        compared: phrases for the entities whose value satisfies a comparison with a literal.
-        share: share of the heads that have a value.
-    """
-
-    name: str
-    head: str
-    datatype: str
-    low: int
-    high: int
-    forward: tuple[str, ...]
-    extremes: dict[Extreme, tuple[str, ...]]
-    compared: dict[Comparator, tuple[str, ...]]
-    share: float = 0.95
-
 
 _OF_DATES = {
     Comparator.GT: "{} after {{}}",

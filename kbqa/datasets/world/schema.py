@@ -1,195 +1,181 @@
-"""The schema of the small world: types, relations, and phrases that ask for them.
+"""What a generated world is made of: classes, relations, quantities, and phrases for all of them.
 
-A phrase has one `{}` for the entity from which it starts. Forward phrases ask for the
-tails of a relation, inverse phrases for its heads. A compound leads through a node
-without a name (a CVT, as in Freebase) and counts as two hops.
+A phrase has one `{}` for its subject. Names of classes and relations are without the schema's namespace.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from kbqa.trajectory import Hop
+from kbqa.logical_forms.algebra import Comparator, Extreme
+from kbqa.logical_forms.compiler import FormVocabulary
+
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+
+RDF_TERMS = FormVocabulary(
+    entity=lambda id_: f"<{id_}>",
+    relation=lambda id_: f"<{id_}>",
+    ontology_class=lambda id_: f"<{id_}>",
+    type_predicate=f"<{TYPE}>",
+)
+"""How the ids of a generated world, which are IRIs, are written in SPARQL."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorldRelation:
-    """A relation between two types.
+class EntityKind:
+    """A class of entities.
 
     Attributes:
-        forward, inverse: phrases that ask for its tails and heads; empty if no question does.
-        tails: minimum and maximum number of tails per head.
-        share: share of the heads that have the relation.
+        name: id of the class.
+        count: number of members in a world of size 1.
+        like: kind of its members' names (`world.names.draw_names`); "" if they have none.
+        is_topic: whether questions begin at its members.
+    """
+
+    name: str
+    singular: str
+    plural: str
+    count: int
+    like: str
+    is_topic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation between entities.
+
+    Attributes:
+        tails: kinds of the tails; if there are several, a head may have tails of each.
+        forward: phrases for the tails of a head.
+        heads, tails_are: clauses that describe the heads of a tail, and the tails of a head.
+        count: minimum and maximum number of tails per head.
+        share: share of the heads that have the relation; for the others the fact is missing.
     """
 
     name: str
     head: str
-    tail: str
-    forward: tuple[str, ...]
-    inverse: tuple[str, ...] = ()
-    tails: tuple[int, int] = (1, 1)
+    tails: tuple[str, ...]
+    forward: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    tails_are: tuple[str, ...] = ()
+    count: tuple[int, int] = (1, 1)
     share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class WorldStep:
-    """A step of a question: its hops, and phrases that ask for it."""
+class Quantity:
+    """A relation to numbers or dates.
 
+    Attributes:
+        datatype: name of the type in XSD.
+        low, high: bounds of the number, or of a date's year; for a float in hundredths.
+        forward: phrases for the value.
+        extremes: adjectives for the entities with the greatest and the smallest value.
+        compared: phrases for the entities whose value satisfies a comparison with a literal.
+        share: share of the heads that have a value.
+    """
+
+    name: str
     head: str
+    datatype: str
+    low: int
+    high: int
+    forward: tuple[str, ...]
+    extremes: Mapping[Extreme, tuple[str, ...]]
+    compared: Mapping[Comparator, tuple[str, ...]]
+    share: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """A fact with a begin and an end, represented by a node without a name (a CVT).
+
+    Attributes:
+        kind: of the nodes.
+        holder: relation from the holder (an employee, a city) to the nodes.
+        held: relation from the nodes to the other party (an employer, a mayor).
+        begins: relation to the begin; the relation to the end has `to` in place of `from`.
+        of_holder, of_held: phrases with `{when}` for the other party of a holder, and for the holders.
+        also: further relation of the nodes, and the kind of its tails; None if there is none.
+    """
+
+    kind: str
+    holder: str
+    head: str
+    held: str
     tail: str
-    hops: tuple[Hop, ...]
-    phrases: tuple[str, ...]
+    begins: str
+    of_holder: tuple[str, ...]
+    of_held: tuple[str, ...]
+    also: tuple[str, str] | None = None
+
+    @property
+    def ends(self) -> str:
+        return self.begins.removesuffix("from") + "to"
 
 
-RELATIONS = (
-    WorldRelation(
-        "people.person.place_of_birth",
-        "person",
-        "city",
-        ("the birthplace of {}", "the city where {} was born"),
-    ),
-    WorldRelation(
-        "people.person.nationality", "person", "country", ("the nationality of {}", "{} 's home country")
-    ),
-    WorldRelation(
-        "people.person.profession",
-        "person",
-        "profession",
-        ("the profession of {}", "what {} does for a living"),
-    ),
-    WorldRelation(
-        "people.person.parents",
-        "person",
-        "person",
-        ("the parents of {}", "{} 's mother and father"),
-        ("the children of {}", "{} 's kids"),
-        tails=(1, 2),
-        share=0.6,
-    ),
-    WorldRelation(
-        "people.person.spouse",
-        "person",
-        "person",
-        ("the spouse of {}", "{} 's partner"),
-        share=0.7,
-    ),
-    WorldRelation("people.person.alma_mater", "person", "university", ()),
-    WorldRelation(
-        "people.person.date_of_birth",
-        "person",
-        "year",
-        ("the birth year of {}", "the year {} came into the world"),
-    ),
-    WorldRelation("people.person.religion", "person", "religion", ()),
-    WorldRelation("people.person.employment", "person", "employment", (), share=0.8),
-    WorldRelation("people.employment.employer", "employment", "company", ()),
-    WorldRelation("people.employment.role", "employment", "role", ()),
-    WorldRelation("people.employment.since", "employment", "year", ()),
-    WorldRelation(
-        "film.film.directed_by",
-        "film",
-        "person",
-        ("the director of {}", "the person who directed {}"),
-        ("the films directed by {}", "the movies {} made"),
-    ),
-    WorldRelation(
-        "film.film.starring",
-        "film",
-        "person",
-        ("the stars of {}", "the actors in {}"),
-        tails=(1, 3),
-    ),
-    WorldRelation("film.film.genre", "film", "genre", ()),
-    WorldRelation("film.film.release_date", "film", "year", ()),
-    WorldRelation("film.film.country", "film", "country", ()),
-    WorldRelation("film.film.music", "film", "person", ()),
-    WorldRelation("film.film.producer", "film", "person", ()),
-    WorldRelation("film.film.distributor", "film", "company", ()),
-    WorldRelation("film.film.language", "film", "language", ()),
-    WorldRelation(
-        "book.book.author",
-        "book",
-        "person",
-        ("the author of {}", "the writer of {}"),
-        ("the books by {}", "the novels {} wrote"),
-    ),
-    WorldRelation("book.book.publisher", "book", "company", ()),
-    WorldRelation("book.book.publication_date", "book", "year", ()),
-    WorldRelation("book.book.genre", "book", "genre", ()),
-    WorldRelation("book.book.language", "book", "language", ()),
-    WorldRelation("book.book.editor", "book", "person", ()),
-    WorldRelation("book.book.illustrator", "book", "person", ()),
-    WorldRelation("book.book.translator", "book", "person", ()),
-    WorldRelation(
-        "organization.organization.founder",
-        "company",
-        "person",
-        ("the founder of {}", "the person who started {}"),
-    ),
-    WorldRelation("organization.organization.headquarters", "company", "city", ()),
-    WorldRelation("education.university.city", "university", "city", ()),
-    WorldRelation(
-        "location.city.country", "city", "country", ("the country of {}", "the nation {} belongs to")
-    ),
-    WorldRelation("location.city.mayor", "city", "person", ()),
-    WorldRelation(
-        "location.country.capital",
-        "country",
-        "city",
-        ("the capital of {}", "{} 's seat of government"),
-    ),
-    WorldRelation(
-        "location.country.official_language",
-        "country",
-        "language",
-        ("the language of {}", "the language spoken in {}"),
-    ),
-    WorldRelation("event.event.location", "event", "city", ()),
-    WorldRelation("event.event.date", "event", "date", ("the date of {}", "the day of {}")),
-    WorldRelation(
-        "event.event.winner",
-        "event",
-        "person",
-        ("the winner of {}", "the champion of {}"),
-        ("the events won by {}", "the contests {} won"),
-    ),
-    WorldRelation("event.event.runner_up", "event", "person", ()),
-    WorldRelation("event.event.sponsor", "event", "company", ()),
-    WorldRelation("event.event.host_country", "event", "country", ()),
-    WorldRelation("event.event.organizer", "event", "person", ()),
-    WorldRelation("event.event.judge", "event", "person", ()),
-)
+@dataclass(frozen=True, slots=True)
+class Decoy:
+    """A relation that states the reverse of a link, but only for a part of the entities.
 
-_COMPOUNDS = (
-    WorldStep(
-        "person",
-        "company",
-        (Hop("people.person.employment"), Hop("people.employment.employer")),
-        ("the employer of {}", "the company {} works for"),
-    ),
-)
+    For the others it is a dead end: it sounds right, but finds nothing.
+    """
 
-STEPS = (
-    *(WorldStep(r.head, r.tail, (Hop(r.name),), r.forward) for r in RELATIONS if r.forward),
-    *(WorldStep(r.tail, r.head, (Hop(r.name, True),), r.inverse) for r in RELATIONS if r.inverse),
-    *_COMPOUNDS,
-)
+    name: str
+    reverse_of: str
+    share: float = 0.5
 
-QUESTION_FORMS = ("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .")
 
-# Number of named entities of each type in a world of size 1; 1,700 in total, without dates and years.
-POPULATION = {
-    "person": 700,
-    "film": 320,
-    "book": 220,
-    "event": 160,
-    "company": 90,
-    "city": 90,
-    "university": 30,
-    "country": 24,
-    "language": 16,
-    "profession": 24,
-    "role": 16,
-    "genre": 14,
-    "religion": 9,
-}
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How a phrase becomes a question.
+
+    Attributes:
+        one, several, how_many, clause: patterns for questions about one thing, several things, a number,
+            and a clause ("who wrote it").
+        clauses: how phrases begin that are clauses.
+        plurals: nouns in the plural that are no class, with which a phrase may begin.
+    """
+
+    one: tuple[str, ...]
+    several: tuple[str, ...]
+    how_many: tuple[str, ...]
+    clause: tuple[str, ...]
+    clauses: tuple[str, ...] = ("how ", "what ", "who ", "those who ")
+    plurals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The classes and relations of a world.
+
+    Attributes:
+        kinds: key → class; relations refer to classes by key.
+        rich: kinds with many facts.
+        namesakes: kind → the kind from which some of its members take their names.
+    """
+
+    namespace: str
+    kinds: Mapping[str, EntityKind]
+    links: tuple[Link, ...]
+    quantities: tuple[Quantity, ...]
+    grammar: Grammar
+    rich: tuple[str, ...]
+    tenures: tuple[Tenure, ...] = ()
+    decoys: tuple[Decoy, ...] = ()
+    namesakes: Mapping[str, str] = field(default_factory=dict)
+
+    def iri(self, name: str) -> str:
+        return self.namespace + name
+
+    def class_of(self, kind: str) -> str:
+        """The id of a kind's class."""
+        return self.iri(self.kinds[kind].name)
+
+    @cached_property
+    def kind_of(self) -> Mapping[str, str]:
+        """Id of a class → its key."""
+        return {self.class_of(key): key for key in self.kinds}

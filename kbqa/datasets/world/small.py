@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.names import draw_names
-from kbqa.datasets.world.schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, WorldStep
+from kbqa.datasets.world.small_schema import POPULATION, QUESTION_FORMS, RELATIONS, STEPS, WorldStep
 from kbqa.trajectory import Hop, Question
 
 Triple = tuple[str, str, str]

@@ -1,103 +1,15 @@
-"""The vocabulary of the world with every operation: classes, relations, and phrases for them.
+"""The schema of the world with every operation.
 
 Unlike the small world's graph, this one is RDF, since it holds numbers and dates: ids are IRIs such as
 `world:m.0k3fa` and `world:film.film.directed_by`, and names are labels, which two entities may share.
-A phrase has one `{}` for its subject.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kbqa.datasets.world.quantities import QUANTITIES
+from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Schema, Tenure
 
-from kbqa.logical_forms.compiler import FormVocabulary
-
-NAMESPACE = "world:"
-TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
-
-WORLD_TERMS = FormVocabulary(
-    entity=lambda id_: f"<{id_}>",
-    relation=lambda id_: f"<{id_}>",
-    ontology_class=lambda id_: f"<{id_}>",
-    type_predicate=f"<{TYPE}>",
-)
-"""How the ids of this world are written in SPARQL."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntityKind:
-    """A class of entities.
-
-    Attributes:
-        name: id of the class, without the namespace.
-        count: number of members in a world of size 1.
-        like: kind of its members' names (`world.names.draw_names`); "" if they have none.
-    """
-
-    name: str
-    singular: str
-    plural: str
-    count: int
-    like: str
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A relation between entities.
-
-    Attributes:
-        tails: kinds of the tails; if there are several, a head may have tails of each.
-        forward: phrases for the tails of a head.
-        heads, tails_are: clauses that describe the heads of a tail, and the tails of a head.
-        count: minimum and maximum number of tails per head.
-        share: share of the heads that have the relation; for the others the fact is missing.
-    """
-
-    name: str
-    head: str
-    tails: tuple[str, ...]
-    forward: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
-    tails_are: tuple[str, ...] = ()
-    count: tuple[int, int] = (1, 1)
-    share: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tenure:
-    """A fact with a begin and an end, represented by a node without a name (a CVT).
-
-    Attributes:
-        kind: of the nodes.
-        holder: relation from the holder (an employee, a city) to the nodes.
-        held: relation from the nodes to the other party (an employer, a mayor).
-        begins: relation to the begin; the relation to the end has `to` in place of `from`.
-        of_holder, of_held: phrases with `{when}` for the other party of a holder, and for the holders.
-    """
-
-    kind: str
-    holder: str
-    head: str
-    held: str
-    tail: str
-    begins: str
-    of_holder: tuple[str, ...]
-    of_held: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoy:
-    """A relation that states the reverse of a link, but only for a part of the entities.
-
-    For the others it is a dead end: it sounds right, but finds nothing.
-    """
-
-    name: str
-    reverse_of: str
-    share: float = 0.5
-
-
-KINDS = {
+_KINDS = {
     "person": EntityKind("people.person", "person", "people", 420, "person"),
     "film": EntityKind("film.film", "film", "films", 260, "film"),
     "book": EntityKind("book.book", "book", "books", 200, "book"),
@@ -109,13 +21,13 @@ KINDS = {
     "language": EntityKind("language.language", "language", "languages", 16, "language"),
     "profession": EntityKind("people.profession", "profession", "professions", 30, "profession"),
     "genre": EntityKind("media.genre", "genre", "genres", 24, "genre"),
-    "role": EntityKind("people.role", "role", "roles", 16, "role"),
+    "role": EntityKind("people.role", "role", "roles", 16, "role", is_topic=False),
     "award": EntityKind("award.award", "award", "awards", 40, "award"),
     "employment": EntityKind("people.employment", "job", "jobs", 0, ""),
     "term": EntityKind("government.term", "term", "terms", 0, ""),
 }
 
-LINKS = (
+_LINKS = (
     Link(
         "film.film.directed_by",
         "film",
@@ -281,7 +193,7 @@ LINKS = (
     ),
 )
 
-TENURES = (
+_TENURES = (
     Tenure(
         "employment",
         "people.person.employment",
@@ -291,6 +203,7 @@ TENURES = (
         "people.employment.from",
         ("the employer of {} {when}", "the company that {} worked for {when}"),
         ("the people employed by {} {when}", "those who worked for {} {when}"),
+        also=("people.employment.role", "role"),
     ),
     Tenure(
         "term",
@@ -304,11 +217,34 @@ TENURES = (
     ),
 )
 
-DECOYS = (
+_DECOYS = (
     Decoy("film.director.films", "film.film.directed_by"),
     Decoy("film.actor.films", "film.film.starring"),
     Decoy("book.author.books", "book.book.author"),
     Decoy("people.person.children", "people.person.parents"),
     Decoy("event.champion.victories", "event.event.winner"),
     Decoy("people.founder.companies", "organization.company.founder"),
+)
+
+WORLD = Schema(
+    namespace="world:",
+    kinds=_KINDS,
+    links=_LINKS,
+    quantities=QUANTITIES,
+    grammar=Grammar(
+        one=("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} ."),
+        several=("what are {} ?", "which are {} ?", "name {} .", "list {} ."),
+        how_many=(
+            "how many {} are there ?",
+            "count the {} .",
+            "what is the number of {} ?",
+            "number of {} ?",
+        ),
+        clause=("tell me {} .", "i want to know {} .", "can you tell me {} ?", "find out {} ."),
+        plurals=("parents", "actors", "stars", "notable", "recipients"),
+    ),
+    rich=("film", "book", "person", "city", "company", "event"),
+    tenures=_TENURES,
+    decoys=_DECOYS,
+    namesakes={"book": "film", "company": "city"},
 )

@@ -6,7 +6,8 @@ import pytest
 from kbqa.datasets.world.everything import generate_world_all
 from kbqa.datasets.world.members import members
 from kbqa.datasets.world.operations import MAX_ANSWERS, OPERATIONS
-from kbqa.datasets.world.vocabulary import KINDS, NAMESPACE, WORLD_TERMS
+from kbqa.datasets.world.schema import RDF_TERMS
+from kbqa.datasets.world.vocabulary import WORLD
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.logical_forms.actions import build, to_actions
 from kbqa.logical_forms.algebra import Literal, canonical, entities, equivalent
@@ -51,7 +52,7 @@ def test_the_form_compiles_to_the_answers_whichever_nodes_have_to_differ(world, 
     for question in world[1].test:
         form = parse_s_expression(question.form)
         for distinct in Distinct:
-            query = to_sparql(form, WORLD_TERMS, distinct=distinct)
+            query = to_sparql(form, RDF_TERMS, distinct=distinct)
             if distinct is not Distinct.NODES:  # on the way a path may meet a node again
                 assert solutions(store, query) == set(question.answers), question
 
@@ -97,7 +98,7 @@ def test_namesakes_are_told_apart_by_what_they_are(world):
         assert {facts.names[entity] for entity in question.topic_entities} == {facts.names[meant]}
         kinds = [facts.kinds[entity] for entity in question.topic_entities]
         assert len(set(kinds)) == len(kinds)
-        assert f"the {KINDS[facts.kinds[meant]].singular} {facts.names[meant]}" in question.text
+        assert f"the {WORLD.kinds[facts.kinds[meant]].singular} {facts.names[meant]}" in question.text
 
 
 def test_a_dead_end_has_a_reverse_that_finds_nothing(world):
@@ -155,7 +156,7 @@ def test_whatever_a_seed_sets_aside_every_operation_can_be_trained_on(seed):
 def test_members_of_forms_by_hand(world):
     facts = world[0]
     film = facts.members["film"][0]
-    (director,) = facts.tails[film, f"{NAMESPACE}film.film.directed_by"]
-    films = members(facts, parse_s_expression(f"(JOIN {NAMESPACE}film.film.directed_by {director})"))
+    (director,) = facts.tails[film, "world:film.film.directed_by"]
+    films = members(facts, parse_s_expression(f"(JOIN world:film.film.directed_by {director})"))
     assert film in films
-    assert all(director in facts.tails[other, f"{NAMESPACE}film.film.directed_by"] for other in films)
+    assert all(director in facts.tails[other, "world:film.film.directed_by"] for other in films)

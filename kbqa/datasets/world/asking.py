@@ -1,0 +1,99 @@
+"""Asks questions about the facts of a world: a text, the logical form, its query, and the gold answers.
+
+Gold answers are ids or values, computed from the form without SPARQL. No form is asked for twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from kbqa.datasets.world.facts import Facts, Node
+from kbqa.datasets.world.members import members
+from kbqa.datasets.world.operations import Draft, Drawer
+from kbqa.datasets.world.schema import RDF_TERMS, Grammar, Schema
+from kbqa.errors import DatasetError
+from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities
+from kbqa.logical_forms.compiler import to_sparql
+from kbqa.logical_forms.s_expression import print_s_expression
+from kbqa.trajectory import Question
+
+_TRIES = 4_000  # for a question, before the world counts as too small
+
+Accepts = Callable[[Expression, int], bool]
+"""Whether a form is wanted, at a given number of tries."""
+
+
+def _any(_: Expression, __: int) -> bool:
+    return True
+
+
+class Asker:
+    """Asks questions about one world.
+
+    Args:
+        kg: name of its graph.
+    """
+
+    def __init__(self, facts: Facts, kg: str, rng: random.Random) -> None:
+        self._facts, self._kg, self._rng = facts, kg, rng
+        self._drawer = Drawer(facts, rng)
+        self._asked: set[Expression] = set()
+
+    def ask(self, id_: str, operation: str, accepts: Accepts = _any) -> Question:
+        """A question of an operation (a key of `OPERATIONS`) that was not asked before.
+
+        Raises:
+            DatasetError: the world has no further question of that operation.
+        """
+        draft = self._draw(operation, accepts)
+        found = members(self._facts, draft.form)
+        return Question(
+            id=id_,
+            text=_text(draft, self._facts.schema, self._rng),
+            answers=tuple(sorted(map(_answer, found))),
+            topic_entities=self._topics(draft.form),
+            kg=self._kg,
+            path=draft.path,
+            form=print_s_expression(draft.form),
+            sparql=" ".join(to_sparql(draft.form, RDF_TERMS).split()),
+            operation=operation,
+        )
+
+    def _draw(self, operation: str, accepts: Accepts) -> Draft:
+        for tries in range(_TRIES):
+            draft = self._drawer.draw(operation)
+            if draft is None:
+                continue
+            form = canonical(draft.form)
+            if accepts(draft.form, tries) and form not in self._asked:
+                self._asked.add(form)
+                return draft
+        raise DatasetError(
+            f"the world {self._kg} has no further questions of the operation {operation}: "
+            "ask for fewer, or make it larger"
+        )
+
+    def _topics(self, form: Expression) -> tuple[str, ...]:
+        """All entities with a name that the question mentions; the agent must choose among namesakes."""
+        named = (self._facts.bearers[self._facts.names[entity]] for entity in entities(form))
+        return tuple(dict.fromkeys(entity for bearers in named for entity in bearers))
+
+
+def _text(draft: Draft, schema: Schema, rng: random.Random) -> str:
+    """The text of a question."""
+    phrase, grammar = draft.phrase, schema.grammar
+    if isinstance(draft.form, Count):
+        return rng.choice(grammar.how_many).format(phrase.removeprefix("the "))
+    if phrase.startswith(grammar.clauses):
+        return rng.choice(grammar.clause).format(phrase)
+    return rng.choice(grammar.several if _is_plural(phrase, schema, grammar) else grammar.one).format(phrase)
+
+
+def _is_plural(phrase: str, schema: Schema, grammar: Grammar) -> bool:
+    plurals = (*(kind.plural for kind in schema.kinds.values()), *grammar.plurals)
+    return phrase.startswith(tuple(f"the {noun} " for noun in plurals))
+
+
+def _answer(node: Node) -> str:
+    return node.lexical if isinstance(node, Literal) else node
