@@ -18,6 +18,7 @@ from kbqa.logical_forms.compiler import to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
 
+_WITH_MARK = 0.5  # share of the questions that end with a question mark
 _TRIES = 4_000  # for a question, before the world counts as too small
 
 Accepts = Callable[[Expression, int], bool]
@@ -83,6 +84,8 @@ class Asker:
 def _text(draft: Draft, schema: Schema, rng: random.Random) -> str:
     """The text of a question."""
     phrase, grammar = draft.phrase, schema.grammar
+    if draft.question:
+        return f"{draft.question} ?" if rng.random() < _WITH_MARK else draft.question
     if isinstance(draft.form, Count):
         return rng.choice(grammar.how_many).format(phrase.removeprefix("the "))
     if phrase.startswith(grammar.clauses):

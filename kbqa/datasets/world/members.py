@@ -5,7 +5,8 @@ This is independent of SPARQL, so that each can be checked against the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from operator import ge, gt, le, lt
 
 from kbqa.datasets.world.facts import Facts, Node
@@ -37,23 +38,29 @@ _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
 _NUMBERS = (XSD + "integer", XSD + "float")
 
 
-def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> set[Node]:
+def members(
+    facts: Facts, expression: Expression, *, apart: Collection[str] = (), now: str = "2015-08-10"
+) -> set[Node]:
     """All members of an expression; for COUNT, the number as a literal.
 
     Args:
+        apart: entities that no join leads to.
         now: the day that NOW means.
     """
+    within = partial(members, facts, apart=apart, now=now)
     match expression:
         case Class(name):
             return set(facts.members[facts.schema.kind_of[name]])
         case And(left, right):
-            return members(facts, left, now) & members(facts, right, now)
+            return within(left) & within(right)
         case Join(relation, source):
             if isinstance(source, Named | Literal):
-                return _related(facts, relation, [source.id if isinstance(source, Named) else source])
-            return _related(facts, relation, members(facts, source, now))
+                nodes: Iterable[Node] = [source.id if isinstance(source, Named) else source]
+            else:
+                nodes = within(source)
+            return _related(facts, relation, nodes).difference(apart)
         case Superlative(extreme, source, path):
-            valued = [(m, v) for m in members(facts, source, now) for v in _values(facts, m, path)]
+            valued = [(m, v) for m in within(source) for v in _values(facts, m, path)]
             choose = max if extreme is Extreme.MAX else min
             best = choose((comparable(value) for _, value in valued), default=None)
             return {member for member, value in valued if comparable(value) == best}
@@ -66,9 +73,9 @@ def members(facts: Facts, expression: Expression, now: str = "2015-08-10") -> se
             }
         case Timed(source, relation, time):
             day = now if time == NOW else time
-            return {m for m in members(facts, source, now) if _holds(facts, m, relation.name, day)}
+            return {m for m in within(source) if _holds(facts, m, relation.name, day)}
         case Count(source):
-            return {Literal(str(len(members(facts, source, now))), XSD + "integer")}
+            return {Literal(str(len(within(source))), XSD + "integer")}
 
 
 def comparable(value: Node) -> float | str:

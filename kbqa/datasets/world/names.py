@@ -85,6 +85,8 @@ def draw_names(kind: str, count: int, rng: random.Random) -> list[str]:
         "role": lambda: f"{rng.choice(['head', 'chief', 'deputy', 'junior'])} of {_word(rng, 1).lower()}",
         "religion": lambda: _word(rng, 2) + "ism",
         "genre": lambda: _word(rng, 1).lower() + "punk",
+        "thing": lambda: _word(rng, 2) + rng.choice(["", "", f" {rng.randint(2, 99)}"]),
+        "year": lambda: str(rng.randint(1900, 2020)),
         "city": lambda: _word(rng, 2) + rng.choice(["ville", "burg", "ton", "port"]),
     }
     names: dict[str, None] = {}

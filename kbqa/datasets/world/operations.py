@@ -33,9 +33,23 @@ from kbqa.logical_forms.algebra import (
 )
 from kbqa.trajectory import Hop
 
-MAX_ANSWERS = 5
-MAX_MEMBERS = 12  # of an intermediate set
-MAX_LOOKUPS = 4  # one-hop look-ups for a path, one per node on the way
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the sets of a form.
+
+    Attributes:
+        answers: members of the whole form.
+        members: members of an intermediate set.
+        lookups: one-hop look-ups for a path, one per node on the way.
+        returns: whether a path may go straight back (to the films of a film's director), and sets may
+            contain the entities that the form names; these are then left out.
+    """
+
+    answers: int = 5
+    members: int = 12
+    lookups: int = 4
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +59,13 @@ class Draft:
     Attributes:
         phrase: describes what the form denotes; for COUNT, what is counted.
         path: the hops, if the form is a path from one entity.
+        question: the text, if it is no pattern around the phrase.
     """
 
     form: Expression
     phrase: str
     path: tuple[Hop, ...] = ()
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,7 @@ class _Reached:
     phrase: str
     path: tuple[Hop, ...] = ()
     lookups: int = 0
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +91,9 @@ class _Constraint:
 class Drawer:
     """Draws drafts; each operation's method returns None if its attempt gives no question."""
 
-    def __init__(self, facts: Facts, rng: random.Random) -> None:
+    def __init__(self, facts: Facts, rng: random.Random, limits: Limits | None = None) -> None:
         self._facts, self._rng, self._schema = facts, rng, facts.schema
+        self._limits = limits or Limits()
         self._mixed = tuple(link for link in facts.schema.links if len(link.tails) > 1)
         self._named = [entity for entity in facts.names if facts.schema.kinds[facts.kinds[entity]].is_topic]
         shared = (bearers for bearers in facts.bearers.values() if len(bearers) > 1)
@@ -219,9 +237,11 @@ class Drawer:
                 return None
             (kind,) = kinds
             forward = [link for link in self._schema.links if link.head == kind and link.forward]
-            back = [link for link in self._schema.links if link.tails == (kind,) and link.heads]
+            back = [link for link in self._schema.links if link.tails == (kind,) and (link.heads or link.back)]
             valued = [quantity for quantity in self._schema.quantities if quantity.head == kind]
             steps: list[Link | Quantity] = [*forward, *back, *valued]
+            if not steps:
+                return None
             step = self._rng.choice(steps)
             if isinstance(step, Link) and (step.head != kind or (step in back and self._coin())):
                 reached = self._step_back(reached, step)
@@ -229,13 +249,15 @@ class Drawer:
                 reached = self._step(reached, step)
         if reached is None or isinstance(reached.form, Entity):
             return None
-        return Draft(reached.form, reached.phrase, reached.path)
+        return Draft(reached.form, reached.phrase, reached.path, reached.question)
 
     def _step(self, reached: _Reached, step: Link | Quantity) -> _Reached | None:
         """Step to the tails of a link, or to the values of a quantity."""
         found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
         nodes: dict[Node, None] = dict.fromkeys(found)
-        return self._reach(reached, Relation(self._schema.iri(step.name), inverse=True), nodes, step.forward)
+        asks = step.asks if isinstance(step, Link) else ()
+        relation = Relation(self._schema.iri(step.name), inverse=True)
+        return self._reach(reached, relation, nodes, step.forward, asks)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
         """Step to the heads of a link."""
@@ -243,18 +265,30 @@ class Drawer:
         found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
         nodes: dict[Node, None] = dict.fromkeys(found)
         phrases = [f"the {self._schema.kinds[link.head].plural} {clause}" for clause in link.heads]
-        return self._reach(reached, Relation(name), nodes, phrases)
+        return self._reach(reached, Relation(name), nodes, [*phrases, *link.back], link.asks_back)
 
     def _reach(
-        self, reached: _Reached, relation: Relation, nodes: dict[Node, None], phrases: Sequence[str]
+        self,
+        reached: _Reached,
+        relation: Relation,
+        nodes: dict[Node, None],
+        phrases: Sequence[str],
+        asks: Sequence[str],
     ) -> _Reached | None:
+        if self._limits.returns:
+            for topic in entities(reached.form) if not isinstance(reached.form, Entity) else (reached.form.id,):
+                nodes.pop(topic, None)
         hop = Hop(relation.name, inverse=not relation.inverse)
         turns_back = reached.path and reached.path[-1] == Hop(hop.relation, not hop.inverse)
         lookups = reached.lookups + len(reached.nodes)
-        if not nodes or turns_back or lookups > MAX_LOOKUPS:
+        if not nodes or (turns_back and not self._limits.returns) or lookups > self._limits.lookups:
             return None
         phrase = self._rng.choice(phrases).format(reached.phrase)
-        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, (*reached.path, hop), lookups)
+        question = ""
+        if asks and self._rng.random() < self._schema.grammar.direct:
+            question = self._rng.choice(asks).format(reached.phrase)
+        path = (*reached.path, hop)
+        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, path, lookups, question)
 
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
         """Different statements about an entity whose sets hold only its kind; None if there are too few."""
@@ -281,7 +315,7 @@ class Drawer:
         comparator = self._rng.choice(tuple(Comparator))
         if comparator in (Comparator.GE, Comparator.GT):
             pairs.reverse()
-        few = self._rng.randint(1, min(MAX_MEMBERS, len(pairs) - 1))
+        few = self._rng.randint(1, min(self._limits.members, len(pairs) - 1))
         # The bound is the last of these values, or for a strict comparison the next one.
         bound = pairs[few if comparator in (Comparator.GT, Comparator.LT) else few - 1][1]
         assert isinstance(bound, Literal)
@@ -319,7 +353,8 @@ class Drawer:
     def _members(self, form: Expression) -> set[Node]:
         found = self._known.get(form)
         if found is None:
-            found = self._known[form] = members(self._facts, form)
+            apart = entities(form) if self._limits.returns else ()
+            found = self._known[form] = members(self._facts, form, apart=apart)
         return found
 
     def _coin(self) -> bool:
@@ -329,8 +364,9 @@ class Drawer:
         """Whether a form has few answers, and intermediate sets with few members and no named entity."""
         named = set(entities(form))
         sets = (self._members(part) for part in _sets(form))
-        fits = all(0 < len(found) <= MAX_MEMBERS and named.isdisjoint(found) for found in sets)
-        return fits and len(self._members(form)) <= MAX_ANSWERS
+        limits = self._limits
+        fits = all(0 < len(found) <= limits.members and named.isdisjoint(found) for found in sets)
+        return fits and len(self._members(form)) <= limits.answers
 
 
 OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {

@@ -51,8 +51,11 @@ class Link:
         tails: kinds of the tails; if there are several, a head may have tails of each.
         forward: phrases for the tails of a head.
         heads, tails_are: clauses that describe the heads of a tail, and the tails of a head.
+        back: further phrases for the heads of a tail.
+        asks, asks_back: questions for the tails of a head, and for the heads of a tail.
         count: minimum and maximum number of tails per head.
         share: share of the heads that have the relation; for the others the fact is missing.
+        label: of the relation, where its name says nothing.
     """
 
     name: str
@@ -61,8 +64,12 @@ class Link:
     forward: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     tails_are: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    asks_back: tuple[str, ...] = ()
     count: tuple[int, int] = (1, 1)
     share: float = 1.0
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +145,7 @@ class Grammar:
             and a clause ("who wrote it").
         clauses: how phrases begin that are clauses.
         plurals: nouns in the plural that are no class, with which a phrase may begin.
+        direct: share of the paths that end with a question of their own ("who wrote {}"), if there is one.
     """
 
     one: tuple[str, ...]
@@ -146,6 +154,7 @@ class Grammar:
     clause: tuple[str, ...]
     clauses: tuple[str, ...] = ("how ", "what ", "who ", "those who ")
     plurals: tuple[str, ...] = ()
+    direct: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 
 from kbqa.datasets.world.everything import generate_world_all
 from kbqa.datasets.world.members import members
-from kbqa.datasets.world.operations import MAX_ANSWERS, OPERATIONS
+from kbqa.datasets.world.operations import OPERATIONS, Limits
 from kbqa.datasets.world.schema import RDF_TERMS
 from kbqa.datasets.world.vocabulary import WORLD
 from kbqa.kg.catalog import GraphCatalog
@@ -76,7 +76,7 @@ def test_no_form_occurs_twice(world):
 
 
 def test_answers_are_few_and_at_least_one(world):
-    assert all(1 <= len(question.answers) <= MAX_ANSWERS for question in everything(world[1]))
+    assert all(1 <= len(question.answers) <= Limits().answers for question in everything(world[1]))
 
 
 def test_a_question_names_its_topics_by_their_labels(world):

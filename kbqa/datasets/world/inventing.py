@@ -1,0 +1,281 @@
+"""Invents schemas: classes and relations that are drawn from a lexicon, with phrases of their own.
+
+No two of them share more than chance: not what there is, not how it is called, not how one asks for it. A
+policy that is trained on many of them has to read, since it cannot remember.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kbqa.datasets.world.lexicon import Inflections, Lexicon
+from kbqa.datasets.world.phrases import Party, Phrases, Phrasing, plural
+from kbqa.datasets.world.schema import EntityKind, Grammar, Link, Schema
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "person": ("person",),
+    "thing": ("artifact", "object", "food", "plant", "substance"),
+    "place": ("location",),
+    "group": ("group",),
+    "event": ("event", "act"),
+    "idea": ("communication", "cognition", "attribute", "state", "possession"),
+}
+"""Sort of a class → semantic fields of its name."""
+_ROLES = (
+    *("person", "communication", "attribute", "location", "group", "cognition", "possession"),
+    *("relation", "state", "artifact", "event", "act", "feeling", "substance"),
+)
+# How the members of a class are called, by its sort; see `world.names`.
+_LIKE = {
+    "person": ("person",),
+    "thing": ("film", "book", "thing"),
+    "place": ("city", "country"),
+    "group": ("company", "university"),
+    "event": ("event", "award"),
+    "idea": ("genre", "language", "profession", "religion", "thing"),
+}
+_ADJECTIVES = ("main", "first", "former", "official", "primary", "current", "original", "local", "old", "new")
+_COMPOUND = 0.12  # share of the classes whose name has two words
+_FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
+
+Style = Literal["snake", "camel", "pascal", "dotted", "words", "opaque"]
+_STYLES: tuple[Style, ...] = ("snake", "camel", "pascal", "dotted", "words", "opaque")
+
+_ONE = (
+    *("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .", "{} ?", "{}", "tell me {}"),
+    *("which is {} ?", "give me {} .", "can you tell me {} ?", "find {}", "do you know {} ?", "who is {} ?"),
+    *("what is the name of {} ?", "show {}", "{} please", "i am looking for {}", "what was {} ?"),
+    *("which one is {} ?", "could you name {} ?", "{} is what ?", "what would be {} ?", "i need {}"),
+)
+_SEVERAL = (
+    *("what are {} ?", "which are {} ?", "name {} .", "list {} .", "{} ?", "{}"),
+    *("who are {} ?", "give me {} .", "show me {}", "please list {} .", "what were {} ?", "find all {}"),
+    *("can you name {} ?", "i am looking for {}", "i want a list of {} .", "tell me {}", "which were {} ?"),
+)
+_HOW_MANY = (
+    *("how many {} are there ?", "count the {} .", "what is the number of {} ?", "number of {} ?"),
+    *("how many are the {} ?", "give me the count of {}", "tell me how many {} there are", "how many {}"),
+    *("what 's the total number of {} ?", "the number of {} , please"),
+)
+_CLAUSE = (
+    *("tell me {} .", "i want to know {} .", "can you tell me {} ?", "find out {} .", "{} ?", "{}"),
+    *("do you know {} ?", "i wonder {}", "please say {}", "would you know {} ?"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A relation's words, from its holder or turned round ("has author", "author of")."""
+
+    words: str
+    is_reversed: bool
+
+
+class Inventor:
+    """Draws schemas from a lexicon; the same seed gives the same schema."""
+
+    def __init__(self, lexicon: Lexicon, inflections: Inflections | None = None) -> None:
+        self._lexicon, self._inflections = lexicon, inflections or Inflections()
+        self._names = {
+            sort: lexicon.nouns(*fields, frequency=_FREQUENCY) for sort, fields in _FIELDS.items()
+        }
+        self._roles = lexicon.nouns(*_ROLES, frequency=_FREQUENCY)
+        self._verbs = lexicon.transitive_verbs(_FREQUENCY)
+
+    def schema(self, seed: int) -> Schema:
+        """A schema of five to twelve classes and six to thirty relations."""
+        return _Invention(self, random.Random(f"schema/{seed}")).schema()
+
+
+class _Invention:
+    """One schema in the making."""
+
+    def __init__(self, inventor: Inventor, rng: random.Random) -> None:
+        self._lexicon, self._inflect, self._rng = inventor._lexicon, inventor._inflections, rng
+        self._nouns, self._roles, self._verbs = inventor._names, inventor._roles, inventor._verbs
+        self._style = rng.choice(_STYLES)
+        faithful = rng.choice((0.3, 0.5, 0.7))
+        self._phrasing = Phrasing(self._lexicon, self._inflect, rng, faithful=faithful)
+        self._kinds: dict[str, EntityKind] = {}
+        self._sorts: dict[str, str] = {}
+        self._links: dict[str, Link] = {}
+
+    def schema(self) -> Schema:
+        rng = self._rng
+        self._populate(rng.randint(5, 12))
+        # A few kinds have most of the relations.
+        hubs = rng.sample(list(self._kinds), rng.randint(1, 3))
+        makers: Sequence[Callable[[str, str], None]] = (
+            *(self._verb, self._verb, self._role, self._role, self._role, self._sort),
+            *(self._circumstance, self._kinship),
+        )
+        wanted = rng.randint(6, 30)
+        while len(self._links) < wanted:
+            one = rng.choice(hubs if rng.random() < 0.6 else list(self._kinds))
+            rng.choice(makers)(one, rng.choice(list(self._kinds)))
+        if self._style == "opaque":
+            self._links = dict(self._hidden())
+        return Schema(
+            namespace=f"http://{self._noun('thing')}.example/{rng.choice(('', 'kg/', 'ns#', 'id/'))}",
+            kinds=self._kinds,
+            links=tuple(self._links.values()),
+            quantities=(),
+            grammar=Grammar(
+                one=self._few(_ONE),
+                several=self._few(_SEVERAL),
+                how_many=self._few(_HOW_MANY),
+                clause=self._few(_CLAUSE),
+                clauses=("how ", "what ", "who ", "when ", "where "),
+                direct=rng.choice((0.3, 0.5, 0.8)),
+            ),
+            rich=tuple(hubs),
+        )
+
+    def _populate(self, count: int) -> None:
+        """Draw the classes; the first is one of people, and years are there for dates."""
+        while len(self._kinds) < count:
+            is_first = not self._kinds
+            sort = "person" if is_first else self._rng.choice([*_FIELDS, "person", "thing", "idea"])
+            name = "person" if is_first and self._rng.random() < 0.5 else self._noun(sort)
+            if self._rng.random() < _COMPOUND:
+                name = f"{self._noun('thing')} {name}"
+            if name not in self._kinds:
+                like = self._rng.choice(_LIKE[sort])
+                self._kinds[name] = EntityKind(
+                    self._class_name(name), name, self._plural(name), self._rng.randint(12, 60), like
+                )
+                self._sorts[name] = sort
+        self._kinds["year"] = EntityKind(self._class_name("year"), "year", "years", 40, "year")
+        self._sorts["year"] = "time"
+
+    def _verb(self, agent: str, patient: str) -> None:
+        """A relation named after what its head does to its tail (directs), or the other way (directed by)."""
+        verb = self._rng.choice(self._verbs)
+        named = self._named_after_verb(verb)
+        head, tail = (patient, agent) if named.is_reversed else (agent, patient)
+        patients, agents = self._phrasing.of_verb(verb, self._party(agent), self._party(patient))
+        to_tails, to_heads = (agents, patients) if named.is_reversed else (patients, agents)
+        self._add(named.words, head, tail, to_tails, to_heads)
+
+    def _role(self, holder: str, held: str) -> None:
+        """A relation named after what its tail is for its head (author)."""
+        is_person = self._sorts[held] == "person" and self._rng.random() < 0.7
+        self._of_noun(self._rng.choice(self._nouns["person"] if is_person else self._roles), holder, held)
+
+    def _kinship(self, *_: str) -> None:
+        """A role between people."""
+        people = [kind for kind, sort in self._sorts.items() if sort == "person"]
+        self._of_noun(self._noun("person"), self._rng.choice(people), self._rng.choice(people))
+
+    def _of_noun(self, noun: str, holder: str, held: str) -> None:
+        noun = f"{self._rng.choice(_ADJECTIVES)} {noun}" if self._rng.random() < 0.1 else noun
+        named = self._named_after_noun(noun, holder)
+        to_held, to_holders = self._phrasing.of_role(noun, self._party(holder), self._party(held))
+        self._add_role(named, holder, held, to_held, to_holders)
+
+    def _sort(self, holder: str, held: str) -> None:
+        """A relation named after the kind of its tails (genre)."""
+        if holder != held:
+            named = self._named_after_noun(held, holder)
+            to_held, to_holders = self._phrasing.of_sort(held, self._party(holder), self._party(held))
+            self._add_role(named, holder, held, to_held, to_holders)
+
+    def _circumstance(self, holder: str, _: str) -> None:
+        """The place or year in which something was done with the head (place of birth)."""
+        places = [kind for kind, sort in self._sorts.items() if sort == "place"]
+        is_time = not places or self._rng.random() < 0.5
+        tail = "year" if is_time else self._rng.choice(places)
+        noun = self._rng.choice(("year", "date", "time") if is_time else ("place", "location", tail))
+        verb = self._rng.choice(self._verbs)
+        done = self._inflect.of(verb, "VBN")
+        base = self._lexicon.act(verb) or self._inflect.of(verb, "VBG")
+        words = self._rng.choice(
+            (f"{noun} of {base}", f"{done} {'on' if is_time else 'in'}", f"{noun} {done}", f"{base} {noun}")
+        )
+        adverb = "when" if is_time else "where"
+        phrases = self._phrasing.of_circumstance(verb, base, self._party(holder), noun=noun, adverb=adverb)
+        self._add(words, holder, tail, *phrases)
+
+    def _named_after_verb(self, verb: str) -> _Named:
+        inflect = self._inflect.of
+        if self._rng.random() < 0.55:
+            shapes = (inflect(verb, "VBZ"), verb, inflect(verb, "VBD"), f"has {inflect(verb, 'VBN')}")
+            return _Named(self._rng.choice(shapes), is_reversed=False)
+        done = inflect(verb, "VBN")
+        agent = self._lexicon.agent(verb)
+        shapes = (f"{done} by", f"is {done} by", done, *((agent, agent) if agent else ()))
+        return _Named(self._rng.choice(shapes), is_reversed=True)
+
+    def _named_after_noun(self, noun: str, holder: str) -> _Named:
+        shape = self._rng.choice(
+            ("{0}", "{0}", "{0}", "has {0}", "{0} of", "{1} {0}", "in {0}", "{0} name", "{0}")
+        )
+        return _Named(shape.format(noun, holder.split()[-1]), is_reversed=shape.endswith(" of"))
+
+    def _add_role(
+        self, named: _Named, holder: str, held: str, to_held: Phrases, to_holders: Phrases
+    ) -> None:
+        if named.is_reversed:
+            self._add(named.words, held, holder, to_holders, to_held)
+        else:
+            self._add(named.words, holder, held, to_held, to_holders)
+
+    def _add(self, words: str, head: str, tail: str, to_tails: Phrases, to_heads: Phrases) -> None:
+        """Add a link, unless there is one of that name."""
+        name = self._relation_name(words, head)
+        if name not in self._links:
+            self._links[name] = Link(
+                name,
+                head,
+                (tail,),
+                forward=to_tails.named,
+                heads=to_heads.clauses,
+                tails_are=to_tails.clauses,
+                back=to_heads.named,
+                asks=to_tails.asked,
+                asks_back=to_heads.asked,
+                count=(1, self._rng.choice((1, 1, 1, 2, 3, 4))),
+                share=self._rng.choice((1.0, 1.0, 0.9, 0.7)),
+                label=words if self._style == "opaque" else "",
+            )
+
+    def _hidden(self) -> Sequence[tuple[str, Link]]:
+        """The links under numbers, as Wikidata's P57; only their labels say what they mean."""
+        numbers = self._rng.sample(range(10, 2_000), len(self._links))
+        fields = (
+            {field: getattr(link, field) for field in Link.__slots__} | {"name": f"P{number}"}
+            for number, link in zip(numbers, self._links.values(), strict=True)
+        )
+        return [(written["name"], Link(**written)) for written in fields]
+
+    def _relation_name(self, words: str, head: str) -> str:
+        first, *rest = words.split()
+        match self._style:
+            case "camel":
+                return first + "".join(map(str.capitalize, rest))
+            case "pascal":
+                return "".join(map(str.capitalize, words.split()))
+            case "dotted":
+                return f"{head.replace(' ', '_')}.{'_'.join(words.split())}"
+            case "words":
+                return "-".join(words.split())
+            case _:
+                return "_".join(words.split())
+
+    def _class_name(self, name: str) -> str:
+        return "".join(map(str.capitalize, name.split()))
+
+    def _party(self, kind: str) -> Party:
+        return Party(self._kinds[kind], is_person=self._sorts[kind] == "person")
+
+    def _noun(self, sort: str) -> str:
+        return self._rng.choice(self._nouns[sort])
+
+    def _plural(self, noun: str) -> str:
+        return plural(noun, self._inflect)
+
+    def _few(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self._rng.sample(patterns, self._rng.randint(4, max(4, len(patterns) * 2 // 3))))
