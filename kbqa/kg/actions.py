@@ -33,6 +33,8 @@ LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
 # ours, for choosers, which select one of the relations that the graph lists
 FOLLOW_PATH = "follow_path"
+# ours, for choosers of logical forms
+EXPAND = "expand"
 
 # In the order in which KG-R1's error message names them.
 ONE_HOP_ACTIONS = (GET_HEAD_RELATIONS, GET_TAIL_RELATIONS, GET_HEAD_ENTITIES, GET_TAIL_ENTITIES)

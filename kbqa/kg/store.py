@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
+from kbqa.logical_forms.algebra import Expression
 
 # Bounds of a path: nodes from which a hop continues, end nodes whose relations are read, and
 # items for which the way from the start is reported.
@@ -50,6 +51,51 @@ class Walk:
     out: tuple[Item, ...] = ()
     into: tuple[Item, ...] = ()
     complete: bool = True
+
+
+class Attribute(NamedTuple):
+    """A path of relations from the members of a set to numbers or dates.
+
+    Attributes:
+        datatype: full IRI of the most frequent datatype of the values.
+        distinct: number of different values.
+    """
+
+    path: tuple[Item, ...]
+    datatype: str
+    is_date: bool
+    distinct: int
+
+
+class Bond(NamedTuple):
+    """A path from members of a set to one entity.
+
+    Attributes:
+        path: relations, each with whether it is followed from tail to head.
+        members: number of members from which it leads there.
+    """
+
+    path: tuple[tuple[Item, bool], ...]
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a set of nodes can be continued by; of at most `MAX_SURROUNDED` of them.
+
+    Attributes:
+        out, into: the relations with one of the nodes as head, and as tail.
+        classes: their classes, each with its number of nodes, most frequent first.
+        intervals: relations to the begin of an interval, such as `….from`.
+        bonds: topic entity → paths of one or two relations that lead there.
+    """
+
+    out: tuple[Item, ...] = ()
+    into: tuple[Item, ...] = ()
+    classes: tuple[tuple[Item, int], ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    intervals: tuple[Item, ...] = ()
+    bonds: Mapping[str, tuple[Bond, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +179,29 @@ class GraphStore(Protocol):
 
         Args:
             returning: keep `entities` in the sets.
+        """
+        ...
+
+    def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
+        """The members of a logical form that is no COUNT.
+
+        Args:
+            returning: keep the entities that the form names; otherwise no join leads to them
+                (`Distinct.ENTITIES`).
+
+        Raises:
+            LogicalFormError: the form cannot be evaluated, see `FormIndex.members`.
+        """
+        ...
+
+    def survey(
+        self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
+    ) -> Survey:
+        """What the members of a form, or the nodes with some ids, can be continued by.
+
+        Args:
+            topics: ids or labels of the entities to which bonds are wanted.
+            returning: as for `members`.
         """
         ...
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, product
 from urllib.parse import quote
 
 from kbqa.errors import LogicalFormError
@@ -42,19 +42,20 @@ _FREEBASE_ZONE = "-08:00"
 _ZONED = frozenset(XSD + name for name in ("date", "gYear", "gYearMonth"))
 _ZONE = re.compile(r"(Z|[+-]\d{2}:\d{2})$")
 
-_INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
+INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
 
 
 class Distinct(StrEnum):
     """Which nodes of a pattern must differ.
 
     `ANSWER`: an answer differs from all entities in the expression (GrailQA's executor, the
-    gold queries of WebQSP and CWQ). `NODES`: all nodes differ from each other (GrailQA's
-    gold queries).
+    gold queries of WebQSP and CWQ). `ENTITIES`: every node on the way does (MetaQA's gold answers).
+    `NODES`: all nodes differ from each other (GrailQA's gold queries).
     """
 
     NONE = "none"
     ANSWER = "answer"
+    ENTITIES = "entities"
     NODES = "nodes"
 
 
@@ -208,7 +209,7 @@ class _Writer:
         candidate_lines = self._pattern(superlative.source, candidate, candidates)
         value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
         # The candidates of an inner superlative are not answers yet.
-        if variable == group.variables[0] or self._distinct is Distinct.NODES:
+        if variable == group.variables[0] or self._distinct in (Distinct.ENTITIES, Distinct.NODES):
             value_lines += self._differences(candidates)
         projection = f"({superlative.extreme}({candidate_value}) AS {value})"
         extreme = _select(projection, candidate_lines + value_lines)
@@ -220,7 +221,7 @@ class _Writer:
         Dates are compared as text, which orders ISO dates of any precision and time zone
         on every engine: `2009-06-30` is not before `2009`, and is before `2009~`.
         """
-        begin, end = map(self._vocabulary.relation, _interval(relation))
+        begin, end = map(self._vocabulary.relation, interval(relation))
         day = self._vocabulary.now if time == NOW else time
         return [
             self._open_or(variable, begin, f'< "{day}~"'),
@@ -237,6 +238,8 @@ class _Writer:
         pairs: Iterable[tuple[str, str]] = ()
         if self._distinct is Distinct.ANSWER:
             pairs = [(group.variables[0], constant) for constant in constants]
+        elif self._distinct is Distinct.ENTITIES:
+            pairs = product(group.variables, constants)
         elif self._distinct is Distinct.NODES:
             constants |= dict.fromkeys(group.literals)
             nodes = [*group.variables, *constants]
@@ -252,13 +255,13 @@ def _subquery(query: str) -> list[str]:
     return ["{", *(f"  {line}" for line in query.split("\n")), "}"]
 
 
-def _interval(relation: str) -> tuple[str, str]:
+def interval(relation: str) -> tuple[str, str]:
     """The relations that begin and end the interval to which `relation` belongs."""
     prefix, dot, ending = relation.rpartition(".")
-    for pair in _INTERVALS:
+    for pair in INTERVALS:
         if ending in pair:
             return prefix + dot + pair[0], prefix + dot + pair[1]
-    known = ", ".join(f"{begin}/{end}" for begin, end in _INTERVALS)
+    known = ", ".join(f"{begin}/{end}" for begin, end in INTERVALS)
     raise LogicalFormError(f"TC's relation {relation} begins or ends no interval; known endings: {known}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbqa.protocols.base import AgentProtocol, Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.chooser import ChoosingProtocol
+from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.protocols.interactive_parsing import InteractiveParsing
 from kbqa.protocols.kbqa_r1 import KbqaR1
 from kbqa.protocols.kg_r1 import KgR1
@@ -17,6 +18,7 @@ __all__ = [
     "PredictedAnswer",
     "ChoosingProtocol",
     "Dialogue",
+    "FormChoosingProtocol",
     "InteractiveParsing",
     "KbqaR1",
     "KgR1",

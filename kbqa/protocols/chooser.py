@@ -269,7 +269,7 @@ def answers_of(items: Iterable[Item]) -> Iterable[PredictedAnswer]:
 
 def in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
     """Relations as words: the label or the last part of the id, or the whole id if that is ambiguous."""
-    named = [(_short(relation["id"], relation["label"]), relation["direction"]) for relation in relations]
+    named = [(short(relation["id"], relation["label"]), relation["direction"]) for relation in relations]
     counts = Counter(named)
     return [
         name[0] if name[0] and counts[name] == 1 else words(relation["id"]) or relation["id"]
@@ -278,7 +278,8 @@ def in_words(relations: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 @lru_cache(1 << 14)
-def _short(id_: str, label: str) -> str:
+def short(id_: str, label: str) -> str:
+    """The words of a label, or if there is none, those of the last part of an id."""
     if label != id_:
         return words(label)
     last = _LAST_PART.search(label)

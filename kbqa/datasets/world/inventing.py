@@ -79,9 +79,7 @@ class Inventor:
 
     def __init__(self, lexicon: Lexicon, inflections: Inflections | None = None) -> None:
         self._lexicon, self._inflections = lexicon, inflections or Inflections()
-        self._names = {
-            sort: lexicon.nouns(*fields, frequency=_FREQUENCY) for sort, fields in _FIELDS.items()
-        }
+        self._names = {sort: lexicon.nouns(*fields, frequency=_FREQUENCY) for sort, fields in _FIELDS.items()}
         self._roles = lexicon.nouns(*_ROLES, frequency=_FREQUENCY)
         self._verbs = lexicon.transitive_verbs(_FREQUENCY)
 
@@ -215,9 +213,7 @@ class _Invention:
         )
         return _Named(shape.format(noun, holder.split()[-1]), is_reversed=shape.endswith(" of"))
 
-    def _add_role(
-        self, named: _Named, holder: str, held: str, to_held: Phrases, to_holders: Phrases
-    ) -> None:
+    def _add_role(self, named: _Named, holder: str, held: str, to_held: Phrases, to_holders: Phrases) -> None:
         if named.is_reversed:
             self._add(named.words, held, holder, to_holders, to_held)
         else:

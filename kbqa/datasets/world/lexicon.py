@@ -172,7 +172,7 @@ class Inflections:
         return getInflection
 
     def of(self, word: str, tag: str) -> str:
-        """A word inflected, such as VBD (wrote), VBN (written), VBG (writing), VBZ (writes), NNS (writers)."""
+        """A word inflected: VBD (wrote), VBN (written), VBG (writing), VBZ (writes), NNS (writers)."""
         inflected: tuple[str, ...] = self._inflect(word, tag=tag)  # type: ignore[operator]
         return inflected[0] if inflected else word
 

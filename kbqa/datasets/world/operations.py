@@ -237,7 +237,9 @@ class Drawer:
                 return None
             (kind,) = kinds
             forward = [link for link in self._schema.links if link.head == kind and link.forward]
-            back = [link for link in self._schema.links if link.tails == (kind,) and (link.heads or link.back)]
+            back = [
+                link for link in self._schema.links if link.tails == (kind,) and (link.heads or link.back)
+            ]
             valued = [quantity for quantity in self._schema.quantities if quantity.head == kind]
             steps: list[Link | Quantity] = [*forward, *back, *valued]
             if not steps:
@@ -276,7 +278,9 @@ class Drawer:
         asks: Sequence[str],
     ) -> _Reached | None:
         if self._limits.returns:
-            for topic in entities(reached.form) if not isinstance(reached.form, Entity) else (reached.form.id,):
+            for topic in (
+                entities(reached.form) if not isinstance(reached.form, Entity) else (reached.form.id,)
+            ):
                 nodes.pop(topic, None)
         hop = Hop(relation.name, inverse=not relation.inverse)
         turns_back = reached.path and reached.path[-1] == Hop(hop.relation, not hop.inverse)

@@ -207,7 +207,13 @@ class Phrasing:
     """
 
     def __init__(
-        self, lexicon: Lexicon, inflections: Inflections, rng: random.Random, *, faithful: float, most: int = 5
+        self,
+        lexicon: Lexicon,
+        inflections: Inflections,
+        rng: random.Random,
+        *,
+        faithful: float,
+        most: int = 5,
     ) -> None:
         self._lexicon, self._inflect, self._rng = lexicon, inflections, rng
         self._faithful, self._most = faithful, most
@@ -219,7 +225,8 @@ class Phrasing:
         def words() -> dict[str, str]:
             return fixed | self._verb(verb)
 
-        named, asked = _AGENTS_NAMED, _AGENTS_ASKED
+        named: Sequence[str] = _AGENTS_NAMED
+        asked: Sequence[str] = _AGENTS_ASKED
         if noun := self._lexicon.agent(verb):
             fixed["r"] = noun
             named, asked = (*named, *_AGENT_NOUN * 2), (*asked, *_AGENT_NOUN_ASKED)

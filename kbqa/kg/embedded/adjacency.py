@@ -7,15 +7,18 @@ size; a page costs time proportional to its length. `indexing` writes and descri
 from __future__ import annotations
 
 import json
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from kbqa.kg.actions import DatedItem, Item
+from kbqa.kg.embedded.members import FormIndex
+from kbqa.kg.embedded.surveying import Surveyor
 from kbqa.kg.embedded.tables import StringTable, map_numbers
 from kbqa.kg.embedded.walks import (
     Numbers,
@@ -28,7 +31,9 @@ from kbqa.kg.embedded.walks import (
     spread,
     vias,
 )
-from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep, Walk
+from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep, Survey, Walk
+from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.compiler import FREEBASE
 
 Columns = tuple[Numbers, Numbers, Numbers]
 
@@ -59,6 +64,15 @@ class Adjacency:
         counts = json.loads((directory / "index.json").read_text())
         self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
 
+    @cached_property
+    def _forms(self) -> FormIndex:
+        # A weak reference, so that an unused graph is closed at once.
+        return FormIndex(weakref.proxy(self), now=FREEBASE.now)
+
+    @cached_property
+    def _surveyor(self) -> Surveyor:
+        return Surveyor(weakref.proxy(self), self._forms)
+
     @property
     def is_remote(self) -> bool:
         return False
@@ -79,6 +93,28 @@ class Adjacency:
     def numbers(self, ids: Iterable[str]) -> Numbers:
         """The distinct numbers of nodes, ascending; unknown ids are skipped."""
         return np.unique(np.array(_known(map(self._nodes.number, ids)), np.int64))
+
+    def side(self, *, inverse: bool) -> Side:
+        """The triples by head, or by tail if `inverse`."""
+        return self._in if inverse else self._out
+
+    def links_named(self, *names: str) -> list[int]:
+        """The numbers of relations, given by id or label."""
+        ids = (id_ for name in names for id_ in self.resolve_relation(name))
+        return sorted(set(_known(map(self._relation_terms.number, ids))))
+
+    def id_at(self, node: int) -> str:
+        """The id of a node, given by number."""
+        return self._nodes.id_of(node)
+
+    def label_at(self, node: int) -> str:
+        return self._nodes.item(node).label
+
+    def item_at(self, node: int) -> Item:
+        return self._nodes.item(node)
+
+    def relation_at(self, link: int) -> Item:
+        return self._relations[link]
 
     def edge(self, head: str, relation: str, tail: str) -> int | None:
         """The position of a triple, given by ids, among all triples; None if there is no such triple."""
@@ -160,6 +196,17 @@ class Adjacency:
             tuple(self._relations[link] for link in relations_among(self._in, surrounded)),
             all(hop.complete for hop in hops),
         )
+
+    def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
+        found = self._forms.members(form, returning=returning).nodes
+        return Page(tuple(map(self.item_at, found[offset : offset + limit].tolist())), len(found))
+
+    def survey(
+        self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
+    ) -> Survey:
+        if isinstance(of, Sequence):
+            return self._surveyor.survey(self.numbers(of), topics)
+        return self._surveyor.survey(self._forms.members(of, returning=returning).nodes, topics)
 
     def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
         nodes = _known(map(self._nodes.number, entities))
@@ -254,6 +301,10 @@ class Side(WalkedSide, Protocol):
         """Neighbours by any relation; one reached by several relations occurs several times."""
         ...
 
+    def columns(self, nodes: Numbers) -> Columns:
+        """(node, relation, neighbour) columns of all triples with one of `nodes` at this end."""
+        ...
+
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
         """The position of a triple among all triples of the graph; None if it is not on this side."""
         ...
@@ -280,7 +331,6 @@ class MappedSide:
         return self._neighbours[start:end]
 
     def columns(self, nodes: Numbers) -> Columns:
-        """(node, relation, neighbour) columns of all triples with one of `nodes` at this end."""
         groups, starts = np.asarray(self._groups), np.asarray(self._starts)
         first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
         group = concatenated(first, last)
@@ -369,6 +419,12 @@ class MemorySide:
     def runs(self, nodes: Numbers, relation: int) -> Ranges:
         relations, rows = np.asarray(self._relations), self.listed(nodes)
         return Ranges(bisected(relations, rows, relation), bisected(relations, rows, relation, right=True))
+
+    def columns(self, nodes: Numbers) -> Columns:
+        first, end = self.listed(nodes)
+        rows = concatenated(first, end)
+        relations, neighbours = np.asarray(self._relations)[rows], np.asarray(self._neighbours)[rows]
+        return np.repeat(nodes, end - first), relations, neighbours
 
     def neighbours_at(self, places: Numbers) -> Numbers:
         return np.asarray(self._neighbours)[places]

@@ -15,6 +15,7 @@ from kbqa.kg.retrieval import (
     distance,
     describe,
     follow_path,
+    expand,
     link_entities,
 )
 from kbqa.kg.specs import ACTIONS

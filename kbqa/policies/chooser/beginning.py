@@ -14,11 +14,13 @@ from transformers import BertConfig
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.reading import TOPICS
 from kbqa.policies.tokenizer import TokenizerCodec
 
 PAD, END = "[PAD]", "[SEP]"
 _UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of some files
-_BEGIN, _TOPIC = "[CLS]", "it"  # what a text begins with; the word that is read in place of a topic
+_BEGIN = "[CLS]"  # what a text begins with
+_IN_PLACE = dict(zip(TOPICS, ("it", "that", "this", "those"), strict=True))  # words that are read for topics
 
 
 def is_encoder(directory: Path) -> bool:
@@ -55,14 +57,16 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.add_special_tokens([AddedToken(tag, special=True, normalized=False) for tag in tags])
-    ids = {name: tokenizer.token_to_id(name) for name in (_BEGIN, END, _TOPIC, *tags)}
+    topics = {tag: word for tag, word in _IN_PLACE.items() if tag in tags}
+    ids = {name: tokenizer.token_to_id(name) for name in (_BEGIN, END, *topics.values(), *tags)}
     if unknown := [name for name, id_ in ids.items() if id_ is None]:
         raise PolicyIntegrityError(f"{encoder}: its tokenizer lacks {unknown[0]}: use an English BERT model")
     config = BertConfig.from_pretrained(encoder, local_files_only=True)
     # No dropout: it would make the ratio of a policy to itself differ from 1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.chooser_tags = {tag: ids[tag] for tag in tags}
-    config.chooser_begin, config.chooser_end, config.chooser_topic = ids[_BEGIN], ids[END], ids[_TOPIC]
+    config.chooser_begin, config.chooser_end = ids[_BEGIN], ids[END]
+    config.chooser_topics = {tag: ids[word] for tag, word in topics.items()}
     config.architectures = [Chooser.__name__]
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -28,9 +28,10 @@ from transformers.initialization import no_init_weights
 from transformers.models.bert.modeling_bert import BertPreTrainedModel
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Words
+from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Words
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
+_RELATIONS = 2  # the first kinds: a relation, followed forwards or backwards
 _TINY = 1e-6
 _BATCH_TOKENS = 8192  # padded tokens of one pass of the encoder; bounds its memory
 
@@ -43,8 +44,9 @@ class Encoded(NamedTuple):
 
     Attributes:
         questions: index of each in `states`, [Q, L, W]; `mask`, [Q, L], is True at its tokens.
-        distance: of each token from the topic's position, [Q, L]; 0 if the question does not name the topic.
-        relations: index of each in `vectors`, [K, W].
+        distance: of each token from a topic's position, [Q, T, L]; 0 if the question does not name the topic.
+            The first is the distance from the nearest topic, the others are those from each of them.
+        relations: index of each in `vectors`, [K, W]; without topics.
     """
 
     questions: Mapping[Ids, int]
@@ -75,6 +77,23 @@ class _State(NamedTuple):
         return _State(*(part[list(places)] for part in self))
 
 
+class Scores(NamedTuple):
+    """Scores of N walks.
+
+    Attributes:
+        follow: [N, T, K], of each relation, with the question read around each topic.
+        answer: [N].
+        kinds: [N, KINDS], added to the options of each kind.
+    """
+
+    follow: Tensor
+    answer: Tensor
+    kinds: Tensor
+
+    def at(self, rows: Sequence[int]) -> Scores:
+        return Scores(*(part[list(rows)] for part in self))
+
+
 class Head(nn.Module):
     """All parameters outside of the encoder.
 
@@ -83,15 +102,17 @@ class Head(nn.Module):
         gain: weight in the logits of the gain in similarity between question and path; see `nearer`.
         cover: how much the weight of a token falls if it resembles a relation already taken.
         near: how much the weight of a token falls with its distance from the topic.
-        direction: [2, W], added to a relation that is followed forwards, or backwards.
+        direction: [KINDS, W], added to the words of an option of each kind.
         start: [W], the first input of the recurrent cell.
+        answer: score of the answer, from the state.
+        operate: scores of the kinds of options, from the state; it begins with zeros.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
         self.near, self.gain = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(15.0))
-        self.direction = nn.Parameter(torch.zeros(2, width))
+        self.direction = nn.Parameter(torch.zeros(len(KINDS), width))
         self.start = nn.Parameter(0.02 * torch.randn(width))
         self.cell = nn.GRUCell(width, width)
         self.attend, self.add = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
@@ -99,6 +120,10 @@ class Head(nn.Module):
         nn.init.normal_(self.attend.weight, std=0.005)
         nn.init.zeros_(self.add.weight)
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
+        # Relations need no score of their own: the answer's is relative to them.
+        self.operate = nn.Linear(2 * width + 2, len(KINDS) - _RELATIONS)
+        nn.init.zeros_(self.operate.weight)
+        nn.init.zeros_(self.operate.bias)
 
     def begin(self, encoded: Encoded, questions: Sequence[Ids]) -> _State:
         places = torch.tensor([encoded.questions[q] for q in questions], device=encoded.states.device)
@@ -109,25 +134,27 @@ class Head(nn.Module):
 
     def take(self, encoded: Encoded, state: _State, relations: Sequence[Words]) -> _State:
         """The state after a relation was taken in each walk."""
-        taken = encoded.vectors[[encoded.relations[words] for words in relations]]
+        taken = encoded.vectors[[encoded.relations[words.plain] for words in relations]]
         tokens = functional.normalize(encoded.states[state.question], dim=-1)
         alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), tokens).clamp(min=0)
         memory = self.cell(taken, state.memory)
         return _State(state.question, memory, torch.maximum(state.seen, alike), state.path + taken)
 
-    def scores(self, encoded: Encoded, state: _State, turn: int) -> Tensor:
-        """Scores after `turn` turns, [N, K + 1]: of every relation and, in the last column, of the answer."""
+    def scores(self, encoded: Encoded, state: _State, turn: int) -> Scores:
+        """Scores after `turn` turns."""
         states, mask = encoded.states[state.question], encoded.mask[state.question]
         weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
-        weights = weights - self.cover * state.seen - self.near * encoded.distance[state.question].log1p()
-        attention = weights.masked_fill(~mask, float("-inf")).softmax(1)
-        query = torch.einsum("nl,nlw->nw", attention, states) + self.add(state.memory)
+        weights = (weights - self.cover * state.seen)[:, None]
+        weights = weights - self.near * encoded.distance[state.question].log1p()
+        attention = weights.masked_fill(~mask[:, None], float("-inf")).softmax(2)
+        queries = torch.einsum("ntl,nlw->ntw", attention, states) + self.add(state.memory)[:, None]
         rest = ((1 - state.seen) * mask).sum(1) / mask.sum(1)
         turns = torch.full_like(rest, turn)
-        features = torch.cat([query, state.memory, turns[:, None], rest[:, None]], dim=1)
-        follow = self.scale * functional.normalize(query, dim=1) @ encoded.vectors.T
-        follow = follow + self.gain * nearer(encoded, state)
-        return torch.cat([follow, self.answer(features) + 0.25 * self.scale], dim=1)
+        features = torch.cat([queries[:, 0], state.memory, turns[:, None], rest[:, None]], dim=1)
+        follow = self.scale * functional.normalize(queries, dim=2) @ encoded.vectors.T
+        follow = follow + self.gain * nearer(encoded, state)[:, None]
+        answer = self.answer(features)[:, 0] + 0.25 * self.scale
+        return Scores(follow, answer, functional.pad(self.operate(features), (_RELATIONS, 0)))
 
 
 def nearer(encoded: Encoded, state: _State) -> Tensor:
@@ -156,6 +183,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         self.bert = BertModel(config, add_pooling_layer=False)
         self.head = Head(config.hidden_size)
         self.vocabulary = ChooserVocabulary.of(config.chooser_tags)
+        self.in_place = {config.chooser_tags[tag]: id_ for tag, id_ in config.chooser_topics.items()}
         self.post_init()
 
     @classmethod
@@ -193,19 +221,14 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         weights = mask[..., None].float()
         pooled = functional.normalize((states * weights).sum(1) / weights.sum(1), dim=1)
         rows = torch.tensor([texts[words.token_ids] for words in relations], device=self.device)
-        inverse = torch.tensor([int(words.inverse) for words in relations], device=self.device)
-        return pooled[rows] + self.head.direction[inverse]
+        kinds = torch.tensor([words.kind for words in relations], device=self.device)
+        return pooled[rows] + self.head.direction[kinds]
 
     def tokens(self, texts: Sequence[Ids], most: int = _QUESTION_TOKENS) -> tuple[Tensor, Tensor]:
         """States of the tokens of texts, [N, L, W], and their mask, [N, L]."""
-        config = self.config
-        topic = self.vocabulary.topic
+        config, in_place = self.config, self.in_place
         rows = [
-            (
-                config.chooser_begin,
-                *(config.chooser_topic if id_ == topic else id_ for id_ in ids[: most - 2]),
-                config.chooser_end,
-            )
+            (config.chooser_begin, *(in_place.get(id_, id_) for id_ in ids[: most - 2]), config.chooser_end)
             for ids in texts
         ]
         width = max(map(len, rows))
@@ -220,14 +243,21 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         return torch.cat(states), mask
 
     def distances(self, questions: Sequence[Ids]) -> Tensor:
-        """Distance of each token from the nearest position of the topic, in tokens, [N, L]; see `Encoded`."""
+        """Distance of each token from the positions of the topics, in tokens, [N, T, L]; see `Encoded`."""
         kept = [question[: _QUESTION_TOKENS - 2] for question in questions]
-        distances = torch.zeros(len(kept), max(map(len, kept)) + 2)
-        for row, question in zip(distances, kept, strict=True):
-            topics = [place for place, id_ in enumerate(question, start=1) if id_ == self.vocabulary.topic]
-            if topics:
-                apart = torch.arange(len(row))[:, None] - torch.tensor(topics)
-                row.copy_(apart.abs().min(1).values)
+        topics = self.vocabulary.topics
+        places = [
+            [(topics[id_], place) for place, id_ in enumerate(question, start=1) if id_ in topics]
+            for question in kept
+        ]
+        most = max((topic for named in places for topic, _ in named), default=0)
+        # One topic is the nearest one, too.
+        distances = torch.zeros(len(kept), 1 + most if most > 1 else 1, max(map(len, kept)) + 2)
+        for rows, named in zip(distances, places, strict=True):
+            for number, row in enumerate(rows):
+                near = [place for topic, place in named if number in (0, topic)]
+                if near:
+                    row.copy_((torch.arange(len(row))[:, None] - torch.tensor(near)).abs().min(1).values)
         return distances.to(self.device)
 
     def forward(self, decisions: Sequence[Decision], encoded: Encoded | None = None) -> Tensor:
@@ -239,28 +269,32 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         if encoded is None:
             encoded = self.encode([d.question for d in decisions], relations_of(decisions))
         scores = self._scores(encoded, decisions)
+        _, topics, relations = scores.follow.shape
         most = max(len(decision.options) for decision in decisions)
-        answer = len(encoded.relations)
-        columns = torch.full((len(decisions), most), -1)
+        # All scores of a decision in one row: of each relation around each topic, then of the answer.
+        columns, kinds = torch.full((2, len(decisions), most), -1)
         for row, decision in enumerate(decisions):
-            columns[row, : len(decision.options)] = torch.tensor(
-                [
-                    answer if option.words is None else encoded.relations[option.words]
-                    for option in decision.options
-                ]
-            )
-        columns = columns.to(self.device)
-        logits = scores.gather(1, columns.clamp(min=0))
+            for place, option in enumerate(decision.options):
+                words = option.words
+                if words is None:
+                    columns[row, place] = topics * relations
+                else:
+                    topic = words.topic if words.topic < topics else 0
+                    columns[row, place] = topic * relations + encoded.relations[words.plain]
+                    kinds[row, place] = words.kind
+        columns, kinds = columns.to(self.device), kinds.to(self.device)
+        logits = torch.cat([scores.follow.flatten(1), scores.answer[:, None]], dim=1)
+        logits = logits.gather(1, columns.clamp(min=0)) + scores.kinds.gather(1, kinds.clamp(min=0))
         return logits.masked_fill(columns < 0, float("-inf"))
 
-    def _scores(self, encoded: Encoded, decisions: Sequence[Decision]) -> Tensor:
-        """Scores, [B, K + 1]. Shared parts (a question, a prefix of the path) are computed once."""
+    def _scores(self, encoded: Encoded, decisions: Sequence[Decision]) -> Scores:
+        """Scores of the decisions. Shared parts (a question, a prefix of the path) are computed once."""
         asked = dict.fromkeys((decision.question, decision.path) for decision in decisions)
         walks: dict[_Walk, None] = {}
         for question, path in asked:
             walks |= dict.fromkeys((question, path[:turn]) for turn in range(len(path) + 1))
         rows: dict[_Walk, int] = {}
-        scores: list[Tensor] = []
+        scores: list[Scores] = []
         level = [walk for walk in walks if not walk[1]]
         state = self.head.begin(encoded, [question for question, _ in level])
         for turn in range(1 + max(len(path) for _, path in asked)):
@@ -272,11 +306,12 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             wanted = [place for place, walk in enumerate(level) if walk in asked]
             rows |= {level[place]: len(rows) + row for row, place in enumerate(wanted)}
             scores.append(self.head.scores(encoded, state.at(wanted), turn))
-        return torch.cat(scores)[[rows[decision.question, decision.path] for decision in decisions]]
+        together = Scores(*map(torch.cat, zip(*scores, strict=True)))
+        return together.at([rows[decision.question, decision.path] for decision in decisions])
 
 
 def relations_of(decisions: Sequence[Decision]) -> list[Words]:
-    """The distinct relations of all decisions."""
-    found = dict.fromkeys(words for d in decisions for words in d.path)
-    found |= dict.fromkeys(o.words for d in decisions for o in d.options if o.words is not None)
+    """The distinct relations of all decisions, without topics."""
+    found = dict.fromkeys(words.plain for d in decisions for words in d.path)
+    found |= dict.fromkeys(o.words.plain for d in decisions for o in d.options if o.words is not None)
     return list(found)

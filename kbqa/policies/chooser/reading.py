@@ -4,13 +4,19 @@
     <options> <1> directed by <2> <inverse> starred actors </options> <1>
     <options> <0> answer <1> … </options> <0>
 
-The dialect is `kbqa.protocols.chooser`; there each number and each tag is a token of its own.
+An option of a form begins with tags for its operation and for the topic that it is about:
+
+    <options> <0> answer <1><keep><topic2> starring <2><max> runtime <3><count> number </options> <2>
+
+The dialects are `kbqa.protocols.chooser` and `kbqa.protocols.form_chooser`; there each number and each tag is a
+token of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from kbqa.errors import PolicyIntegrityError
@@ -19,11 +25,37 @@ ANSWER = 0
 """The number of the option that answers with the entities at hand."""
 
 
+KINDS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("<inverse>",),
+    ("<keep>",),
+    ("<keep>", "<inverse>"),
+    *((f"<{operation}>",) for operation in ("start", "type", "max", "min", "gt", "ge", "lt", "le", "at")),
+    ("<count>",),
+)
+"""The kinds of options, by the tags before their words: a relation, one that is followed backwards, and the
+operations of forms."""
+
+TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
+"""Tags in place of the entities that a question is about."""
+
+
 class Words(NamedTuple):
-    """What the encoder reads of an option: its words, and whether the relation is followed backwards."""
+    """What the model reads of an option.
+
+    Attributes:
+        kind: index into `KINDS`.
+        topic: the topic that the option is about, counted from 1; 0 if it is about none in particular.
+    """
 
     token_ids: tuple[int, ...]
-    inverse: bool
+    kind: int = 0
+    topic: int = 0
+
+    @property
+    def plain(self) -> Words:
+        """The words without their topic, as they are encoded."""
+        return self._replace(topic=0) if self.topic else self
 
 
 class Option(NamedTuple):
@@ -52,15 +84,19 @@ class ChooserVocabulary:
     """The ids of the dialect's tags.
 
     Attributes:
+        topics: token → the topic's number, counted from 1.
+        operations: tokens that say what kind an option is.
+        kinds: those of an option → index into `KINDS`.
         numbers: token → the option's number.
         first: the lowest id of all tags.
     """
 
     question: tuple[int, int]
     options: tuple[int, int]
-    topic: int
-    inverse: int
     error: int
+    topics: Mapping[int, int]
+    operations: frozenset[int]
+    kinds: Mapping[tuple[int, ...], int]
     numbers: Mapping[int, int]
     first: int
 
@@ -75,9 +111,14 @@ class ChooserVocabulary:
             return cls(
                 question=(tags["<question>"], tags["</question>"]),
                 options=(tags["<options>"], tags["</options>"]),
-                topic=tags["<topic>"],
-                inverse=tags["<inverse>"],
                 error=tags["<error>"],
+                topics={tags[tag]: number for number, tag in enumerate(TOPICS, start=1) if tag in tags},
+                operations=frozenset(tags[tag] for tag in {*chain(*KINDS)} if tag in tags),
+                kinds={
+                    tuple(tags[tag] for tag in kind): number
+                    for number, kind in enumerate(KINDS)
+                    if all(tag in tags for tag in kind)
+                },
                 numbers={id_: int(tag[1:-1]) for tag, id_ in tags.items() if tag[1:-1].isdigit()},
                 first=min(tags.values()),
             )
@@ -119,9 +160,23 @@ def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterato
     starts = [at for at in _tags(token_ids, vocabulary.first) if token_ids[at] in vocabulary.numbers]
     for start, end in zip(starts, [*starts[1:], len(token_ids)], strict=True):
         token = token_ids[start]
-        words = tuple(token_ids[start + 1 : end])
         if vocabulary.numbers[token] == ANSWER:
             yield Option(token, None)
         else:
-            inverse = words[:1] == (vocabulary.inverse,)
-            yield Option(token, Words(words[inverse:], inverse))
+            yield Option(token, _words(token_ids[start + 1 : end], vocabulary))
+
+
+def _words(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Words:
+    """The words of an option after its tags; tags in an unknown order say nothing."""
+    kind: list[int] = []
+    topic = at = 0
+    for at, token in enumerate(token_ids):  # noqa: B007 - its last value counts
+        if token in vocabulary.operations:
+            kind.append(token)
+        elif token in vocabulary.topics:
+            topic = vocabulary.topics[token]
+        else:
+            break
+    else:
+        at = len(token_ids)
+    return Words(tuple(token_ids[at:]), vocabulary.kinds.get(tuple(kind), 0), topic)

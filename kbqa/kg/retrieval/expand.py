@@ -1,0 +1,316 @@
+"""`expand`: the members of a logical form, and the forms to which it can be expanded.
+
+    expand {topics: ["Heat"], question: "…"}             one join for each relation of Heat, and classes
+    expand {form: "(JOIN (R directed_by) Heat)", …}      the director, and what can be done with him next
+
+As in Pangu (Gu et al. 2023), an agent chooses among forms instead of writing one: every expansion is a
+whole form that has members (a comparison, one that may have), and its operations are those of KBQA-R1
+(Table II). An agent begins without a form, and ends at the form whose members answer the question.
+
+    start   all members of a class                       (film.film)
+    join    to what a relation leads to                  (JOIN (R directed_by) …); back: (JOIN directed_by …)
+    keep    the members with a path to another topic     (AND … (JOIN starring Al Pacino))
+    max     the members with the greatest value; min     (ARGMAX … runtime)
+    gt      the members whose value is greater than one that the question mentions; ge, lt, le
+    at      the members whose interval includes a time that the question mentions      (TC … from 2009)
+    type    the members of a class                       (AND (film.film) …)
+    count   their number                                 (COUNT …)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kbqa.errors import LogicalFormError
+from kbqa.kg.actions import EXPAND, ActionResult, ErrorKind, Failure, Item, Success
+from kbqa.kg.arguments import (
+    FLAG,
+    MAX_ARGUMENT_TEXTS,
+    QUESTION,
+    TEXT,
+    TEXTS,
+    Argument,
+    ArgumentKind,
+    whole_number,
+)
+from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
+from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
+from kbqa.kg.retrieval.node_relations import INSTRUCTION
+from kbqa.kg.specs import ACTIONS, ActionSpec
+from kbqa.kg.store import Bond, Survey
+from kbqa.logical_forms.algebra import (
+    XSD,
+    And,
+    Class,
+    Comparison,
+    Count,
+    Entity,
+    Expression,
+    Extreme,
+    Join,
+    Relation,
+    Superlative,
+    Timed,
+    entities,
+)
+from kbqa.logical_forms.mentions import Mentioned, bounds, mentioned
+from kbqa.logical_forms.s_expression import print_s_expression
+
+MAX_EXPANSIONS = 200
+_CLASSES = 12  # classes with which a form may begin
+
+
+class Operation(StrEnum):
+    """What an expansion does."""
+
+    START = "start"
+    JOIN = "join"
+    KEEP = "keep"
+    MAX = "max"
+    MIN = "min"
+    GT = "gt"
+    GE = "ge"
+    LT = "lt"
+    LE = "le"
+    AT = "at"
+    TYPE = "type"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A form made longer by one operation.
+
+    Attributes:
+        path: the relations of the operation, each with whether it is followed from tail to head.
+        operand: the class, the topic, the value or the time, if the operation has one.
+        is_date: whether the operation compares dates.
+        of: class of the topic that a join begins at, where another topic has the same name.
+    """
+
+    form: Expression
+    operation: Operation
+    path: tuple[tuple[Item, bool], ...] = ()
+    operand: Item | None = None
+    is_date: bool = False
+    of: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        relations = [{"id": r.id, "label": r.label, "inverse": inverse} for r, inverse in self.path]
+        written: dict[str, Any] = {
+            "form": print_s_expression(self.form),
+            "operation": self.operation,
+            "path": relations,
+        }
+        if self.operand is not None:
+            written["operand"] = {"id": self.operand.id, "label": self.operand.label}
+        return written | ({"date": True} if self.is_date else {}) | ({"of": self.of} if self.of else {})
+
+
+TOPICS = ArgumentKind(
+    lambda value: value == [] or TEXTS.fits(value),
+    f"a list of at most {MAX_ARGUMENT_TEXTS} texts",
+    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ARGUMENT_TEXTS},
+)
+OPERATIONS = ArgumentKind(
+    lambda value: isinstance(value, list) and all(one in set(Operation) for one in value),
+    f"a list of {', '.join(Operation)}",
+    {"type": "array", "items": {"enum": list(Operation)}},
+)
+
+
+def _expand(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
+    try:
+        form = read_expression(arguments["form"]) if "form" in arguments else None
+        expanding = _Expanding(surroundings, arguments, form)
+        return expanding.begin() if form is None else expanding.proceed(form)
+    except Unanswered as unanswered:
+        return unanswered.failure
+    except LogicalFormError as error:
+        return form_failure(error)
+
+
+class _Expanding:
+    """One call: what is asked, and what the graph has."""
+
+    def __init__(
+        self, surroundings: Surroundings, arguments: Mapping[str, Any], form: Expression | None
+    ) -> None:
+        self._surroundings, self._store = surroundings, surroundings.store
+        self._arguments, self._begins = arguments, form is None
+        self._question = arguments.get("question", "")
+        self._wanted = frozenset(arguments.get("operations", Operation))
+        self._returns = arguments.get("return", False)
+        named = entities(form) if form is not None else ()
+        self._topics = [topic for topic in arguments.get("topics", ()) if topic not in named]
+
+    def begin(self) -> ActionResult:
+        """The joins from each topic, and the classes with which a question may begin."""
+        known: dict[str, tuple[Item, Survey]] = {}
+        unknown: list[Failure] = []
+        for topic in self._topics:
+            ids = resolved_entities(self._store, topic)
+            if isinstance(ids, Failure):
+                unknown.append(ids)
+            else:
+                labelled = self._store.items(ids[:1]).get(ids[0], Item(topic, topic))
+                known[topic] = Item(topic, labelled.label), self._store.survey(ids)
+        named = Counter(item.label for item, _ in known.values())
+        expansions: list[Expansion] = []
+        for item, survey in known.values():
+            of = survey.classes[0][0].label if named[item.label] > 1 and survey.classes else ""
+            expansions += self._joins(Entity(item.id), survey, item, of)
+        if Operation.START in self._wanted:
+            expansions += self._starts()
+        if not expansions and unknown:
+            return unknown[0]
+        items = tuple(item for item, _ in known.values())
+        return self._answer(items, len(items), expansions)
+
+    def proceed(self, form: Expression) -> ActionResult:
+        limit, offset = paging(self._surroundings, self._arguments)
+        if isinstance(form, Count):
+            number = self._store.members(form.source, limit=0, returning=self._returns).total
+            return self._answer((self._number(number),), 1, [])
+        found = self._store.members(form, limit=limit, offset=offset, returning=self._returns)
+        if not found.total:
+            text = print_s_expression(form)
+            return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
+        survey = self._store.survey(form, self._topics, returning=self._returns)
+        expansions = [*self._joins(form, survey), *self._selections(form, survey, found.total)]
+        if Operation.COUNT in self._wanted:
+            expansions.append(Expansion(Count(form), Operation.COUNT))
+        return self._answer(found.items, found.total, expansions)
+
+    def _joins(
+        self, form: Entity | Expression, survey: Survey, topic: Item | None = None, of: str = ""
+    ) -> Iterator[Expansion]:
+        """One hop along each relation of the members, in both directions."""
+        if Operation.JOIN not in self._wanted:
+            return
+        for relations, inverse in ((survey.into, True), (survey.out, False)):
+            for relation in relations:
+                # A form describes a node by what it is linked to, so its relation is read the other way.
+                longer = Join(Relation(relation.id, inverse=not inverse), form)
+                yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
+
+    def _starts(self) -> Iterator[Expansion]:
+        ranked = self._surroundings.schema.types.rank(self._question, top_k=_CLASSES)
+        return (Expansion(Class(item.id), Operation.START, operand=item) for item in ranked)
+
+    def _selections(self, form: Expression, survey: Survey, total: int) -> Iterator[Expansion]:
+        """The forms that have some, but not all of the members."""
+        asked = mentioned(self._question)
+        for topic, bonds in survey.bonds.items():
+            yield from self._bound(form, topic, bonds, total)
+        for attribute in survey.attributes:
+            path = tuple((relation, False) for relation in attribute.path)
+            relations = tuple(Relation(relation.id) for relation in attribute.path)
+            if total > 1 and attribute.distinct > 1:
+                for operation, extreme in ((Operation.MAX, Extreme.MAX), (Operation.MIN, Extreme.MIN)):
+                    most = Superlative(extreme, form, relations)
+                    yield from self._if_wanted(most, operation, path, is_date=attribute.is_date)
+            for value, literals in bounds(asked, attribute.datatype, is_date=attribute.is_date):
+                for comparator, literal in literals.items():
+                    compared = And(form, Comparison(comparator, relations, literal))
+                    operation, operand = Operation(comparator.value), Item(value, value)
+                    yield from self._if_wanted(compared, operation, path, operand, is_date=attribute.is_date)
+        for kind, count in survey.classes:
+            if count < total:
+                yield from self._if_wanted(And(Class(kind.id), form), Operation.TYPE, operand=kind)
+        yield from self._at(form, survey, asked)
+
+    def _bound(self, form: Expression, topic: str, bonds: Sequence[Bond], total: int) -> Iterator[Expansion]:
+        """The members with a path to another topic."""
+        found = self._store.items(self._store.resolve_entity(topic))
+        label = next(iter(found.values())).label if found else topic
+        for bond in bonds:
+            if bond.members < total:
+                other: Entity | Expression = Entity(topic)
+                for relation, inverse in reversed(bond.path):
+                    other = Join(Relation(relation.id, inverse), other)
+                assert not isinstance(other, Entity)  # a bond has a relation
+                kept = And(form, other)
+                yield from self._if_wanted(kept, Operation.KEEP, bond.path, Item(topic, label))
+
+    def _at(self, form: Expression, survey: Survey, asked: Mentioned) -> Iterator[Expansion]:
+        for begins in survey.intervals:
+            for time in asked.times:
+                timed = Timed(form, Relation(begins.id), time)
+                yield from self._if_wanted(timed, Operation.AT, ((begins, False),), Item(time, time))
+
+    def _if_wanted(
+        self,
+        form: Expression,
+        operation: Operation,
+        path: tuple[tuple[Item, bool], ...] = (),
+        operand: Item | None = None,
+        *,
+        is_date: bool = False,
+    ) -> Iterator[Expansion]:
+        if operation in self._wanted:
+            yield Expansion(form, operation, path, operand, is_date)
+
+    def _answer(self, items: tuple[Item, ...], total: int, expansions: Sequence[Expansion]) -> ActionResult:
+        most = self._arguments.get("expansions", MAX_EXPANSIONS)
+        return Success(
+            items,
+            total,
+            truncated=len(items) < total,
+            details={
+                "topics": {item.id: {"label": item.label} for item in items} if self._begins else {},
+                "expansions": [one.to_json() for one in self._best(expansions, most)],
+            },
+        )
+
+    def _best(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
+        """The expansions; if there are too many joins, those whose relation fits the question best."""
+        if len(expansions) <= most:
+            return expansions
+        others = [one for one in expansions if one.operation is not Operation.JOIN][:most]
+        joins = [one for one in expansions if one.operation is Operation.JOIN]
+        relations = {one.path[0][0].id: one.path[0][0] for one in joins}
+        ranked = self._surroundings.schema.relations.rank(
+            self._question, relations.values(), top_k=most - len(others), instruction=INSTRUCTION
+        )
+        places = {item.id: place for place, item in enumerate(ranked)}
+        kept = [one for one in joins if one.path[0][0].id in places]
+        kept.sort(key=lambda one: places[one.path[0][0].id])
+        return [*kept[: most - len(others)], *others]
+
+    def _number(self, number: int) -> Item:
+        id_ = self._store.id_of({"type": "literal", "value": f"{number}", "datatype": f"{XSD}integer"})
+        return Item(id_, f"{number}")
+
+
+ACTIONS.register(
+    ActionSpec(
+        EXPAND,
+        "List the members of a logical form and the longer forms that the graph has. Begin without a form, "
+        "then pass one of the forms that were listed, until its members answer the question.",
+        _expand,
+        {"question": QUESTION},
+        {
+            "form": Argument(TEXT, "an S-expression, one of the forms that were listed"),
+            "topics": Argument(TOPICS, "the entities that the question names, by id or exact label"),
+            "operations": Argument(OPERATIONS, "operations that are wanted; all by default"),
+            "expansions": Argument(whole_number(0), f"forms to list at most; {MAX_EXPANSIONS} by default"),
+            "return": Argument(
+                FLAG, "whether a form may come back to the topics, which are left out otherwise"
+            ),
+        },
+        answers="Details: `expansions`, each with its `form`, its `operation`, the `path` of relations of "
+        "the operation (`id`, `label`, and `inverse` if it is followed from tail to head), and its "
+        "`operand`: a class, a topic, a value or a time. If there are too many, the relations that fit the "
+        "`question` best.",
+        errors=(
+            ErrorKind.ENTITY_NOT_IN_KG,
+            ErrorKind.NO_ENTITIES_FOUND,
+            ErrorKind.QUERY_SYNTAX,
+        ),
+    )
+)

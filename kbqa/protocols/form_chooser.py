@@ -1,0 +1,220 @@
+"""A dialect of choices among logical forms: each turn expands a form by one operation that the graph has.
+
+The turns are those of `kbqa.protocols.chooser`, with more than relations to follow: the options come from
+`expand`, and so every kind of question that KBQA-R1's actions can express can be answered. The policy
+reads for each option the operation as tags, then words:
+
+    <question> the longest film by <topic> that stars <topic2> </question>
+    <options><1> directed by<2><inverse><topic2> starring …</options>           <1>
+    <options><0> answer<1><keep><topic2> starring<2><max> greatest runtime …</options>   <1>
+    <options><0> answer<1><max> greatest runtime …</options>                    <1>
+    <options><0> answer …</options>                                              <0>
+
+Its state is the form. Nothing is written but numbers, so no form can be wrong: each was listed by the graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from kbqa.kg.actions import EXPAND, Action, ActionResult, Failure, Item
+from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
+from kbqa.protocols.chooser import ANSWER, MOST_OPTIONS, ChoosingProtocol, answers_of, in_words, place, short
+from kbqa.protocols.registry import PROTOCOLS
+from kbqa.trajectory import Question, Segment
+
+TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
+_OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
+_CHOICE = re.compile(r"<(\d{1,4})>")
+_MESSAGE_CHARS = 200
+
+# What an operation is called in front of the words of its relation; of numbers, and of dates.
+_EXTREMES = {"max": ("greatest", "latest"), "min": ("smallest", "earliest")}
+_COMPARED = {
+    "gt": ("more than", "after"),
+    "ge": ("at least", "in or after"),
+    "lt": ("less than", "before"),
+    "le": ("at most", "in or before"),
+}
+
+
+@PROTOCOLS.register("form-chooser")
+@dataclass(frozen=True, slots=True)
+class FormChoosingProtocol:
+    """The dialect.
+
+    Attributes:
+        max_options: maximum forms listed; if there are more, the graph chooses the relations that fit the
+            question best.
+        revisit: whether a form may lead back to the topics.
+        operations: operations of `expand` that are offered; all of them by default.
+    """
+
+    max_options: Annotated[int, Field(ge=1, lt=MOST_OPTIONS)] = 200
+    revisit: bool = False
+    operations: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "form-chooser"
+    tags: ClassVar[tuple[str, ...]] = (
+        *ChoosingProtocol.tags,
+        *TOPICS[1:],
+        *(f"<{operation}>" for operation in _OPERATIONS),
+    )
+    stop: ClassVar[tuple[str, ...]] = (">",)
+
+    def begin(self, question: Question, max_turns: int) -> FormDialogue:
+        return FormDialogue(question, max_turns, self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A form to choose, and how the policy reads what is new in it."""
+
+    form: str
+    tags: str
+    words: str
+
+
+class FormDialogue(Dialogue):
+    """An episode: the form so far, its members, and the forms that come next."""
+
+    def __init__(self, question: Question, max_turns: int, protocol: FormChoosingProtocol) -> None:
+        self._question, self._protocol = question, protocol
+        self._topics: dict[str, int] = {}  # topic entity → its number, counted from 1
+        self._labels: dict[str, str] = {}  # topic entity → its label
+        self._form: str | None = None
+        self._at_hand: tuple[Item, ...] = ()
+        self._options: dict[int, _Option] = {}
+        self._taken: _Option | None = None
+        self._problem = ""
+
+    def first_look(self) -> tuple[Action, ...]:
+        return (self._expand(None),)
+
+    def prompt(self) -> list[Segment]:
+        return [Segment("<question>"), *self._asked(), Segment("</question>"), *self._look_around()]
+
+    def opening(self, *, native_tools: bool) -> Opening:
+        return Opening("", "".join(segment.text for segment in self.prompt()))
+
+    def reply(self, text: str) -> Reply:
+        found = _CHOICE.search(text)
+        number = None if found is None else int(found[1])
+        well_formed = found is not None and text.strip() == found[0]
+        if number == ANSWER and (self._form is not None or not self._options):
+            return Reply(well_formed=well_formed, answers=tuple(self._answers()))
+        option = None if number is None else self._options.get(number)
+        if option is None:
+            says = "no number such as <1> was found" if number is None else f"there is no option <{number}>"
+            return Reply(problem=f"{says}; write the number of one option that is listed")
+        self._taken = option
+        return Reply(well_formed=well_formed, actions=(self._expand(option.form),))
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        (result,) = results
+        option, self._taken = self._taken, None
+        self._problem = ""
+        if isinstance(result, Failure):
+            self._problem = result.message[:_MESSAGE_CHARS]
+            return ()
+        self._at_hand = result.items
+        if option is None:
+            self._name_topics(result.details["topics"])
+        else:
+            self._form = option.form
+        self._offer(result.details["expansions"])
+        return ()
+
+    def observation(self, turns_left: int) -> list[Segment]:
+        if turns_left <= 1 and self._form is not None:
+            self._options = {}
+        return self._look_around()
+
+    def complaint(self, problem: str, turns_left: int) -> list[Segment]:
+        self._problem = problem
+        return self.observation(turns_left)
+
+    def _expand(self, form: str | None) -> Action:
+        protocol = self._protocol
+        arguments: dict[str, Any] = {
+            "question": self._question.text,
+            "topics": list(self._question.topic_entities),
+            "expansions": protocol.max_options,
+        }
+        if form is not None:
+            arguments["form"] = form
+        if protocol.operations:
+            arguments["operations"] = list(protocol.operations)
+        return Action(EXPAND, {**arguments, "return": True} if protocol.revisit else arguments)
+
+    def _answers(self) -> Iterator[PredictedAnswer]:
+        if self._form is not None:
+            yield from answers_of(self._at_hand)
+
+    def _name_topics(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
+        """Number the topics by label, so that namesakes have one number."""
+        numbers: dict[str, int] = {}
+        for topic, said in topics.items():
+            self._labels[topic] = said["label"]
+            self._topics[topic] = numbers.setdefault(said["label"], len(numbers) + 1)
+
+    def _asked(self) -> Iterator[Segment]:
+        """The question, with a tag in place of each topic that it names."""
+        text, at = self._question.text, 0
+        for start, end, topic in self._places(text):
+            yield Segment(text[at:start], trusted=False)
+            yield Segment(TOPICS[self._topics[topic] - 1])
+            at = end
+        yield Segment(text[at:], trusted=False)
+
+    def _places(self, text: str) -> list[tuple[int, int, str]]:
+        """Where the question names topics, in order; the longest name first where names overlap."""
+        found: list[tuple[int, int, str]] = []
+        for topic, label in sorted(self._labels.items(), key=lambda named: -len(named[1])):
+            span = place(text, (topic, label)) if self._topics[topic] <= len(TOPICS) else None
+            if span is not None and all(span[1] <= start or span[0] >= end for start, end, _ in found):
+                found.append((*span, topic))
+        return sorted(found)
+
+    def _offer(self, expansions: Sequence[Mapping[str, Any]]) -> None:
+        options = (self._option(expansion) for expansion in expansions[: MOST_OPTIONS - 1])
+        self._options = dict(enumerate(options, start=1))
+
+    def _option(self, expansion: Mapping[str, Any]) -> _Option:
+        operation, path, operand = expansion["operation"], expansion["path"], expansion.get("operand")
+        relations = " ".join(in_words([{**hop, "direction": ""} for hop in path]))
+        tags = "" if operation == "join" else f"<{operation}>"
+        if operation in ("join", "keep"):
+            tags += "<inverse>" if path[0]["inverse"] else ""
+            number = self._topics.get(operand["id"], 0) if operand is not None else 0
+            if operand is not None and len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS):
+                tags += TOPICS[number - 1]
+            return _Option(expansion["form"], tags, f"{expansion.get('of', '')} {relations}".strip())
+        named = short(operand["id"], operand["label"]) if operand is not None else ""
+        is_date = bool(expansion.get("date"))
+        if operation in _EXTREMES:
+            return _Option(expansion["form"], tags, f"{_EXTREMES[operation][is_date]} {relations}")
+        if operation in _COMPARED:
+            return _Option(expansion["form"], tags, f"{relations} {_COMPARED[operation][is_date]} {named}")
+        if operation == "at":
+            return _Option(expansion["form"], tags, f"in {operand['label'].lower()}" if operand else "")
+        return _Option(expansion["form"], tags, "number" if operation == "count" else named)
+
+    def _look_around(self) -> list[Segment]:
+        """The current options, and why the last choice failed."""
+        problem = [Segment("<error>"), Segment(self._problem, trusted=False), Segment("</error>")]
+        listed = [Segment("<options>"), *self._list(), Segment("</options>")]
+        return [*problem, *listed] if self._problem else listed
+
+    def _list(self) -> Iterator[Segment]:
+        """The options, each with its number."""
+        if self._form is not None or not self._options:
+            yield Segment(f"<{ANSWER}> answer")
+        for number, option in self._options.items():
+            yield Segment(f"<{number}>{option.tags}")
+            yield Segment(f" {option.words}", trusted=False)
