@@ -51,12 +51,12 @@ class Facts:
             yield f"<{entity}> <{TYPE}> <{self.schema.class_of(kind)}> ."
             if entity in self.names:
                 yield f"<{entity}> <{LABEL}> {literal_term(Literal(self.names[entity]))} ."
-        for link in self.schema.links:
-            if link.label:
-                yield f"<{self.schema.iri(link.name)}> <{LABEL}> {literal_term(Literal(link.label))} ."
-        for subject, relation, object_ in self.facts:
+        for relation in (*self.schema.links, *self.schema.quantities):
+            if relation.label:
+                yield f"<{self.schema.iri(relation.name)}> <{LABEL}> {literal_term(Literal(relation.label))} ."
+        for subject, predicate, object_ in self.facts:
             term = literal_term(object_) if isinstance(object_, Literal) else f"<{object_}>"
-            yield f"<{subject}> <{relation}> {term} ."
+            yield f"<{subject}> <{predicate}> {term} ."
 
     @cached_property
     def tails(self) -> dict[tuple[str, str], list[Node]]:

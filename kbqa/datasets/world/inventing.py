@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kbqa.datasets.world.lexicon import Inflections, Lexicon
+from kbqa.datasets.world.measures import MEASURES, day, number
 from kbqa.datasets.world.phrases import Party, Phrases, Phrasing, plural
-from kbqa.datasets.world.schema import EntityKind, Grammar, Link, Schema
+from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Quantity, Schema, Tenure
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "person": ("person",),
@@ -22,6 +23,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "group": ("group",),
     "event": ("event", "act"),
     "idea": ("communication", "cognition", "attribute", "state", "possession"),
+    "amount": ("attribute", "possession", "quantity"),
 }
 """Sort of a class → semantic fields of its name."""
 _ROLES = (
@@ -60,6 +62,28 @@ _HOW_MANY = (
     *("how many are the {} ?", "give me the count of {}", "tell me how many {} there are", "how many {}"),
     *("what 's the total number of {} ?", "the number of {} , please"),
 )
+_SUPERLATIVES = (
+    *("the {0} {1} {3}", "the {0} of the {2} {3}", "the {2} {3} that is the {0}", "{0} {1} {3}"),
+    *("the {1} {3} which is the {0}", "the {0} one of the {2} {3}", "the {0} among the {2} {3}"),
+)
+_RECORDS = (
+    *("the {1} {3} with the {0}", "the {1} with the {0} among the {2} {3}", "the {1} {3} of the {0}"),
+    *(
+        "the {1} {3} that has the {0}",
+        "the one with the {0} of the {2} {3}",
+        "which of the {2} {3} has the {0}",
+    ),
+)
+_TERMS = (
+    *("the {N} of {{}} {{when}}", "{{}} 's {N} {{when}}", "who was the {N} of {{}} {{when}}"),
+    *("who was {{}} 's {N} {{when}}", "the one who was {N} of {{}} {{when}}"),
+)
+_TERMS_BACK = (
+    *("the {Hs} with {{}} as {N} {{when}}", "the {Hs} of which {{}} was {N} {{when}}"),
+    *("the {H} that had {{}} as {N} {{when}}", "whose {N} was {{}} {{when}}"),
+)
+_INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
+_NODES = ("term", "period", "tenure", "service", "engagement", "stint", "entry", "record")
 _CLAUSE = (
     *("tell me {} .", "i want to know {} .", "can you tell me {} ?", "find out {} .", "{} ?", "{}"),
     *("do you know {} ?", "i wonder {}", "please say {}", "would you know {} ?"),
@@ -100,6 +124,7 @@ class _Invention:
         self._kinds: dict[str, EntityKind] = {}
         self._sorts: dict[str, str] = {}
         self._links: dict[str, Link] = {}
+        self._taken: set[str] = set()  # names of relations
 
     def schema(self) -> Schema:
         rng = self._rng
@@ -114,13 +139,17 @@ class _Invention:
         while len(self._links) < wanted:
             one = rng.choice(hubs if rng.random() < 0.6 else list(self._kinds))
             rng.choice(makers)(one, rng.choice(list(self._kinds)))
+        self._mix()
+        quantities = self._quantities(rng.randint(3, 8), hubs)
+        tenures = tuple(self._tenure(rng.choice(list(self._sorts))) for _ in range(rng.randint(1, 2)))
+        decoys = self._decoys(rng.randint(1, 3))
         if self._style == "opaque":
             self._links = dict(self._hidden())
         return Schema(
             namespace=f"http://{self._noun('thing')}.example/{rng.choice(('', 'kg/', 'ns#', 'id/'))}",
             kinds=self._kinds,
             links=tuple(self._links.values()),
-            quantities=(),
+            quantities=quantities,
             grammar=Grammar(
                 one=self._few(_ONE),
                 several=self._few(_SEVERAL),
@@ -128,15 +157,21 @@ class _Invention:
                 clause=self._few(_CLAUSE),
                 clauses=("how ", "what ", "who ", "when ", "where "),
                 direct=rng.choice((0.3, 0.5, 0.8)),
+                superlatives=tuple(rng.sample(_SUPERLATIVES, 4)),
+                records=tuple(rng.sample(_RECORDS, 3)),
             ),
             rich=tuple(hubs),
+            tenures=tenures,
+            decoys=decoys,
+            namesakes=self._namesakes(),
+            says_class=True,
         )
 
     def _populate(self, count: int) -> None:
         """Draw the classes; the first is one of people, and years are there for dates."""
         while len(self._kinds) < count:
             is_first = not self._kinds
-            sort = "person" if is_first else self._rng.choice([*_FIELDS, "person", "thing", "idea"])
+            sort = "person" if is_first else self._rng.choice([*_LIKE, "person", "thing", "idea"])
             name = "person" if is_first and self._rng.random() < 0.5 else self._noun(sort)
             if self._rng.random() < _COMPOUND:
                 name = f"{self._noun('thing')} {name}"
@@ -197,6 +232,78 @@ class _Invention:
         phrases = self._phrasing.of_circumstance(verb, base, self._party(holder), noun=noun, adverb=adverb)
         self._add(words, holder, tail, *phrases)
 
+    def _mix(self) -> None:
+        """Give some links a second kind of tails, so that a class can tell them apart."""
+        names = [name for name, link in self._links.items() if link.tails != ("year",)]
+        for name in self._rng.sample(names, min(len(names), self._rng.randint(1, 3))):
+            link = self._links[name]
+            others = [kind for kind in self._kinds if kind not in (*link.tails, "year", link.head)]
+            self._links[name] = replace(link, tails=(*link.tails, self._rng.choice(others)), count=(2, 4))
+
+    def _quantities(self, count: int, hubs: Sequence[str]) -> tuple[Quantity, ...]:
+        found: dict[str, Quantity] = {}
+        while len(found) < count:
+            head = self._rng.choice([*hubs, *hubs, *(kind for kind in self._kinds if kind != "year")])
+            if self._rng.random() < 0.35:
+                made = self._day(head)
+            else:
+                words = self._rng.choice([*MEASURES, self._noun("amount")])
+                made = number(self._relation_name(words, head), words, head, self._rng)
+            if made.name not in self._taken:
+                self._taken.add(made.name)
+                found[made.name] = made
+        if self._style != "opaque":
+            return tuple(found.values())
+        numbers = self._rng.sample(range(2_000, 4_000), len(found))
+        return tuple(
+            replace(made, name=f"P{at}", label=made.name.replace("_", " "))
+            for at, made in zip(numbers, found.values(), strict=True)
+        )
+
+    def _day(self, head: str) -> Quantity:
+        verb, noun = self._rng.choice(self._verbs), self._rng.choice(("date", "day", "year"))
+        done = self._inflect.of(verb, "VBN")
+        base = self._lexicon.act(verb) or self._inflect.of(verb, "VBG")
+        words = self._rng.choice(
+            (f"{noun} of {base}", f"{base} {noun}", f"{done} on", f"{noun} {done}", done)
+        )
+        return day(
+            self._relation_name(words, head), base=base, done=done, noun=noun, head=head, rng=self._rng
+        )
+
+    def _tenure(self, head: str) -> Tenure:
+        """What somebody was for something, for a time."""
+        people = [kind for kind, sort in self._sorts.items() if sort == "person"]
+        noun, tail = self._noun("person"), self._rng.choice(people)
+        node = f"{noun} {self._rng.choice(_NODES)}"
+        self._kinds[node] = EntityKind(self._class_name(node), node, plural(node, self._inflect), 0, "")
+        begins, _ = self._rng.choice(_INTERVALS)
+        words = {"N": noun, "H": self._kinds[head].singular, "Hs": self._kinds[head].plural}
+        held = self._rng.choice((noun, "holder", f"is {noun}", "who", "person"))
+        return Tenure(
+            node,
+            self._own_name(node if self._rng.random() < 0.5 else f"{noun}s", head),
+            head,
+            self._own_name(held, node),
+            tail,
+            f"{'_'.join(node.split())}.{begins}",
+            of_holder=tuple(pattern.format(**words) for pattern in self._rng.sample(_TERMS, 3)),
+            of_held=tuple(pattern.format(**words) for pattern in self._rng.sample(_TERMS_BACK, 2)),
+        )
+
+    def _decoys(self, count: int) -> tuple[Decoy, ...]:
+        links = [link for link in self._links.values() if len(link.tails) == 1 and link.heads]
+        return tuple(
+            Decoy(self._own_name(self._kinds[link.head].plural, link.tails[0]), link.name)
+            for link in self._rng.sample(links, min(count, len(links)))
+        )
+
+    def _namesakes(self) -> Mapping[str, str]:
+        """A kind or two with the names of an earlier one."""
+        kinds = [kind for kind in self._sorts if kind != "year"]
+        later = self._rng.sample(range(1, len(kinds)), min(2, len(kinds) - 1))
+        return {kinds[at]: self._rng.choice(kinds[:at]) for at in later}
+
     def _named_after_verb(self, verb: str) -> _Named:
         inflect = self._inflect.of
         if self._rng.random() < 0.55:
@@ -220,9 +327,10 @@ class _Invention:
             self._add(named.words, holder, held, to_held, to_holders)
 
     def _add(self, words: str, head: str, tail: str, to_tails: Phrases, to_heads: Phrases) -> None:
-        """Add a link, unless there is one of that name."""
+        """Add a link, unless there is a relation of that name."""
         name = self._relation_name(words, head)
-        if name not in self._links:
+        if name not in self._taken:
+            self._taken.add(name)
             self._links[name] = Link(
                 name,
                 head,
@@ -241,11 +349,8 @@ class _Invention:
     def _hidden(self) -> Sequence[tuple[str, Link]]:
         """The links under numbers, as Wikidata's P57; only their labels say what they mean."""
         numbers = self._rng.sample(range(10, 2_000), len(self._links))
-        fields = (
-            {field: getattr(link, field) for field in Link.__slots__} | {"name": f"P{number}"}
-            for number, link in zip(numbers, self._links.values(), strict=True)
-        )
-        return [(written["name"], Link(**written)) for written in fields]
+        named = zip(numbers, self._links.values(), strict=True)
+        return [(f"P{at}", replace(link, name=f"P{at}")) for at, link in named]
 
     def _relation_name(self, words: str, head: str) -> str:
         first, *rest = words.split()
@@ -260,6 +365,13 @@ class _Invention:
                 return "-".join(words.split())
             case _:
                 return "_".join(words.split())
+
+    def _own_name(self, words: str, head: str) -> str:
+        """A name that no other relation has."""
+        while (name := self._relation_name(words, head)) in self._taken:
+            words = f"{self._rng.choice(_ADJECTIVES)} {words}"
+        self._taken.add(name)
+        return name
 
     def _class_name(self, name: str) -> str:
         return "".join(map(str.capitalize, name.split()))

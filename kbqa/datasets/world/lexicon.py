@@ -42,6 +42,7 @@ _FIELDS = {
     18: "person",
     20: "plant",
     21: "possession",
+    23: "quantity",
     24: "relation",
     26: "state",
     27: "substance",

@@ -35,7 +35,7 @@ _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
     Comparator.GE: ge,
     Comparator.GT: gt,
 }
-_NUMBERS = (XSD + "integer", XSD + "float")
+_NUMBERS = tuple(XSD + name for name in ("integer", "float", "decimal"))
 
 
 def members(

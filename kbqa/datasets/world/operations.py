@@ -132,11 +132,17 @@ class Drawer:
 
     def superlative(self) -> Draft | None:
         quantity, extreme = self._rng.choice(self._schema.quantities), self._rng.choice(tuple(Extreme))
-        kind, adjective = self._schema.kinds[quantity.head], self._rng.choice(quantity.extremes[extreme])
+        kind = self._schema.kinds[quantity.head]
+        patterns, words = self._schema.grammar.superlatives, quantity.extremes.get(extreme, ())
+        if quantity.records and (not words or self._coin()):
+            patterns, words = self._schema.grammar.records, quantity.records[extreme]
+        most = self._rng.choice(words)
         path = (Relation(self._schema.iri(quantity.name)),)
         if self._rng.random() < 0.1:
             everything = Superlative(extreme, Class(self._schema.iri(kind.name)), path)
-            return Draft(everything, f"the {adjective} {kind.singular} of all")
+            if words is quantity.records.get(extreme):
+                return Draft(everything, f"the {kind.singular} with the {most} of all")
+            return Draft(everything, f"the {most} {kind.singular} of all")
         constraints = self._constraints(self._rng.choice(self._facts.members[quantity.head]), 1)
         if constraints is None:
             return None
@@ -146,16 +152,18 @@ class Drawer:
         form = Superlative(extreme, constraint.form, path)
         if len(self._members(form)) == len(self._members(constraint.form)):
             return None
-        patterns = ("the {0} {1} {3}", "the {0} of the {2} {3}")
         pattern = self._rng.choice(patterns)
-        return Draft(form, pattern.format(adjective, kind.singular, kind.plural, constraint.clause))
+        return Draft(form, pattern.format(most, kind.singular, kind.plural, constraint.clause))
 
     def comparison(self) -> Draft | None:
         quantity = self._rng.choice(self._schema.quantities)
         compared, entity = self._compared(quantity.name, quantity.compared)
         plural = self._schema.kinds[quantity.head].plural
         if self._rng.random() < 0.3:
-            return Draft(compared.form, f"the {plural} {compared.clause}")
+            form = compared.form
+            if self._schema.says_class:
+                form = And(Class(self._schema.class_of(quantity.head)), form)
+            return Draft(form, f"the {plural} {compared.clause}")
         constraints = self._constraints(entity, 1)
         if constraints is None:
             return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kbqa.logical_forms.algebra import Comparator, Extreme
-from kbqa.logical_forms.compiler import FormVocabulary
+from kbqa.logical_forms.compiler import FormVocabulary, interval
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -80,7 +80,8 @@ class Quantity:
         datatype: name of the type in XSD.
         low, high: bounds of the number, or of a date's year; for a float in hundredths.
         forward: phrases for the value.
-        extremes: adjectives for the entities with the greatest and the smallest value.
+        extremes: adjectives for the entities with the greatest and the smallest value ("tallest").
+        records: what these entities have ("greatest height").
         compared: phrases for the entities whose value satisfies a comparison with a literal.
         share: share of the heads that have a value.
     """
@@ -94,6 +95,8 @@ class Quantity:
     extremes: Mapping[Extreme, tuple[str, ...]]
     compared: Mapping[Comparator, tuple[str, ...]]
     share: float = 0.95
+    records: Mapping[Extreme, tuple[str, ...]] = field(default_factory=dict)
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Tenure:
         kind: of the nodes.
         holder: relation from the holder (an employee, a city) to the nodes.
         held: relation from the nodes to the other party (an employer, a mayor).
-        begins: relation to the begin; the relation to the end has `to` in place of `from`.
+        begins: relation to the begin, one of a pair such as `….from` and `….to`.
         of_holder, of_held: phrases with `{when}` for the other party of a holder, and for the holders.
         also: further relation of the nodes, and the kind of its tails; None if there is none.
     """
@@ -121,7 +124,7 @@ class Tenure:
 
     @property
     def ends(self) -> str:
-        return self.begins.removesuffix("from") + "to"
+        return interval(self.begins)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,8 @@ class Grammar:
         clauses: how phrases begin that are clauses.
         plurals: nouns in the plural that are no class, with which a phrase may begin.
         direct: share of the paths that end with a question of their own ("who wrote {}"), if there is one.
+        superlatives, records: patterns of an adjective or a record, the kind in the singular and in the
+            plural, and a clause.
     """
 
     one: tuple[str, ...]
@@ -155,6 +160,8 @@ class Grammar:
     clauses: tuple[str, ...] = ("how ", "what ", "who ", "those who ")
     plurals: tuple[str, ...] = ()
     direct: float = 0.5
+    superlatives: tuple[str, ...] = ("the {0} {1} {3}", "the {0} of the {2} {3}")
+    records: tuple[str, ...] = ("the {1} {3} with the {0}", "the {1} with the {0} among the {2} {3}")
 
 
 @dataclass(frozen=True)
@@ -165,6 +172,7 @@ class Schema:
         kinds: key → class; relations refer to classes by key.
         rich: kinds with many facts.
         namesakes: kind → the kind from which some of its members take their names.
+        says_class: whether a comparison without anything else is one of the members of a class.
     """
 
     namespace: str
@@ -176,6 +184,7 @@ class Schema:
     tenures: tuple[Tenure, ...] = ()
     decoys: tuple[Decoy, ...] = ()
     namesakes: Mapping[str, str] = field(default_factory=dict)
+    says_class: bool = False
 
     def iri(self, name: str) -> str:
         return self.namespace + name

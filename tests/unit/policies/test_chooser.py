@@ -69,18 +69,18 @@ def params(**values):
 def test_decisions_are_read_from_tokens(codec, model):
     first, second = read(codec, model, AGAIN)
 
-    def words(text, inverse=False):
-        return Words(tuple(tokens(codec, text)), inverse)
+    def words(text, kind=0):
+        return Words(tuple(tokens(codec, text)), kind)
 
     one, two, zero = (tokens(codec, f"<{number}>")[0] for number in (1, 2, 0))
     assert first == Decision(
         tuple(tokens(codec, "who directed <topic> ?")),
         (),
-        (Option(one, words("directed by")), Option(two, words("starring", inverse=True))),
+        (Option(one, words("directed by")), Option(two, words("starring", kind=1))),
     )
     assert second.path == (words("directed by"),)
     assert second.options[0] == Option(zero, None)
-    assert second.options[2] == Option(two, words("directed by", inverse=True))
+    assert second.options[2] == Option(two, words("directed by", kind=1))
 
 
 def test_what_could_not_be_followed_is_not_part_of_the_path(codec, model):
@@ -146,7 +146,7 @@ def test_the_order_of_options_does_not_matter(codec, model):
 def test_a_direction_changes_what_a_relation_is_worth_once_it_has_learned_so(codec, model):
     [_, decision] = read(codec, model, AGAIN)
     words = decision.options[2].words
-    both = decision._replace(options=(Option(1, words), Option(2, Words(words.token_ids, inverse=False))))
+    both = decision._replace(options=(Option(1, words), Option(2, Words(words.token_ids, kind=0))))
     with torch.no_grad():
         before = model([both])[0]
         assert before[0] == pytest.approx(float(before[1]))
@@ -159,9 +159,9 @@ def test_a_direction_changes_what_a_relation_is_worth_once_it_has_learned_so(cod
 def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, model):
     asked, words = (
         tuple(tokens(codec, "who directed it ?")),
-        Words(tuple(tokens(codec, "directed by")), False),
+        Words(tuple(tokens(codec, "directed by"))),
     )
-    other = Words(tuple(tokens(codec, "city born")), False)
+    other = Words(tuple(tokens(codec, "city born")))
     with torch.no_grad():
         encoded = model.encode([asked], [words, other])
         begun = model.head.begin(encoded, [asked])
