@@ -26,7 +26,8 @@ from kbqa.kg.actions import (
 from kbqa.kg.naming import relation_iri
 from kbqa.logical_forms.actions import Action as FormAction
 from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstraint, print_action, to_actions
-from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, relations
+from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, equivalent, relations
+from kbqa.logical_forms.building import leads_to
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.parts import added
@@ -141,6 +142,32 @@ def chooser(question: Question, max_items: int) -> Lesson:
         yield choices.write_choice(choices.ANSWER)
 
 
+def form_chooser(question: Question, max_items: int) -> Lesson:
+    """Choose the first form that leads to the gold form, until it is reached; ends if none is listed."""
+    if not question.form and not question.path:
+        return
+    target = parse_s_expression(question.form) if question.form else path_expression(question)
+    results = yield LISTENING
+    form: Expression | None = None
+    while form is None or not equivalent(form, target):
+        (result,) = results
+        if not isinstance(result, Success):
+            return
+        listed = (parse_s_expression(expansion["form"]) for expansion in result.details["expansions"])
+        number, form = next(
+            (
+                (number, one)
+                for number, one in enumerate(listed, start=1)
+                if leads_to(one, target) and (form is None or not equivalent(one, form))
+            ),
+            (0, None),
+        )
+        if form is None:
+            return
+        results = yield choices.write_choice(number)
+    yield choices.write_choice(choices.ANSWER)
+
+
 def knowcoder_a1(question: Question, max_items: int) -> Lesson:
     """One query for the whole program, and its variable as the answer."""
     query = _query(question)
@@ -193,6 +220,7 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
 
 TEACHERS: Mapping[str, Teacher] = {
     "chooser": chooser,
+    "form-chooser": form_chooser,
     "interactive_parsing": interactive_parsing,
     "kbqa_r1": kbqa_r1,
     "kg_r1": kg_r1,

@@ -86,6 +86,8 @@ class ColdStartSection(Section):
             finds nothing and is not imitated (`kbqa.cold_start.recoveries`).
         steps: optimiser steps, on demonstrations drawn at random.
         epochs: alternative to steps: passes over all demonstrations, each in a new random order.
+        graphs: number of graphs from which the demonstrations of a step are drawn, if a data set has many.
+            A chooser encodes the relations of each; None draws from all.
         max_length: maximum tokens of a demonstration; longer ones are left out.
         lora: an adapter to train and then merge into the weights; None trains all weights.
         validate_every: steps between two evaluations of the validation F1; the best weights are kept.
@@ -102,6 +104,7 @@ class ColdStartSection(Section):
     recoveries: Fraction = 0.0
     steps: Positive | None = None
     epochs: Positive | None = None
+    graphs: Positive | None = None
     max_length: Positive | None = None
     batch: Positive
     learning_rate: Rate
@@ -128,6 +131,8 @@ class ColdStartSection(Section):
             raise ValueError("steps: set exactly one of steps and epochs, and the other one to null")
         if self.epochs is not None and self.learned_loss is not None:
             raise ValueError("learned_loss: can only be used with steps; set it to null if you set epochs")
+        if self.epochs is not None and self.graphs is not None:
+            raise ValueError("graphs: can only be used with steps; set it to null if you set epochs")
         if self.lora is not None and self.lora.quantised:
             raise ValueError("lora.quantised: the adapter is merged into full weights, so set this to false")
         return self

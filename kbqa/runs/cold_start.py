@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -168,8 +169,18 @@ class ColdStart:
         short = self._short_enough(demonstrations)
         in_turn = None if section.epochs is None else epochs(short, section.epochs, rng)
 
+        by_graph: defaultdict[str, list[Demonstration]] = defaultdict(list)
+        for one in short:
+            by_graph[one.question.kg].append(one)
+
         def draw(count: int) -> Sequence[Example]:
-            drawn = rng.choices(short, k=count) if in_turn is None else list(islice(in_turn, count))
+            if in_turn is not None:
+                drawn = list(islice(in_turn, count))
+            elif section.graphs is not None and section.graphs < len(by_graph):
+                graphs = rng.sample(sorted(by_graph), section.graphs)
+                drawn = [rng.choice(by_graph[rng.choice(graphs)]) for _ in range(count)]
+            else:
+                drawn = rng.choices(short, k=count)
             if section.fresh_names:
                 drawn = [under_other_names(one, names, rng) for one in drawn]
             return [self._example(one) for one in drawn]

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kbqa.policies.chooser.model import Chooser
 from kbqa.training.learning_rate import Decay, LearningRate
-from kbqa.training.likelihood import Precision, token_logprobs
+from kbqa.training.likelihood import Precision, likelihood_of, token_logprobs
+from kbqa.training.packing import pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,7 @@ def fine_tune(
         total = sum(sum(example.mask) for example in examples)
         loss_sum = 0.0
         optimiser.zero_grad()
-        for batch in micro_batches([len(e.token_ids) for e in examples], config.token_budget):
-            ids = pad([examples[i].token_ids for i in batch], torch.long).to(device)
-            mask = pad([examples[i].mask for i in batch], torch.bool).to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
-                logprobs, _ = token_logprobs(model, ids, mask)
+        for logprobs in _likelihoods(model, examples, config, device):
             loss = -logprobs.sum() / total
             loss.backward()  # type: ignore[no-untyped-call]
             loss_sum += loss.item()
@@ -123,6 +121,24 @@ def fine_tune(
         model.eval()
         if on_step(step + 1, loss_sum) or (course is not None and course.ends_with(step, loss_sum)):
             return
+
+
+def _likelihoods(
+    model: Any, examples: Sequence[Example], config: SftConfig, device: torch.device
+) -> Iterator[Tensor]:
+    """Log-probabilities of the policy tokens, one micro-batch after the other."""
+    if isinstance(model, Chooser):
+        # A chooser encodes each text once per row.
+        likelihood = likelihood_of(model)
+        masks = [example.mask for example in examples]
+        for row in pack([example.token_ids for example in examples], masks, config.token_budget):
+            yield likelihood(row.to(device), precision=config.precision)[0]
+        return
+    for batch in micro_batches([len(e.token_ids) for e in examples], config.token_budget):
+        ids = pad([examples[i].token_ids for i in batch], torch.long).to(device)
+        mask = pad([examples[i].mask for i in batch], torch.bool).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+            yield token_logprobs(model, ids, mask)[0]
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:

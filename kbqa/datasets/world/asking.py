@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import members
-from kbqa.datasets.world.operations import Draft, Drawer
+from kbqa.datasets.world.operations import Draft, Drawer, Limits
 from kbqa.datasets.world.schema import RDF_TERMS, Grammar, Schema
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities
-from kbqa.logical_forms.compiler import to_sparql
+from kbqa.logical_forms.compiler import Distinct, to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
 
@@ -36,9 +36,10 @@ class Asker:
         kg: name of its graph.
     """
 
-    def __init__(self, facts: Facts, kg: str, rng: random.Random) -> None:
+    def __init__(self, facts: Facts, kg: str, rng: random.Random, limits: Limits | None = None) -> None:
         self._facts, self._kg, self._rng = facts, kg, rng
-        self._drawer = Drawer(facts, rng)
+        self._limits = limits or Limits()
+        self._drawer = Drawer(facts, rng, self._limits)
         self._asked: set[Expression] = set()
 
     def ask(self, id_: str, operation: str, accepts: Accepts = _any) -> Question:
@@ -48,7 +49,9 @@ class Asker:
             DatasetError: the world has no further question of that operation.
         """
         draft = self._draw(operation, accepts)
-        found = members(self._facts, draft.form)
+        returns = self._limits.returns
+        found = members(self._facts, draft.form, apart=entities(draft.form) if returns else ())
+        distinct = Distinct.ENTITIES if returns else Distinct.ANSWER
         return Question(
             id=id_,
             text=_text(draft, self._facts.schema, self._rng),
@@ -57,7 +60,7 @@ class Asker:
             kg=self._kg,
             path=draft.path,
             form=print_s_expression(draft.form),
-            sparql=" ".join(to_sparql(draft.form, RDF_TERMS).split()),
+            sparql=" ".join(to_sparql(draft.form, RDF_TERMS, distinct=distinct).split()),
             operation=operation,
         )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kbqa.datasets.world.names import draw_names
-from kbqa.datasets.world.schema import LABEL, TYPE, Quantity, Schema, Tenure
+from kbqa.datasets.world.schema import LABEL, TYPE, Link, Quantity, Schema, Tenure
 from kbqa.logical_forms.algebra import XSD, Literal
 from kbqa.logical_forms.compiler import literal_term
 
@@ -51,9 +51,11 @@ class Facts:
             yield f"<{entity}> <{TYPE}> <{self.schema.class_of(kind)}> ."
             if entity in self.names:
                 yield f"<{entity}> <{LABEL}> {literal_term(Literal(self.names[entity]))} ."
-        for relation in (*self.schema.links, *self.schema.quantities):
+        named: tuple[Link | Quantity, ...] = (*self.schema.links, *self.schema.quantities)
+        for relation in named:
             if relation.label:
-                yield f"<{self.schema.iri(relation.name)}> <{LABEL}> {literal_term(Literal(relation.label))} ."
+                label = literal_term(Literal(relation.label))
+                yield f"<{self.schema.iri(relation.name)}> <{LABEL}> {label} ."
         for subject, predicate, object_ in self.facts:
             term = literal_term(object_) if isinstance(object_, Literal) else f"<{object_}>"
             yield f"<{subject}> <{predicate}> {term} ."

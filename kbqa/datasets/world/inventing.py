@@ -142,9 +142,9 @@ class _Invention:
         self._mix()
         quantities = self._quantities(rng.randint(3, 8), hubs)
         tenures = tuple(self._tenure(rng.choice(list(self._sorts))) for _ in range(rng.randint(1, 2)))
-        decoys = self._decoys(rng.randint(1, 3))
         if self._style == "opaque":
             self._links = dict(self._hidden())
+        decoys = self._decoys(rng.randint(1, 3))
         return Schema(
             namespace=f"http://{self._noun('thing')}.example/{rng.choice(('', 'kg/', 'ns#', 'id/'))}",
             kinds=self._kinds,
@@ -234,7 +234,7 @@ class _Invention:
 
     def _mix(self) -> None:
         """Give some links a second kind of tails, so that a class can tell them apart."""
-        names = [name for name, link in self._links.items() if link.tails != ("year",)]
+        names = [name for name, link in self._links.items() if link.tails_are and link.tails != ("year",)]
         for name in self._rng.sample(names, min(len(names), self._rng.randint(1, 3))):
             link = self._links[name]
             others = [kind for kind in self._kinds if kind not in (*link.tails, "year", link.head)]

@@ -28,6 +28,7 @@ from kbqa.logical_forms.algebra import (
     Timed,
 )
 from kbqa.logical_forms.algebra import Entity as Named
+from kbqa.logical_forms.compiler import interval
 
 _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
     Comparator.LE: le,
@@ -106,7 +107,6 @@ def _values(facts: Facts, member: Node, path: Path) -> set[Node]:
 
 def _holds(facts: Facts, member: Node, begins: str, time: str) -> bool:
     """Whether an interval includes a day, month or year; a missing begin or end means that it is open."""
-    starts = _values(facts, member, (Relation(begins),))
-    ends = _values(facts, member, (Relation(begins.removesuffix("from") + "to"),))
+    starts, ends = (_values(facts, member, (Relation(name),)) for name in interval(begins))
     begun = not starts or any(str(comparable(start))[: len(time)] <= time for start in starts)
     return begun and (not ends or any(str(comparable(end))[: len(time)] >= time for end in ends))

@@ -111,10 +111,14 @@ class Drawer:
 
     def namesake(self) -> Draft | None:
         """A path from an entity that shares its name with another."""
+        if not self._namesakes:
+            return None
         return self._walk(self._start(self._rng.choice(self._namesakes)), self._rng.randint(1, 2))
 
     def dead_end(self) -> Draft | None:
         """A path that begins with a relation whose reverse sounds just as right, but finds nothing here."""
+        if not self._dead_ends:
+            return None
         entity, link = self._rng.choice(self._dead_ends)
         reached = self._step_back(self._start(entity), link)
         return self._walk(reached, self._rng.randint(0, 1))
@@ -209,6 +213,8 @@ class Drawer:
 
     def type(self) -> Draft | None:
         """The members of a class within a set that has other members, too."""
+        if not self._mixed:
+            return None
         link = self._rng.choice(self._mixed)
         onward = [step for step in self._schema.links if step.tails == (link.head,) and step.forward]
         step = self._rng.choice(onward) if onward and self._coin() else None

@@ -192,10 +192,12 @@ class _Expanding:
         """One hop along each relation of the members, in both directions."""
         if Operation.JOIN not in self._wanted:
             return
+        # A join does not take a bare class.
+        source = And(form, form) if isinstance(form, Class) else form
         for relations, inverse in ((survey.into, True), (survey.out, False)):
             for relation in relations:
                 # A form describes a node by what it is linked to, so its relation is read the other way.
-                longer = Join(Relation(relation.id, inverse=not inverse), form)
+                longer = Join(Relation(relation.id, inverse=not inverse), source)
                 yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
 
     def _starts(self) -> Iterator[Expansion]:

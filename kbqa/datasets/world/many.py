@@ -1,0 +1,75 @@
+"""Many worlds, each with a schema, a graph and questions of its own, to train a policy that reads any graph.
+
+What is held out is a schema: the worlds of validation and test questions have no training questions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kbqa.datasets.splits import Splits
+from kbqa.datasets.world.asking import Asker
+from kbqa.datasets.world.facts import generate_facts
+from kbqa.datasets.world.inventing import Inventor
+from kbqa.datasets.world.lexicon import Lexicon
+from kbqa.datasets.world.operations import OPERATIONS, Limits
+from kbqa.errors import DatasetError
+from kbqa.trajectory import Question
+
+# Sets are as large as a graph gives them, but few enough that a question is not about everything.
+_LIMITS = Limits(answers=40, members=60, lookups=80, returns=True)
+# Paths are what most people ask for, and what stopping has to be learned from.
+_SHARES: Mapping[str, int] = {"path": 8} | {name: 1 for name in OPERATIONS if name != "path"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many worlds and questions there are.
+
+    Attributes:
+        worlds: with training questions.
+        held_out: with validation questions; as many others have test questions.
+        questions: of each world.
+    """
+
+    worlds: int = 60
+    held_out: int = 4
+    questions: int = 200
+
+
+def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict[str, str]]:
+    """Generate worlds and questions about them.
+
+    Returns:
+        The questions, and for each world its name and its graph as N-Triples.
+
+    Raises:
+        DatasetError: the lexicon cannot be read.
+    """
+    sizes = sizes or Sizes()
+    inventor = Inventor(Lexicon.load())
+    graphs: dict[str, str] = {}
+    questions: dict[str, list[Question]] = {"train": [], "validation": [], "test": []}
+    parts = ["train"] * sizes.worlds + ["validation"] * sizes.held_out + ["test"] * sizes.held_out
+    for number, split in enumerate(parts):
+        name = f"worlds-{seed}-{number:03}"
+        rng = random.Random(f"worlds/{seed}/{number}")
+        facts = generate_facts(inventor.schema(rng.getrandbits(48)), rng)
+        graphs[name] = "".join(f"{line}\n" for line in facts.lines())
+        questions[split] += _ask(Asker(facts, name, rng, _LIMITS), name, sizes.questions, rng)
+    return Splits(cold_start=(), **{split: tuple(asked) for split, asked in questions.items()}), graphs
+
+
+def _ask(asker: Asker, name: str, count: int, rng: random.Random) -> Sequence[Question]:
+    """Questions in the shares of the operations; the others share that of an operation that is used up."""
+    shares = dict(_SHARES)
+    asked: list[Question] = []
+    while len(asked) < count and shares:
+        operation = rng.choices(list(shares), list(shares.values()))[0]
+        try:
+            asked.append(asker.ask(f"{name}-{len(asked):04}", operation))
+        except DatasetError:
+            del shares[operation]
+    return asked
