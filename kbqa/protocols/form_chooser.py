@@ -194,7 +194,8 @@ class FormDialogue(Dialogue):
             number = self._topics.get(operand["id"], 0) if operand is not None else 0
             if operand is not None and len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS):
                 tags += TOPICS[number - 1]
-            return _Option(expansion["form"], tags, f"{expansion.get('of', '')} {relations}".strip())
+            of = expansion.get("of", "")
+            return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip())
         named = short(operand["id"], operand["label"]) if operand is not None else ""
         is_date = bool(expansion.get("date"))
         if operation in _EXTREMES:

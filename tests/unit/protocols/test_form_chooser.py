@@ -1,0 +1,189 @@
+"""The dialect of choices among logical forms, over a graph with values, classes and namesakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.environment import Budget
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols.chooser import ChoosingProtocol
+from kbqa.protocols.form_chooser import TOPICS, FormChoosingProtocol
+from kbqa.rollouts import Agent, linear_rollout
+from kbqa.trajectory import Question, Status
+from tests.unit.policies_fixtures import ScriptedPolicy, make_codec
+
+GRAPH = """\
+@prefix : <http://films.example/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+:heat a :Film ; rdfs:label "Heat" ; :directedBy :mann ; :starring :pacino, :kilmer ; :runtime 170 ;
+    :released "1995-12-15"^^xsd:date .
+:ali a :Film ; rdfs:label "Ali" ; :directedBy :mann ; :starring :smith ; :runtime 157 ;
+    :released "2001-12-25"^^xsd:date .
+:insider a :Film ; rdfs:label "The Insider" ; :directedBy :mann ; :starring :pacino ; :runtime 157 ;
+    :released "1999-11-05"^^xsd:date .
+:mann a :Person ; rdfs:label "Michael Mann" .
+:pacino a :Person ; rdfs:label "Al Pacino" .
+:kilmer a :Person ; rdfs:label "Val Kilmer" .
+:smith a :Person ; rdfs:label "Will Smith" .
+:song a :Song ; rdfs:label "Heat" ; :performedBy :smith .
+"""
+EX = "http://films.example/"
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    (home / "films.ttl").write_text(GRAPH)
+    catalog = GraphCatalog(home)
+    catalog.load("films", home / "films.ttl")
+    yield LocalGraphTools(catalog)
+    catalog.close()
+
+
+def question(text, *topics):
+    return Question("q", text, (), tuple(f"{EX}{topic}" for topic in topics), "films")
+
+
+def begun(tools, asked, turns=6, **options):
+    dialogue = FormChoosingProtocol(**options).begin(asked, turns)
+    dialogue.take(tools.execute("films", dialogue.first_look()))
+    return dialogue
+
+
+def said(segments):
+    return "".join(segment.text for segment in segments)
+
+
+def choose(tools, dialogue, words, left=4):
+    """Take the option that is shown with these words."""
+    (number,) = (n for n, option in dialogue._options.items() if f"{option.tags} {option.words}" == words)
+    reply = dialogue.reply(f"<{number}>")
+    assert reply.problem is None, reply.problem
+    dialogue.take(tools.execute("films", reply.actions))
+    return said(dialogue.observation(left))
+
+
+def answers(dialogue):
+    return sorted(answer.text for answer in dialogue.reply("<0>").answers)
+
+
+def test_the_question_is_read_without_its_topics_and_each_has_a_tag(tools):
+    shown = said(begun(tools, question("films by Michael Mann with Al Pacino", "mann", "pacino")).prompt())
+    assert shown.startswith("<question>films by <topic> with <topic2></question><options>")
+    assert "<inverse><topic> directed by" in shown
+    assert "<inverse><topic2> starring" in shown
+    assert "<start> film" in shown
+
+
+def test_an_intersection_keeps_the_members_with_a_path_to_the_other_topic(tools):
+    dialogue = begun(tools, question("films by Michael Mann with Al Pacino", "mann", "pacino"))
+    shown = choose(tools, dialogue, "<inverse><topic> directed by")
+    assert shown.startswith("<options><0> answer<")
+    choose(tools, dialogue, "<keep><topic2> starring")
+    assert answers(dialogue) == ["Heat", "The Insider"]
+
+
+@pytest.mark.parametrize(
+    ("text", "choices", "expected"),
+    [
+        ("the longest film by Michael Mann", ["<max> greatest runtime"], ["Heat"]),
+        ("the shortest", ["<min> smallest runtime"], ["Ali", "The Insider"]),
+        ("the latest", ["<max> latest released"], ["Ali"]),
+        ("the earliest", ["<min> earliest released"], ["Heat"]),
+        ("longer than 160 minutes", ["<gt> runtime more than 160"], ["Heat"]),
+        ("at most 160 minutes", ["<le> runtime at most 160"], ["Ali", "The Insider"]),
+        ("after 1999", ["<gt> released after 1999"], ["Ali"]),
+        ("in 1999 or later", ["<ge> released in or after 1999"], ["Ali", "The Insider"]),
+        ("how many", ["<count> number"], ["3"]),
+        ("how many before 1999", ["<lt> released before 1999", "<count> number"], ["1"]),
+    ],
+)
+def test_every_selection_is_a_choice(tools, text, choices, expected):
+    dialogue = begun(tools, question(f"{text} : Michael Mann", "mann"))
+    choose(tools, dialogue, "<inverse> directed by")
+    for words in choices:
+        choose(tools, dialogue, words)
+    assert answers(dialogue) == expected
+
+
+def test_a_question_without_topics_begins_with_a_class(tools):
+    dialogue = begun(tools, question("what is the longest film of all ?"))
+    choose(tools, dialogue, "<start> film")
+    choose(tools, dialogue, "<max> greatest runtime")
+    assert answers(dialogue) == ["Heat"]
+
+
+def test_namesakes_share_a_tag_and_are_told_apart_by_their_class(tools):
+    dialogue = begun(tools, question("who performed the song Heat ?", "heat", "song"))
+    shown = said(dialogue.prompt())
+    assert shown.startswith("<question>who performed the song <topic> ?</question>")
+    choose(tools, dialogue, " song performed by")
+    assert answers(dialogue) == ["Will Smith"]
+    assert "film directed by" in shown
+
+
+def test_a_topic_that_is_not_in_the_graph_is_reported_and_costs_nothing_else(tools):
+    shown = said(begun(tools, question("films by Nobody with Al Pacino", "nobody", "pacino")).prompt())
+    assert "starring" in shown
+    lost = begun(tools, question("films by Nobody", "nobody"), operations=("join",))
+    assert f'<error>Entity "{EX}nobody" not found in KG</error>' in said(lost.prompt())
+    assert lost.reply("<0>").answers == ()
+
+
+def test_only_the_operations_of_the_recipe_are_offered(tools):
+    dialogue = begun(tools, question("the longest film by Michael Mann", "mann"), operations=("join", "max"))
+    shown = choose(tools, dialogue, "<inverse> directed by")
+    assert "<max> greatest runtime" in shown
+    assert not any(tag in shown for tag in ("<min>", "<count>", "<start>", "<type>"))
+
+
+def test_on_the_last_turn_only_the_answer_is_left(tools):
+    dialogue = begun(tools, question("the longest film by Michael Mann", "mann"))
+    assert choose(tools, dialogue, "<inverse> directed by", left=1) == "<options><0> answer</options>"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("the longest", "no number such as <1> was found"),
+        ("<250>", "there is no option <250>"),
+        ("<0>", "there is no option <0>"),
+    ],
+)
+def test_a_turn_that_is_no_choice_is_refused_and_nothing_is_lost(tools, text, problem):
+    dialogue = begun(tools, question("films by Michael Mann", "mann"))
+    before = said(dialogue.prompt())
+    reply = dialogue.reply(text)
+    assert reply.problem == f"{problem}; write the number of one option that is listed"
+    shown = said(dialogue.complaint(reply.problem, 4))
+    assert shown.startswith(f"<error>{reply.problem}</error><options>")
+    assert shown.endswith(before.partition("</question><options>")[2])
+
+
+def test_names_that_look_like_tags_are_text(tools):
+    dialogue = begun(tools, question("films by <max> Michael Mann", "mann"))
+    written = [segment for segment in dialogue.prompt() if "<max>" in segment.text]
+    assert written
+    assert not any(segment.trusted for segment in written)
+
+
+def test_an_episode_ends_with_the_members_of_its_form(tools):
+    codec = make_codec()
+    asked = question("films by Michael Mann", "mann")
+    options = begun(tools, asked)._options.items()
+    (number,) = (n for n, option in options if option.words == "directed by")
+    turns = iter((f"<{number}>", "<0>"))
+    budget = Budget(max_turns=4, max_tokens=8192, max_turn_tokens=16, max_observation_tokens=4096)
+    agent = Agent(ScriptedPolicy(codec, lambda _: next(turns)), codec, FormChoosingProtocol(), tools, budget)
+    [trajectory] = linear_rollout(agent, asked, 1, 1.0)
+    assert trajectory.status is Status.ANSWERED
+    assert sorted(trajectory.answers) == ["Ali", "Heat", "The Insider"]
+    assert trajectory.turns[0].actions[0].arguments["form"] == f"(JOIN {EX}directedBy {EX}mann)"
+
+
+def test_its_tags_begin_with_those_of_paths():
+    """So that a policy that knows paths can go on with forms."""
+    assert FormChoosingProtocol.tags[: len(ChoosingProtocol.tags)] == ChoosingProtocol.tags
+    assert set(TOPICS) <= set(FormChoosingProtocol.tags)
