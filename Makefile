@@ -53,7 +53,8 @@ check: setup ## check lint, types, import contracts, docs/cli.md and docs/action
 	@$(BIN)/python scripts/cli_reference.py --check
 	@$(BIN)/python scripts/action_reference.py --check
 
-test: setup ## run unit and service tests, with a real Redis and real worker processes
+test: setup ## run unit and service tests, with a real Redis and real worker processes; as root, installs WordNet
+	@bash scripts/wordnet.sh
 	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile
 
 test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and Docker; as root, installs them

@@ -182,10 +182,12 @@ class FormDialogue(Dialogue):
         return sorted(found)
 
     def _offer(self, expansions: Sequence[Mapping[str, Any]]) -> None:
-        options = (self._option(expansion) for expansion in expansions[: MOST_OPTIONS - 1])
+        # The only value that a question mentions need not be said, so that fewer texts have to be encoded.
+        values = {one["operand"]["label"] for one in expansions if one["operation"] in (*_COMPARED, "at")}
+        options = (self._option(one, len(values) > 1) for one in expansions[: MOST_OPTIONS - 1])
         self._options = dict(enumerate(options, start=1))
 
-    def _option(self, expansion: Mapping[str, Any]) -> _Option:
+    def _option(self, expansion: Mapping[str, Any], says_value: bool) -> _Option:
         operation, path, operand = expansion["operation"], expansion["path"], expansion.get("operand")
         relations = " ".join(in_words([{**hop, "direction": ""} for hop in path]))
         tags = "" if operation == "join" else f"<{operation}>"
@@ -196,15 +198,17 @@ class FormDialogue(Dialogue):
                 tags += TOPICS[number - 1]
             of = expansion.get("of", "")
             return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip())
-        named = short(operand["id"], operand["label"]) if operand is not None else ""
         is_date = bool(expansion.get("date"))
+        value = operand["label"].lower() if operand is not None and says_value else ""
         if operation in _EXTREMES:
-            return _Option(expansion["form"], tags, f"{_EXTREMES[operation][is_date]} {relations}")
-        if operation in _COMPARED:
-            return _Option(expansion["form"], tags, f"{relations} {_COMPARED[operation][is_date]} {named}")
-        if operation == "at":
-            return _Option(expansion["form"], tags, f"in {operand['label'].lower()}" if operand else "")
-        return _Option(expansion["form"], tags, "number" if operation == "count" else named)
+            said = f"{_EXTREMES[operation][is_date]} {relations}"
+        elif operation in _COMPARED:
+            said = f"{relations} {_COMPARED[operation][is_date]} {value}"
+        elif operation == "at":
+            said = f"at the time {value}"
+        else:
+            said = "number" if operand is None else short(operand["id"], operand["label"])
+        return _Option(expansion["form"], tags, said.rstrip())
 
     def _look_around(self) -> list[Segment]:
         """The current options, and why the last choice failed."""

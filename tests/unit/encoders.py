@@ -27,6 +27,7 @@ def save_encoder(directory: Path, seed: int = 0) -> Path:
             *letters,
             *(f"##{letter}" for letter in letters),
             *map(str, range(10)),
+            *("that", "this", "those"),
         ]
     )
     tokenizer = Tokenizer(WordPiece({word: id_ for id_, word in enumerate(words)}, unk_token="[UNK]"))

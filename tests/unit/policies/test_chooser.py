@@ -18,10 +18,11 @@ from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.model import Chooser, nearer
 from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
-from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Option, Words, decisions
+from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Option, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
+from kbqa.protocols.form_chooser import FormChoosingProtocol as Forms
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
 from tests.unit.encoders import save_encoder
@@ -81,6 +82,69 @@ def test_decisions_are_read_from_tokens(codec, model):
     assert second.path == (words("directed by"),)
     assert second.options[0] == Option(zero, None)
     assert second.options[2] == Option(two, words("directed by", kind=1))
+
+
+FORMS = (
+    "<question>films by <topic> with <topic2></question><options><1><inverse><topic> directed by"
+    "<2><inverse><topic2> starring<3><keep><inverse><topic2> starring<4><max> runtime<5><count> number"
+    "<6><inverse><keep> starring</options>"
+)
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory):
+    """A chooser of forms, and its codec."""
+    model, tokenizer = begin_chooser(save_encoder(tmp_path_factory.mktemp("forms")), Forms.tags, seed=1)
+    return model, TokenizerCodec(tokenizer)
+
+
+def test_an_option_of_a_form_has_a_kind_and_a_topic(forms):
+    model, codec = forms
+    [decision] = read(codec, model, FORMS)
+    read_as = [(KINDS[option.words.kind], option.words.topic) for option in decision.options]
+    assert read_as == [
+        (("<inverse>",), 1),
+        (("<inverse>",), 2),
+        (("<keep>", "<inverse>"), 2),
+        (("<max>",), 0),
+        (("<count>",), 0),
+        ((), 0),  # tags in an order that the dialect does not write
+    ]
+    assert decision.options[1].words.token_ids == tuple(tokens(codec, "starring"))
+    assert decision.options[1].words.plain == decision.options[1].words._replace(topic=0)
+
+
+def test_an_option_about_a_topic_reads_the_question_around_it(forms):
+    """The same words are worth more for the topic beside which the question says them."""
+    model, codec = forms
+    [decision] = read(codec, model, FORMS.replace("directed by", "starring"))
+    one, other = decision.options[0].words, decision.options[1].words
+    assert one.plain == other.plain
+    with torch.no_grad():
+        logits = model([decision])[0]
+        question = model.encode([decision.question], [one.plain])
+    near_first, near_second = question.distance[0, 1], question.distance[0, 2]
+    assert (question.distance[0, 0] == torch.minimum(near_first, near_second)).all()
+    places = [decision.question.index(codec.encode([Segment(tag)])[0]) + 1 for tag in ("<topic>", "<topic2>")]
+    assert [float(near[place]) for near, place in zip((near_first, near_second), places, strict=True)] == [
+        0,
+        0,
+    ]
+    assert logits[0] != pytest.approx(float(logits[1]), abs=1e-6)
+
+
+def test_operations_get_a_score_of_their_own_once_it_has_learned_so(forms):
+    model, codec = forms
+    [decision] = read(codec, model, FORMS)
+    kinds = [option.words.kind for option in decision.options]
+    with torch.no_grad():
+        before = model([decision])[0]
+        model.head.operate.bias += 1.0
+        after = model([decision])[0]
+        model.head.operate.bias -= 1.0
+    # Relations have none: what counts is the operation relative to them.
+    expected = [0.0 if kind < 2 else 1.0 for kind in kinds]
+    assert (after - before).tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_what_could_not_be_followed_is_not_part_of_the_path(codec, model):
