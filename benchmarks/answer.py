@@ -54,11 +54,8 @@ def measure() -> list[str]:
 
 def _prepare(home: Path, dataset: Dataset) -> Student:
     """The graph, and a policy that is promoted."""
-    assert dataset.graph is not None
-    graph = home / "graph.tsv"
-    graph.write_text(dataset.graph, encoding="utf-8")
     catalog = GraphCatalog(home)
-    catalog.load(dataset.kg, graph)
+    catalog.load(dataset.graph.name, dataset.graph.as_file(home))
     catalog.close()
     recipe = load_recipe("kg-r1-chooser")
     assert recipe.base_model is not None

@@ -142,11 +142,8 @@ def _cold_started(home: Path) -> Path:
 
 
 def _load_world(home: Path) -> None:
-    text = load_dataset("world", seed=1).graph
-    assert text is not None
-    (home / "world.txt").write_text(text)
     catalog = GraphCatalog(home)
-    catalog.load("world", home / "world.txt")
+    catalog.load("world", load_dataset("world", seed=1).graph.as_file(home))
     catalog.close()
 
 

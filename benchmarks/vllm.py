@@ -135,9 +135,8 @@ def _policies(home: Path, dataset: Dataset, recipe: Recipe) -> tuple[PolicyStore
 
 
 def _kg_server(home: Path, dataset: Dataset, stack: ExitStack) -> str:
-    (home / "graph.txt").write_text("\n".join(dataset.graph_lines()) + "\n", encoding="utf-8")
     catalog = GraphCatalog(home)
-    catalog.load(dataset.kg, home / "graph.txt")
+    catalog.load(dataset.graph.name, dataset.graph.as_file(home))
     catalog.close()
     return stack.enter_context(serving(["-m", "services.kg_server", "--home", str(home)], "/readyz"))[0]
 

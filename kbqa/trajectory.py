@@ -62,6 +62,7 @@ class Question:
         operation: operation of the gold program, such as path, count or superlative; empty if unknown.
         level: level of generalisation from the training questions (GrailQA): i.i.d., compositional,
             zero-shot.
+        part: data set that the question comes from, in a mixture of several; otherwise empty.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Question:
     sparql: str = ""
     operation: str = ""
     level: str = ""
+    part: str = ""
 
     @property
     def hops(self) -> int:

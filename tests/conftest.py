@@ -100,11 +100,8 @@ def start_vllm(tmp_path_factory) -> Iterator[Callable[..., Vllm]]:
 def graph_home(tmp_path_factory) -> Path:
     """A KBQA_HOME with the generated world of seed 1."""
     home = tmp_path_factory.mktemp("graphs")
-    text = load_dataset("world", seed=1).graph
-    assert text is not None
-    (home / "world.txt").write_text(text)
     catalog = GraphCatalog(home)
-    catalog.load("world", home / "world.txt")
+    catalog.load("world", load_dataset("world", seed=1).graph.as_file(home))
     catalog.close()
     return home
 

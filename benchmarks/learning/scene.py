@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.learning.design import Variant
-from kbqa.datasets import Splits, load_dataset
-from kbqa.datasets.catalog import Dataset
+from kbqa.datasets import Dataset, Splits, load_dataset
 from kbqa.evaluation import evaluate
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
@@ -41,14 +40,13 @@ class Scene:
     @classmethod
     @contextmanager
     def open(cls, variant: Variant, seed: int) -> Iterator[Scene]:
-        """The scene, with its graph in this process."""
+        """The scene, with its graphs in this process."""
         recipe, dataset = variant.resolved, load_dataset(variant.dataset, seed)
         with tempfile.TemporaryDirectory(prefix="kbqa-learning-") as home:
-            graph = Path(home) / "graph.tsv"
-            graph.write_text("".join(line + "\n" for line in dataset.graph_lines()), encoding="utf-8")
             catalog = GraphCatalog(Path(home))
             try:
-                catalog.load(dataset.kg, graph)
+                for graph in dataset.graphs:
+                    catalog.load(graph.name, graph.as_file(Path(home)))
                 questions = dataset.splits.only(recipe.questions.suit)
                 tools = LocalGraphTools(catalog)
                 yield cls(recipe, dataset, questions, recipe.protocol.build(), tools, seed)

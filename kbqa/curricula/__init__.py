@@ -2,7 +2,7 @@
 
 from kbqa.curricula.balance import balanced, quotas
 from kbqa.curricula.course import Course, Stage, Until
-from kbqa.curricula.deck import BalancedDeck, Deck
+from kbqa.curricula.deck import BalancedDeck, Deck, MixedDeck
 from kbqa.curricula.patterns import Abstraction, pattern, representatives
 from kbqa.curricula.strata import Stratum, Tier, Tiers, reasoning_steps, stratum
 
@@ -11,6 +11,7 @@ __all__ = [
     "BalancedDeck",
     "Course",
     "Deck",
+    "MixedDeck",
     "Stage",
     "Stratum",
     "Tier",

@@ -38,11 +38,11 @@ def balanced(items: Sequence[T], kind: Callable[[T], str], count: int | None, rn
     return chosen
 
 
-def quotas(counts: Mapping[str, int], total: int, strength: float) -> dict[str, int]:
+def quotas(counts: Mapping[str, float], total: int, strength: float) -> dict[str, int]:
     """How many of `total` draws each kind gets, in proportion to its count ** (1 - strength).
 
     Args:
-        counts: by kind, positive.
+        counts: by kind, positive; or any other weights.
         strength: 0 keeps each kind's natural share, 1 gives equal shares.
 
     >>> quotas({"count": 1, "path": 9}, 10, 1.0), quotas({"count": 1, "path": 9}, 10, 0.5)

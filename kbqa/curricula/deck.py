@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from kbqa.curricula.balance import quotas
+from kbqa.curricula.course import Questions
 from kbqa.errors import RunError
 from kbqa.trajectory import Question
+
+# Epochs whose orders are kept: a deck within another is asked for several epochs alternately.
+_KEPT = 4
 
 
 class Deck:
@@ -22,23 +27,49 @@ class Deck:
         if not questions:
             raise RunError("the data set has no training questions")
         self._questions, self._seed = questions, seed
-        self._epoch, self._order = -1, list(questions)
+        self._order = lru_cache(_KEPT)(self._shuffled)
 
     def __getitem__(self, position: int) -> Question:
         epoch, index = divmod(position, len(self._questions))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = random.Random(f"deck/{self._seed}/{epoch}").sample(
-                self._questions, len(self._questions)
-            )
-        return self._order[index]
+        return self._order(epoch)[index]
+
+    def _shuffled(self, epoch: int) -> list[Question]:
+        rng = random.Random(f"deck/{self._seed}/{epoch}")
+        return rng.sample(self._questions, len(self._questions))
 
 
-class BalancedDeck:
+class JointDeck:
+    """A deck of several decks: in every epoch, each has its quota of the positions.
+
+    The questions of a deck continue from epoch to epoch: of a `Deck`, none is shown again before all others
+    were shown.
+
+    Args:
+        decks: by name.
+        quotas: positions of each deck in an epoch.
+    """
+
+    def __init__(self, decks: Mapping[str, Questions], quotas: Mapping[str, int], seed: int | str) -> None:
+        self._decks, self._quotas, self._seed = decks, quotas, seed
+        self._length = sum(quotas.values())
+        self._order = lru_cache(_KEPT)(self._shuffled)
+
+    def __getitem__(self, position: int) -> Question:
+        epoch, index = divmod(position, self._length)
+        name, at = self._order(epoch)[index]
+        return self._decks[name][at]
+
+    def _shuffled(self, epoch: int) -> list[tuple[str, int]]:
+        """The name of a deck, and the position in it, for each position of an epoch."""
+        order = [
+            (name, epoch * quota + drawn) for name, quota in self._quotas.items() for drawn in range(quota)
+        ]
+        random.Random(f"kinds/{self._seed}/{epoch}").shuffle(order)
+        return order
+
+
+class BalancedDeck(JointDeck):
     """A deck in which every epoch has as many positions as there are questions, and each kind its quota.
-
-    The questions of a kind are repeated evenly across epochs: none is shown again before all others of its
-    kind were shown.
 
     Args:
         kind: gives the kind of a question.
@@ -46,29 +77,46 @@ class BalancedDeck:
     """
 
     def __init__(
-        self, questions: Sequence[Question], seed: int, kind: Callable[[Question], str], strength: float = 1.0
+        self,
+        questions: Sequence[Question],
+        seed: int | str,
+        kind: Callable[[Question], str],
+        strength: float = 1.0,
     ) -> None:
-        kinds: defaultdict[str, list[Question]] = defaultdict(list)
-        for question in questions:
-            kinds[kind(question)].append(question)
-        if not kinds:
-            raise RunError("the data set has no training questions")
+        kinds = _grouped(questions, kind)
         counts = {name: len(members) for name, members in kinds.items()}
-        self._quotas = quotas(counts, len(questions), strength)
-        self._decks = {name: Deck(members, f"{seed}/{name}") for name, members in kinds.items()}
-        self._length, self._seed = len(questions), seed
-        self._epoch = -1
-        self._order: list[tuple[str, int]] = []  # kind, and position in its own deck
+        decks = {name: Deck(members, f"{seed}/{name}") for name, members in kinds.items()}
+        super().__init__(decks, quotas(counts, len(questions), strength), seed)
 
-    def __getitem__(self, position: int) -> Question:
-        epoch, index = divmod(position, self._length)
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = [
-                (name, epoch * quota + drawn)
-                for name, quota in self._quotas.items()
-                for drawn in range(quota)
-            ]
-            random.Random(f"kinds/{self._seed}/{epoch}").shuffle(self._order)
-        name, at = self._order[index]
-        return self._decks[name][at]
+
+class MixedDeck(JointDeck):
+    """A deck in which every epoch has as many positions as there are questions, and each part of a mixture
+    its share of them.
+
+    Args:
+        shares: by part; those of parts without questions go to the others.
+        deck: makes the deck of a part from its questions and a seed.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        seed: int | str,
+        shares: Mapping[str, float],
+        deck: Callable[[Sequence[Question], str], Questions] = Deck,
+    ) -> None:
+        parts = _grouped(questions, lambda question: question.part)
+        decks = {name: deck(members, f"{seed}/{name}") for name, members in parts.items()}
+        asked = {name: shares[name] for name in parts}
+        super().__init__(decks, quotas(asked, len(questions), strength=0.0), seed)
+
+
+def _grouped(
+    questions: Sequence[Question], name: Callable[[Question], str]
+) -> Mapping[str, Sequence[Question]]:
+    if not questions:
+        raise RunError("the data set has no training questions")
+    groups: defaultdict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        groups[name(question)].append(question)
+    return groups

@@ -61,18 +61,18 @@ def component_means(episodes: Iterable[RewardedTrajectory]) -> dict[str, float]:
     return {name: fmean(column) for name, column in values.items()}
 
 
-def f1_by_hops(groups: Iterable[Group], hops: Mapping[str, int]) -> dict[str, float]:
-    """Mean F1 by the length of the gold path.
+def f1_by(groups: Iterable[Group], kinds: Mapping[str, str]) -> dict[str, float]:
+    """Mean F1 of each kind of question.
 
     Args:
-        hops: by question id; questions without a known path are left out.
+        kinds: by question id; questions without a kind, or with an empty one, are left out.
     """
     values: defaultdict[str, list[float]] = defaultdict(list)
     for group in groups:
-        count = hops.get(group.question.id, 0)
-        if count:
-            values[str(count)].extend(member.components["f1"] for member in group.members)
-    return {count: fmean(column) for count, column in sorted(values.items())}
+        kind = kinds.get(group.question.id)
+        if kind:
+            values[kind].extend(member.components["f1"] for member in group.members)
+    return {kind: fmean(column) for kind, column in sorted(values.items())}
 
 
 def total_reward(episode: RewardedTrajectory) -> float:

@@ -1,18 +1,19 @@
-"""Data sets by name: a graph to load and questions in splits.
+"""Data sets by name: graphs to load and questions in splits.
 
-A name may end in a `Design`, such as `metaqa-2hop@whole`.
+A name may end in a `Design`, such as `metaqa-2hop@whole`. Several names can be mixed, such as
+`0.8*metaqa-2hop+0.2*world` (`kbqa.datasets.mixtures`).
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kbqa.datasets.formats import Answers, Malformed, OnError
+from kbqa.datasets.dataset import Dataset, Graph
+from kbqa.datasets.formats import Answers, OnError
+from kbqa.datasets.mixtures import is_mixture, mix, read_shares
 from kbqa.datasets.published import FAMILIES, Part, Published
 from kbqa.datasets.splits import Splits, split_at_random, split_by_path
 from kbqa.datasets.world import GENERATED, generate_questions, generate_world
@@ -43,34 +44,6 @@ class Design(StrEnum):
     RANDOM = "random"
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A graph, and questions in splits.
-
-    Attributes:
-        kg: name under which the graph is loaded.
-        graph: text of the graph's file; None if it is in `graph_file`, or must be loaded already.
-        malformed: records that were left out.
-        leaking: whether the test split may contain paraphrases of training questions.
-    """
-
-    name: str
-    kg: str
-    splits: Splits
-    graph_file: Path | None = None
-    graph: str | None = None
-    malformed: tuple[Malformed, ...] = ()
-    leaking: bool = False
-
-    def graph_lines(self) -> Iterator[str]:
-        """The lines of the graph's file."""
-        if self.graph_file is None:
-            yield from (self.graph or "").splitlines()
-        else:
-            with self.graph_file.open(encoding="utf-8") as file:
-                yield from file
-
-
 def load_dataset(
     name: str,
     seed: int,
@@ -86,7 +59,7 @@ def load_dataset(
         name: one of `DATASETS`, optionally followed by @ and a `Design`; a file of questions in
             `data_directory`, such as `x.jsonl` (`kbqa.datasets.records`); or a directory there with
             `train.jsonl`, `validation.jsonl` and `test.jsonl`. The questions in such files must be
-            about one graph, which must be loaded already.
+            about one graph, which must be loaded already. Or a mixture of such names.
         data_directory: directory of published data (KBQA_DATA), with one subdirectory per set; the
             generated world needs none.
         data: the set's own directory, or one file in its format, which becomes the test split; used
@@ -97,30 +70,38 @@ def load_dataset(
     Raises:
         DatasetError: the name is unknown, or files are missing or malformed.
     """
+    if is_mixture(name):
+        if data is not None:
+            raise DatasetError(f"{name} is a mixture, which has no files of its own: omit --data")
+        shares = read_shares(name)
+        parts = {
+            part: load_dataset(part, seed, data_directory, answers=answers, on_error=on_error)
+            for part in shares
+        }
+        return mix(name, shares, parts)
     base, design, draw = _design(name)
     if base in GENERATED_NAMES and (data is not None or design is not None):
         raise DatasetError(f"{base} is generated: it has no files and no designs")
     if base in GENERATED:
-        splits, graph = GENERATED[base](seed, data_directory)
-        return Dataset(name, base, splits, graph=graph)
+        splits, texts = GENERATED[base](seed, data_directory)
+        return Dataset(name, splits, tuple(Graph(kg, text) for kg, text in texts.items()))
     if base == "world":
         world = generate_world(seed)
         text = "".join("\t".join(triple) + "\n" for triple in world.triples)
-        return Dataset(name, "world", generate_questions(world, seed, _SAMPLE, "world"), graph=text)
+        return Dataset(name, generate_questions(world, seed, _SAMPLE, "world"), (Graph("world", text),))
     published = open_published(base, data_directory, data, answers, on_error)
-    parts = {part: published.read(part) for part in published.parts}
-    questions = [question for part in parts.values() for question in part]
+    files = {part: published.read(part) for part in published.parts}
+    questions = [question for part in files.values() for question in part]
     graphs = sorted({question.kg for question in questions})
     if len(graphs) != 1 or not graphs[0]:
         raise DatasetError(f'{name}: all questions must have the same graph in "kg", but they have {graphs}')
     design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
     draw = seed if design is Design.SAMPLE else draw
-    whole = parts.pop(Part.ALL, None)
+    whole = files.pop(Part.ALL, None)
     return Dataset(
         name,
-        graphs[0],
-        _divided(whole, design, draw) if whole is not None else _official(name, parts, design, draw),
-        graph_file=published.graph_file,
+        _divided(whole, design, draw) if whole is not None else _official(name, files, design, draw),
+        (Graph(graphs[0], file=published.graph_file),),
         malformed=tuple(published.malformed),
         leaking=design is Design.RANDOM,
     )
@@ -136,9 +117,11 @@ def open_published(
     """The files of a data set that is not generated; for the arguments see `load_dataset`.
 
     Raises:
-        DatasetError: the name is unknown, or the files are missing.
+        DatasetError: the name is unknown or that of a mixture, or the files are missing.
     """
     where = data or data_directory
+    if is_mixture(name):
+        raise DatasetError(f"{name} is a mixture, which has no files of its own: name one of its parts")
     if _NAME.fullmatch(name) is None or (where is None and name not in FAMILIES):
         raise _unknown(name)
     if where is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from kbqa.trajectory import Question
 
@@ -13,6 +14,8 @@ from kbqa.trajectory import Question
 @dataclass(frozen=True, slots=True)
 class Splits:
     """Disjoint splits; also disjoint by (topic entity, relation path), unless the set's own split is not.
+
+    The parts of a mixture take turns (`in_turns`).
 
     Attributes:
         cold_start: questions whose gold paths the cold start may read.
@@ -29,15 +32,37 @@ class Splits:
     def only(self, suits: Callable[[Question], bool]) -> Splits:
         """The splits restricted to the questions that suit."""
         parts = (self.cold_start, self.train, self.validation, self.test)
-        return Splits(*(tuple(filter(suits, part)) for part in parts))
+        return Splits(*(in_turns(filter(suits, part)) for part in parts))
+
+
+def in_turns(questions: Iterable[Question]) -> tuple[Question, ...]:
+    """The questions in an order in which the parts of a mixture take turns.
+
+    The first N questions are then equally many of every part, as far as it has enough. The order within a
+    part stays, and with it that of a data set that is not a mixture.
+    """
+    turns = zip_longest(*_by_part(questions).values())
+    return tuple(question for turn in turns for question in turn if question is not None)
 
 
 def spread(questions: Sequence[Question], most: int | None) -> tuple[Question, ...]:
-    """At most `most` questions, evenly spaced, since a test file may be sorted by hops."""
-    count = len(questions)
-    if most is None or most >= count:
-        return tuple(questions)
-    return tuple(questions[place * count // most] for place in range(most))
+    """At most `most` questions, evenly spaced, since a test file may be sorted by hops.
+
+    Those of a mixture are equally many of every part, as far as it has enough, and evenly spaced within it.
+    """
+    counts = Counter(question.part for question in in_turns(questions)[:most])
+    return in_turns(
+        members[place * len(members) // counts[part]]
+        for part, members in _by_part(questions).items()
+        for place in range(counts[part])
+    )
+
+
+def _by_part(questions: Iterable[Question]) -> dict[str, list[Question]]:
+    parts: defaultdict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        parts[question.part].append(question)
+    return parts
 
 
 def split_by_path(

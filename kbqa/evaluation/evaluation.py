@@ -30,6 +30,7 @@ BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
     "hops": lambda question: str(question.hops or ""),
     "operation": lambda question: question.operation,
     "level": lambda question: question.level,
+    "part": lambda question: question.part,
 }
 """Breakdowns of results: name → the value of a question, "" if it is unknown."""
 

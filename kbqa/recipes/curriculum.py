@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +12,7 @@ from kbqa.curricula import (
     BalancedDeck,
     Course,
     Deck,
+    MixedDeck,
     Stage,
     Stratum,
     Tier,
@@ -113,8 +114,13 @@ class CurriculumSection(Section):
             )
         return self
 
-    def build(self, questions: Sequence[Question], seed: int) -> Course:
+    def build(self, questions: Sequence[Question], seed: int, shares: Mapping[str, float]) -> Course:
         """The course over training questions.
+
+        In a mixture, every stage keeps the shares; kinds are balanced within each part.
+
+        Args:
+            shares: see `kbqa.datasets.Dataset`.
 
         Raises:
             DatasetError: a stage has no questions.
@@ -125,10 +131,14 @@ class CurriculumSection(Section):
         tiers = self.tiers.build()
         # Decomposing a program is costly, so each tier is computed once.
         tiered = [(question, tiers.of(question)) for question in kept]
-        return Course([self._stage(stage, tiered, seed) for stage in self.stages])
+        return Course([self._stage(stage, tiered, seed, shares) for stage in self.stages])
 
     def _stage(
-        self, section: StageSection, tiered: Sequence[tuple[Question, Tier | None]], seed: int
+        self,
+        section: StageSection,
+        tiered: Sequence[tuple[Question, Tier | None]],
+        seed: int,
+        shares: Mapping[str, float],
     ) -> Stage:
         whole = set(section.tiers) == set(_ALL)
         asked = [question for question, tier in tiered if whole or tier in section.tiers]
@@ -139,15 +149,25 @@ class CurriculumSection(Section):
                 "queries, which a run with cold_start.paths=mined does not see)"
             )
         until = None if section.until is None else section.until.build()
-        return Stage(section.name, self._deck(asked, seed), until)
+        return Stage(section.name, _shared(asked, seed, shares, self._deck), until)
 
-    def _deck(self, questions: Sequence[Question], seed: int) -> Questions:
+    def _deck(self, questions: Sequence[Question], seed: int | str) -> Questions:
         by = self.balance
         if by is None:
             return Deck(questions, seed)
         return BalancedDeck(questions, seed, lambda question: stratum(question, by), self.strength)
 
 
-def plain_course(questions: Sequence[Question], seed: int) -> Course:
-    """All questions, epoch by epoch, without a curriculum."""
-    return Course([Stage("all", Deck(questions, seed))])
+def plain_course(questions: Sequence[Question], seed: int, shares: Mapping[str, float]) -> Course:
+    """All questions, epoch by epoch, without a curriculum; those of a mixture by its shares."""
+    return Course([Stage("all", _shared(questions, seed, shares, Deck))])
+
+
+def _shared(
+    questions: Sequence[Question],
+    seed: int,
+    shares: Mapping[str, float],
+    deck: Callable[[Sequence[Question], int | str], Questions],
+) -> Questions:
+    """A deck of all questions; if they are a mixture, one of its parts' decks."""
+    return MixedDeck(questions, seed, shares, deck) if shares else deck(questions, seed)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _SHOW_EVERY = 10  # steps between two metrics records
 
 
-def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonstration]:
+def demonstrations(context: Context, questions: Splits) -> list[Demonstration]:
     """The demonstrations of the recipe's cold start, if it has one. Made once, and kept with the run.
 
     Raises:
@@ -42,7 +42,7 @@ def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonst
         return []
     if not kept.is_file():
         found = (
-            _played(context, section, questions, kg)
+            _played(context, section, questions)
             if section.file is None
             else _read(context, section.file, questions)[: section.demonstrations]
         )
@@ -59,15 +59,14 @@ def demonstrations(context: Context, questions: Splits, kg: str) -> list[Demonst
     return [entry.demonstration for entry in read_entries(kept)]
 
 
-def _played(
-    context: Context, section: ColdStartSection, questions: Splits, kg: str
-) -> list[DemonstrationEntry]:
+def _played(context: Context, section: ColdStartSection, questions: Splits) -> list[DemonstrationEntry]:
     """Paths that can be played, mined or gold; those that cannot are left out."""
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
-    context.kg_version(kg)
     asked = questions.cold_start[: section.demonstrations]
     if section.is_mined:
         asked = (*questions.cold_start, *questions.train)[: section.demonstrations]
+    context.kg_versions(question.kg for question in asked)
+    if section.is_mined:
         bounds = bounds_for(protocol, turns)
         asked = tuple(mine(asked, context.tools, bounds, context.record.seed, context.check))
     found = []

@@ -5,16 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from kbqa.errors import GraphNotFoundError, GraphUnavailableError, RunError
+from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.tools import ListedGraphTools
-from kbqa.kg.versions import GraphVersions
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
@@ -45,7 +44,7 @@ class Context:
         home: directory that contains the files of cold starts.
         data: directory of data sets that are not generated.
         rollouts: plays the requested questions.
-        graph_wait_s: how long the graph is waited for, in seconds.
+        graph_wait_s: how long the graphs are waited for, in seconds.
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
@@ -79,36 +78,35 @@ class Context:
         if self.stop.is_set():
             raise Stopped
 
-    def kg_version(self, kg: str) -> str:
-        """The version of a graph, once kg_server answers.
+    def kg_versions(self, kgs: Iterable[str]) -> dict[str, str]:
+        """The versions of graphs by name, once kg_server answers.
 
         Raises:
-            RunError: the graph is not loaded, or kg_server does not answer in time.
+            RunError: a graph is not loaded, or kg_server does not answer in time.
         """
-        deadline = time.monotonic() + self.graph_wait_s
-        while True:
-            self.check()
-            try:
-                return GraphVersions(self.tools).of(kg)
-            except GraphUnavailableError as error:
-                if time.monotonic() > deadline:
-                    raise RunError(str(error)) from error
-                time.sleep(_POLL_S)
-            except GraphNotFoundError as error:
+        loaded = self._loaded_versions()
+        wanted = list(dict.fromkeys(kgs))
+        for kg in wanted:
+            if kg not in loaded:
                 raise RunError(
                     f'the graph "{kg}" of data set {self.record.dataset} is not loaded: '
                     f"run kbqa kg load {kg} FILE, then resume the run"
-                ) from error
+                )
+        return {kg: loaded[kg] for kg in wanted}
 
     def request(
-        self, purpose: Purpose, kg_version: str, stage_of: Callable[[str], int | None] = lambda _: None
+        self,
+        purpose: Purpose,
+        kg_versions: Mapping[str, str],
+        stage_of: Callable[[str], int | None] = lambda _: None,
     ) -> Callable[[str, Question, int], RolloutRequest]:
         """Makes requests of one purpose from id, question and least version number.
 
         Args:
+            kg_versions: of the graphs of all questions, by name.
             stage_of: the stage of the curriculum that a request belongs to, by its id.
         """
-        return partial(self._request, purpose, kg_version, stage_of)
+        return partial(self._request, purpose, kg_versions, stage_of)
 
     def evaluate(
         self, version: PolicyVersion, questions: tuple[Question, ...], split: str
@@ -118,7 +116,7 @@ class Context:
         # A question is one trajectory here, where training has a group of them.
         trajectories = schedule.max_in_flight * self.recipe.rollout.width
         evaluator = Evaluator(
-            self.request(Purpose.EVALUATE, self.kg_version(questions[0].kg)),
+            self.request(Purpose.EVALUATE, self.kg_versions(question.kg for question in questions)),
             self.rollouts,
             max_in_flight=min(trajectories, EVALUATED_AT_A_TIME),
             deadline_s=schedule.request_deadline_s,
@@ -169,10 +167,21 @@ class Context:
                 "then resume the run"
             ) from error
 
+    def _loaded_versions(self) -> dict[str, str]:
+        deadline = time.monotonic() + self.graph_wait_s
+        while True:
+            self.check()
+            try:
+                return {graph.name: graph.version for graph in self.tools.graphs()}
+            except GraphUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(str(error)) from error
+                time.sleep(_POLL_S)
+
     def _request(
         self,
         purpose: Purpose,
-        kg_version: str,
+        kg_versions: Mapping[str, str],
         stage_of: Callable[[str], int | None],
         request_id: str,
         question: Question,
@@ -187,7 +196,7 @@ class Context:
             purpose=purpose,
             # No worker needs the gold program, and reinforcement learning must not see it.
             question=replace(question, path=(), form="", sparql=""),
-            kg_version=kg_version,
+            kg_version=kg_versions[question.kg],
             recipe_digest=self.recipe.digest(),
             min_policy_version=number,
             n=rollout.width if training else 1,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbqa.curves import episode_means, f1_by_hops
+from kbqa.curves import episode_means, f1_by
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.runs.rollouts import RolloutSource
@@ -33,6 +33,7 @@ class VersionEvaluation:
     Attributes:
         means: see `episode_means`; `f1` is among them.
         f1_by_hops: by the length of the gold path.
+        f1_by_part: by the part of a mixture; empty if there are not several.
     """
 
     version: str
@@ -40,6 +41,7 @@ class VersionEvaluation:
     questions: int
     means: dict[str, float]
     f1_by_hops: dict[str, float]
+    f1_by_part: dict[str, float]
 
     @property
     def f1(self) -> float:
@@ -47,6 +49,8 @@ class VersionEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
+        if not self.f1_by_part:
+            del values["f1_by_part"]
         return {**values.pop("means"), **values}
 
 
@@ -102,9 +106,16 @@ class Evaluator:
             for request_id in self._rollouts.give_up():
                 raise RunError(f"{split} question {questions[waiting[request_id]].id} was never answered")
             self._rollouts.release()
-        hops = {question.id: question.hops for question in questions}
-        means = episode_means([member for group in groups for member in group.members])
-        return VersionEvaluation(version.id, split, len(groups), means, f1_by_hops(groups, hops))
+        hops = {question.id: str(question.hops or "") for question in questions}
+        parts = {question.id: question.part for question in questions}
+        return VersionEvaluation(
+            version.id,
+            split,
+            len(groups),
+            means=episode_means([member for group in groups for member in group.members]),
+            f1_by_hops=f1_by(groups, hops),
+            f1_by_part=f1_by(groups, parts) if len(set(parts.values())) > 1 else {},
+        )
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:

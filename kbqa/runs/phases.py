@@ -7,8 +7,8 @@ that is resumed continues after the last phase that it finished.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from kbqa.cold_start.mining import blind
 from kbqa.datasets import Splits, load_dataset, spread
@@ -32,14 +32,16 @@ class Material:
     """What a run learns from.
 
     Attributes:
-        kg: name of the graph.
-        triples: reads the graph's, as its file writes them.
+        kgs: names of the graphs.
+        triples: reads those of the graphs, as their files write them.
         questions: in splits, cut to the run's limits.
+        shares: of a mixture, by part; see `kbqa.datasets.Dataset`.
     """
 
-    kg: str
+    kgs: tuple[str, ...]
     triples: Callable[[], Iterable[str]]
     questions: Splits
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def judging(self) -> str:
@@ -57,21 +59,25 @@ class Material:
             f1_by_hops={**results.get("f1_by_hops", {}), name: evaluation.f1_by_hops},
             judged_by={"split": self.judging, "questions": evaluation.questions},
         )
+        if evaluation.f1_by_part:
+            by_part = {**results.get("f1_by_part", {}), name: evaluation.f1_by_part}
+            context.journal.keep(f1_by_part=by_part)
 
 
 def prepare(context: Context) -> Material:
-    """Read the questions of the data set that suit the recipe, and make sure that its graph is there.
+    """Read the questions of the data set that suit the recipe, and make sure that its graphs are there.
 
     If the recipe mines paths, the gold programs are removed from the questions that the run learns from.
 
     Raises:
         DatasetError: the data set cannot be read.
-        RunError: its graph is not loaded.
+        RunError: a graph is not loaded.
     """
     context.journal.enter("prepare")
     record, limits = context.record, context.record.limits
     dataset = load_dataset(record.dataset, record.seed, context.data)
-    context.kg_version(dataset.kg)
+    kgs = tuple(graph.name for graph in dataset.graphs)
+    context.kg_versions(kgs)
     suitable = dataset.splits.only(context.recipe.questions.suit)
     cold_start = context.recipe.cold_start
     if cold_start is not None and cold_start.is_mined:
@@ -89,7 +95,13 @@ def prepare(context: Context) -> Material:
     for split in ("train", "validation", "test"):
         if not getattr(questions, split) and getattr(limits, split) != 0:
             raise DatasetError(f"data set {record.dataset} has no {split} questions for this recipe")
-    return Material(dataset.kg, dataset.graph_lines, questions)
+    for part in dataset.shares:
+        if not any(question.part == part for question in questions.train):
+            raise DatasetError(
+                f"data set {record.dataset} has no train questions of its part {part} for this recipe: "
+                "leave the part out"
+            )
+    return Material(kgs, dataset.graph_lines, questions, dataset.shares)
 
 
 def base_version(context: Context, material: Material) -> PolicyVersion:
@@ -121,7 +133,7 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
     if section is None:
         return base
     context.journal.enter("cold_start")
-    found = demonstrations(context, material.questions, material.kg)
+    found = demonstrations(context, material.questions)
     best = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
     # Workers take the newest version, so the best one is published again.
     return _conclude(context, "cold_start", Student.load(best.path), material)
@@ -131,7 +143,7 @@ def _from_nothing(context: Context, material: Material, small: SmallPolicySectio
     """A small policy with random weights, after the copying warm-up if the recipe has one."""
     seed, warm_up = context.record.seed, small.warm_up
     context.journal.enter("warm_up", of=0 if warm_up is None else warm_up.steps)
-    found = demonstrations(context, material.questions, material.kg)
+    found = demonstrations(context, material.questions)
     # Without copying, the tokenizer need not spell the names of the graph.
     triples = () if warm_up is None else material.triples()
     texts = tokenizer_texts(triples, found, material.questions.train)

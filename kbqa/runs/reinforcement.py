@@ -89,13 +89,16 @@ class Reinforcement:
         self._version = start
         curriculum, train = context.recipe.curriculum, material.questions.train
         draw = plain_course if curriculum is None else curriculum.build
-        self._course = draw(train, context.record.seed)
-        kg_version = context.kg_version(material.kg)
-        self._origin = {"training questions": _digest(train), f"graph {material.kg}": kg_version}
+        self._course = draw(train, context.record.seed, material.shares)
+        kg_versions = context.kg_versions(material.kgs)
+        self._origin = {
+            "training questions": _digest(train),
+            **{f"graph {kg}": version for kg, version in kg_versions.items()},
+        }
         self._pacing = Pacing(
             self._schedule,
             self._course,
-            context.request(Purpose.TRAIN, kg_version, self._stage_of),
+            context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
             start,
         )

@@ -32,6 +32,7 @@ def _summarise(context: Context) -> None:
     summary = {
         "f1": journal.results["f1"],
         "f1_by_hops": journal.results["f1_by_hops"],
+        **({"f1_by_part": parts} if (parts := journal.results.get("f1_by_part")) else {}),
         **journal.results["judged_by"],
         "seconds": round(journal.seconds, 1),
         "seed": record.seed,

@@ -22,7 +22,7 @@ from kbqa.kg.actions import GraphTools
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, load_recipe
 from kbqa.trajectory import Question
-from services.cli.graphs import KgServerUrl, open_graph
+from services.cli.graphs import KgServerUrl, load_graphs, open_graphs
 from services.cli.options import (
     DEFAULT_HOME,
     DEFAULT_RECIPE,
@@ -35,7 +35,6 @@ from services.cli.options import (
     data_directory,
     read_pairs,
 )
-from services.cli.train import load_graph
 
 if TYPE_CHECKING:
     from kbqa.cold_start.collecting import Attempt, Setting, Teacher
@@ -161,16 +160,17 @@ def cold_start(
         )
     chosen = load_recipe(recipe, read_pairs("--set", overrides))
     order = _Order(dataset, method, teacher or "", recipe, chosen, candidates, kind.value, seed)
-    from kbqa.datasets import load_dataset
+    from kbqa.datasets import Graph, load_dataset
 
     asked = load_dataset(dataset, seed, data_directory())
     questions = _questions(order, asked.splits, split, limit)
     file = home / "cold_start" / f"{name or chosen.name}.jsonl"
     if kg_server is None:
-        load_graph(home, dataset, seed)
+        load_graphs(home, dataset, seed)
+    loaded = [Graph(graph.name) for graph in asked.graphs]
     with ExitStack() as opened:
-        graph = opened.enter_context(open_graph(asked, home, kg=asked.kg, kg_server=kg_server))
-        tried = _tried(order, questions, file, parallel, graph.tools, home, location, opened)
+        graphs = opened.enter_context(open_graphs(loaded, home, kg_server=kg_server))
+        tried = _tried(order, questions, file, parallel, graphs.tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import DemonstrationEntry, write_entries
 

@@ -18,6 +18,7 @@ from kbqa.datasets.curation import Curation, curate
 from kbqa.datasets.formats import Answers, Malformed, OnError
 from kbqa.datasets.generalisation import split_by_level
 from kbqa.datasets.inspection import Inspection, inspect
+from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import FAMILIES, Part
 from kbqa.datasets.records import write_questions
 from kbqa.datasets.splits import Splits, split_at_random, split_by_path
@@ -213,8 +214,8 @@ def _is_generated(name: str) -> bool:
 def _splits(
     name: str, place: Path | None, seed: int, on_error: OnError
 ) -> tuple[dict[str, tuple[Question, ...]], Sequence[Malformed]]:
-    """The published parts of a data set; its splits if it is generated, in one file, or a variant (`@`)."""
-    if not _is_generated(name) and "@" not in name:
+    """The published parts of a data set; its splits if there are none, or its name asks for others (`@`)."""
+    if not (_is_generated(name) or "@" in name or is_mixture(name)):
         published = open_published(name, data_directory(), place, on_error=on_error)
         if Part.ALL not in published.parts:
             return {part: published.read(part) for part in published.parts}, published.malformed
@@ -232,7 +233,8 @@ def _questions(
             raise DatasetError(f"{name} is generated: it has no files and therefore no parts")
         splits = load_dataset(name, seed, data_directory(), data=place).splits
         return [*splits.cold_start, *splits.train, *splits.validation, *splits.test], ()
-    published = open_published(name.partition("@")[0], data_directory(), place, answers, on_error)
+    base = name if is_mixture(name) else name.partition("@")[0]
+    published = open_published(base, data_directory(), place, answers, on_error)
     if part is not None and part not in published.parts:
         raise DatasetError(f'{name} has no part "{part}" here (it has: {", ".join(published.parts)})')
     parts = published.parts if part is None else (part,)

@@ -23,9 +23,10 @@ from kbqa.trajectory import Question
 from services.cli.api import Api, ApiError
 from services.cli.ask import render
 from services.cli.following import follow
+from services.cli.graphs import load_graphs
 from services.cli.options import DEFAULT_HOME, DEFAULT_RECIPE, Home, Overrides, data_directory, read_pairs
 from services.cli.supervisor import Stack, training_workers
-from services.cli.train import load_graph, with_base_here
+from services.cli.train import with_base_here
 
 _START_S = 180.0
 _SWITCH_S = 60.0  # time for the gateway to load a promoted policy
@@ -52,8 +53,8 @@ def demo(
     chosen = with_base_here(load_recipe(recipe, values))
     questions = load_dataset(dataset, seed, data_directory()).splits.only(chosen.questions.suit)
     try:
-        load_graph(home, dataset, seed)
-        typer.echo(f"loaded the graph of {dataset}; starting the services")
+        load_graphs(home, dataset, seed)
+        typer.echo(f"loaded the graphs of {dataset}; starting the services")
         # The gateway runs only during the demo and only on this machine, so it needs no keys.
         manners = {"KBQA_TRAINER_AUTO_RESUME": "false", "KBQA_GATEWAY_REQUIRE_KEYS": "false"}
         with Stack(
@@ -123,5 +124,7 @@ def _report(view: dict[str, Any], home: Path, seconds: float) -> None:
     for phase in summary["f1"]:
         hops = "  ".join(f"{h} hop {f1:.3f}" for h, f1 in sorted(summary["f1_by_hops"][phase].items()))
         typer.echo(f"  {phase:<12} {summary['f1'][phase]:.3f}   {hops}")
+        for part, f1 in summary.get("f1_by_part", {}).get(phase, {}).items():
+            typer.echo(f"  {'':<12} {f1:.3f}   {part}")
     typer.echo(f"\n{seconds:.0f} s in total; summary: {home / 'runs' / view['id'] / 'summary.json'}")
     typer.echo("to serve the policy: kbqa up; to ask it: kbqa ask QUESTION")

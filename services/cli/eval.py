@@ -16,11 +16,13 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from kbqa.datasets.catalog import GENERATED_NAMES, Dataset, load_dataset, open_published
+from kbqa.datasets.catalog import GENERATED_NAMES, load_dataset, open_published
+from kbqa.datasets.dataset import Dataset
+from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import Part
 from kbqa.datasets.splits import Splits
 from kbqa.errors import ConfigurationError, DatasetError
-from services.cli.graphs import KgServerUrl, open_graph
+from services.cli.graphs import KgServerUrl, open_graphs
 from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directory
 
 if TYPE_CHECKING:
@@ -126,6 +128,10 @@ def evaluate(
     if split not in known:
         raise DatasetError(f'{dataset} has no split "{split}" (it has: {", ".join(known)})')
     drawn: tuple[Question, ...] = getattr(asked.splits, split)
+    graphs = asked.graphs
+    if kg is not None:
+        graphs = (replace(asked.graph, name=kg, text=None, file=None),)
+        drawn = tuple(replace(question, kg=kg) for question in drawn)
     name = None if baseline is None else baseline.value
     with ExitStack() as opened:
         candidate = open_candidate(
@@ -136,11 +142,11 @@ def evaluate(
         left_out, questions = len(drawn) - len(questions), questions[:limit]
         if not questions:
             raise DatasetError(f"{dataset} has no suitable question in its split {split}")
-        tools, graph, version = opened.enter_context(
-            open_graph(asked, home, kg=kg, kg_server=kg_server, needed=name not in ("vanilla", "cot"))
+        tools, versions = opened.enter_context(
+            open_graphs(() if name in ("vanilla", "cot") else graphs, home, kg_server=kg_server)
         )
         began = time.perf_counter()
-        played = _played(candidate, tools, questions, graph, runs, seed)
+        played = _played(candidate, tools, questions, runs, seed)
         shown = track(
             played,
             total=len(questions),
@@ -154,8 +160,7 @@ def evaluate(
         **candidate.about,
         "dataset": dataset,
         "split": split if data is None or data.is_dir() else data.name,
-        "kg": graph,
-        "kg_version": version,
+        "graphs": {graph.name: versions.get(graph.name) for graph in graphs},
         "seed": seed,
         "left_out": left_out,
         "leaking": asked.leaking,
@@ -176,7 +181,7 @@ def _load(name: str, data: Path | None, seed: int) -> Dataset:
         DatasetError: the data set is missing or malformed.
     """
     root = data_directory()
-    is_drawn = name in GENERATED_NAMES or "@" in name
+    is_drawn = name in GENERATED_NAMES or "@" in name or is_mixture(name)
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"
     return load_dataset(name, seed, root, data=data)
@@ -186,7 +191,6 @@ def _played(
     candidate: EvaluatedPolicy,
     tools: GraphTools,
     questions: Sequence[Question],
-    kg: str,
     runs: int,
     seed: int,
 ) -> Iterator[tuple[Question, list[Trajectory]]]:
@@ -194,7 +198,7 @@ def _played(
     from kbqa.rollouts.many import many_rollouts
 
     for first in range(0, len(questions), _CHUNK):
-        chunk = [replace(question, kg=kg) for question in questions[first : first + _CHUNK]]
+        chunk = questions[first : first + _CHUNK]
         found: list[list[Trajectory]] = [[] for _ in chunk]
         for run in range(runs):
             player, temperature = candidate.play(tools, run)

@@ -25,7 +25,9 @@ def print_summary(result: Mapping[str, Any]) -> None:
     how = f"baseline {result['baseline']}" if result["baseline"] else f"recipe {result['recipe']}"
     asked = f"{result['questions']:,} questions of {result['dataset']} ({result['split']})"
     speed = f"{result['seconds']:.0f} s, {result['questions_per_second']:.1f} questions/s"
-    console.print(f"{result['policy']} on {asked}, graph {result['kg']}, {how}; {speed}", soft_wrap=True)
+    names = list(result["graphs"])
+    graphs = f"graph {names[0]}" if len(names) == 1 else f"{len(names)} graphs"
+    console.print(f"{result['policy']} on {asked}, {graphs}, {how}; {speed}", soft_wrap=True)
     table = Table("metric", "value", "95 % interval", box=None)
     for name, value in result["metrics"].items():
         low, high = result["intervals"][name]

@@ -45,14 +45,14 @@ def begin(
         ),
     ] = False,
     wait_s: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for the trainer and the graph.")
+        float, typer.Option(min=0, help="Seconds to wait for the trainer and the graphs.")
     ] = 3600.0,
     kg_server: Annotated[
         str, typer.Option("--kg-server", envvar="KBQA_KG_SERVER_URL", help="URL of the kg_server.")
     ] = "http://127.0.0.1:8001",
     trainer: TrainerUrl = DEFAULT_TRAINER,
 ) -> None:
-    """Start a run unless the trainer already has one; waits until trainer and graph are ready.
+    """Start a run unless the trainer already has one; waits until trainer and graphs are ready.
 
     It is safe to repeat this command: an existing run is continued.
     """
@@ -65,7 +65,7 @@ def begin(
         if runs[0]["state"] in _OVER:
             return  # do not promote: somebody may have chosen the policy that answers now
     else:
-        _wait_for_graph(kg_server, dataset, seed, deadline)
+        _wait_for_graphs(kg_server, dataset, seed, deadline)
         order = {
             "recipe": recipe,
             "dataset": dataset,
@@ -94,24 +94,27 @@ def _get(api: Api, path: str, deadline: float) -> Any:
         time.sleep(_POLL_S)
 
 
-def _wait_for_graph(url: str, dataset: str, seed: int, deadline: float) -> None:
-    """Wait until kg_server has the graph of a data set.
+def _wait_for_graphs(url: str, dataset: str, seed: int, deadline: float) -> None:
+    """Wait until kg_server has the graphs of a data set.
 
     Raises:
         DatasetError: the data set does not exist.
         GraphError: kg_server does not answer in time.
-        RunError: kg_server has not loaded the graph in time.
+        RunError: kg_server has not loaded a graph in time.
     """
-    name = load_dataset(dataset, seed, data_directory()).kg
+    names = [graph.name for graph in load_dataset(dataset, seed, data_directory()).graphs]
     tools = HttpGraphTools(url, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY"))
     try:
         while True:
             try:
-                if any(graph.name == name for graph in tools.graphs()):
+                loaded = {graph.name for graph in tools.graphs()}
+                missing = [name for name in names if name not in loaded]
+                if not missing:
                     return
                 if time.monotonic() > deadline:
                     raise RunError(
-                        f"kg_server at {url} has no graph {name}: load it, then repeat this command"
+                        f"kg_server at {url} has no graph {missing[0]}: load it (kbqa kg load), "
+                        "then repeat this command"
                     )
             except GraphError:
                 if time.monotonic() > deadline:

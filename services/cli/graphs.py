@@ -1,21 +1,23 @@
-"""The graph that a command uses: on a kg_server if one is given, otherwise opened in this process."""
+"""The graphs that a command uses: on a kg_server if one is given, otherwise opened in this process."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kbqa.errors import GraphNotFoundError
+from services.cli.options import data_directory
 
 if TYPE_CHECKING:
-    from kbqa.datasets.catalog import Dataset
+    from kbqa.datasets import Graph
     from kbqa.kg.catalog import GraphCatalog
+    from kbqa.kg.store import Graphs
     from kbqa.kg.tools import ListedGraphTools, LocalGraphTools
 
 KgServerUrl = Annotated[
@@ -23,26 +25,25 @@ KgServerUrl = Annotated[
     typer.Option(
         "--kg-server",
         metavar="URL",
-        help="Ask the graph of this kg_server (default: open the graph in this process). The key comes from "
+        help="Ask the graphs of this kg_server (default: open them in this process). The key comes from "
         "KBQA_KG_SERVER_API_KEY.",
     ),
 ]
 
 
-class AskedGraph(NamedTuple):
-    """A graph and the tools to use it.
+class AskedGraphs(NamedTuple):
+    """Graphs and the tools to use them.
 
     Attributes:
-        version: version of the graph; None if the graph is not needed.
+        versions: of the graphs, by name.
     """
 
     tools: ListedGraphTools
-    name: str
-    version: str | None
+    versions: Mapping[str, str]
 
 
-def local_tools(catalog: GraphCatalog, home: Path) -> LocalGraphTools:
-    """Tools over a catalog, with the encoder and limits of a kg_server in this environment.
+def local_tools(graphs: Graphs, home: Path) -> LocalGraphTools:
+    """Tools over graphs, with the encoder and limits of a kg_server in this environment.
 
     Raises:
         ConfigurationError, EncoderUnavailableError: as at the start of a kg_server.
@@ -53,7 +54,7 @@ def local_tools(catalog: GraphCatalog, home: Path) -> LocalGraphTools:
 
     settings = KgServerSettings.load(home=home)
     return LocalGraphTools(
-        catalog,
+        graphs,
         schemas=Schemas(settings.open_encoder(), home / "encodings"),
         max_items=settings.max_items,
         deadline_s=settings.query_deadline_s,
@@ -61,43 +62,74 @@ def local_tools(catalog: GraphCatalog, home: Path) -> LocalGraphTools:
 
 
 @contextmanager
-def open_graph(
-    dataset: Dataset, home: Path, *, kg: str | None = None, kg_server: str | None = None, needed: bool = True
-) -> Iterator[AskedGraph]:
-    """The graph of a data set; if the data set contains none, the graph loaded in `home`.
+def open_graphs(
+    graphs: Sequence[Graph], home: Path, *, kg_server: str | None = None
+) -> Iterator[AskedGraphs]:
+    """The graphs of a data set; those that it does not include have to be loaded in `home`.
 
     Args:
-        kg: use this loaded graph instead of the data set's.
-        kg_server: URL of a kg_server that has the graph; None opens it in this process.
-        needed: whether the graph is used at all; if not, it is not opened.
+        kg_server: URL of a kg_server that has all of them; None opens them in this process.
 
     Raises:
-        GraphNotFoundError: the graph is neither loaded nor part of the data set.
-        GraphLoadError: the data set's graph cannot be read.
+        GraphNotFoundError: a graph is neither loaded nor included.
+        GraphLoadError: an included graph cannot be read.
         GraphUnavailableError: the kg_server does not answer.
         ConfigurationError, EncoderUnavailableError: see `local_tools`.
     """
-    from kbqa.kg.catalog import GraphCatalog
+    from kbqa.kg.catalog import FixedGraphs, GraphCatalog
     from kbqa.kg.client import HttpGraphTools
 
-    name = kg or dataset.kg
     if kg_server is not None:
         with HttpGraphTools(kg_server, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY")) as served:
             versions = {graph.name: graph.version for graph in served.graphs()}
-            if name not in versions:
-                raise GraphNotFoundError(name, list(versions))
-            yield AskedGraph(served, name, versions[name])
+            _require(graphs, list(versions))
+            yield AskedGraphs(served, {graph.name: versions[graph.name] for graph in graphs})
         return
-    brought = kg is None and (dataset.graph_file is not None or dataset.graph is not None)
+    with ExitStack() as opened:
+        apart = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="kbqa-graph-")))
+        loaded = opened.enter_context(closing(GraphCatalog(home)))
+        included = opened.enter_context(closing(GraphCatalog(apart)))
+        _require_loaded(graphs, loaded)  # before the others are read, which takes time
+        for graph in graphs:
+            if graph.is_included:
+                included.load(graph.name, graph.as_file(apart))
+        stores = {graph.name: (included if graph.is_included else loaded).get(graph.name) for graph in graphs}
+        versions = {name: store.version for name, store in stores.items()}
+        yield AskedGraphs(local_tools(FixedGraphs(stores), home), versions)
+
+
+def load_graphs(home: Path, dataset: str, seed: int) -> tuple[Graph, ...]:
+    """Load the graphs that a data set includes into `home`, unless these versions are already loaded.
+
+    Returns:
+        All graphs of the data set, which are now in `home`.
+
+    Raises:
+        DatasetError: the data set does not exist, or its files are missing.
+        GraphNotFoundError: the data set does not include a graph, and it is not loaded.
+        GraphLoadError: a graph cannot be read.
+    """
+    from kbqa.datasets import load_dataset
+    from kbqa.kg.catalog import GraphCatalog
+
+    graphs = load_dataset(dataset, seed, data_directory()).graphs
     with (
+        closing(GraphCatalog(home)) as catalog,
         tempfile.TemporaryDirectory(prefix="kbqa-graph-") as apart,
-        closing(GraphCatalog(Path(apart) if brought else home)) as catalog,
     ):
-        if brought and needed:
-            file = dataset.graph_file
-            if file is None:
-                file = Path(apart) / "graph.tsv"
-                file.write_text(dataset.graph or "", encoding="utf-8")
-            catalog.load(name, file)
-        version = catalog.get(name).version if needed else None
-        yield AskedGraph(local_tools(catalog, home), name, version)
+        _require_loaded(graphs, catalog)
+        for graph in graphs:
+            if graph.is_included:
+                catalog.load(graph.name, graph.as_file(Path(apart)))
+    return graphs
+
+
+def _require_loaded(graphs: Sequence[Graph], catalog: GraphCatalog) -> None:
+    """Raise `GraphNotFoundError` if a graph is neither included nor in the catalog."""
+    _require([graph for graph in graphs if not graph.is_included], [info.name for info in catalog.list()])
+
+
+def _require(graphs: Sequence[Graph], loaded: list[str]) -> None:
+    for graph in graphs:
+        if graph.name not in loaded:
+            raise GraphNotFoundError(graph.name, loaded)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from services.cli.graphs import load_graphs
 from services.cli.options import DEFAULT_HOME, Home
-from services.cli.train import load_graph
 
 
 def load_dataset_graph(
@@ -17,6 +17,9 @@ def load_dataset_graph(
     seed: Annotated[int, typer.Option(min=0, help="Random seed of a generated data set.")] = 1,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Load the graph of a data set, unless it is already loaded."""
-    load_graph(home, dataset, seed)
-    typer.echo(f"the graph of {dataset} is loaded")
+    """Load the graphs of a data set, unless they are already loaded."""
+    graphs = load_graphs(home, dataset, seed)
+    if len(graphs) == 1:
+        typer.echo(f"the graph of {dataset} is loaded")
+    else:
+        typer.echo(f"the {len(graphs)} graphs of {dataset} are loaded")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -12,12 +11,12 @@ from urllib.parse import urlsplit
 import typer
 
 from kbqa.bases import find_base
-from kbqa.errors import ConfigurationError, RunError
-from kbqa.kg.catalog import GraphCatalog
+from kbqa.errors import ConfigurationError, GraphNotFoundError, RunError
 from kbqa.recipes import Recipe, load_recipe
 from services.cli.api import Api, UnreachableError
 from services.cli.first_run import begin
 from services.cli.following import follow
+from services.cli.graphs import load_graphs
 from services.cli.options import (
     DEFAULT_HOME,
     DEFAULT_RECIPE,
@@ -28,7 +27,6 @@ from services.cli.options import (
     RecipeName,
     Seed,
     TrainerUrl,
-    data_directory,
     read_pairs,
 )
 from services.cli.supervisor import Stack, training_workers
@@ -45,7 +43,10 @@ _START_S = 180.0
 def train(
     dataset: Annotated[
         str | None,
-        typer.Option(help="Data set to train on: world, pathquestion-2h, … Required except with --resume."),
+        typer.Option(
+            help="Data set to train on: world, pathquestion-2h, …; or a mixture: world+pathquestion-2h. "
+            "Required except with --resume."
+        ),
     ] = None,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
@@ -85,12 +86,13 @@ def train(
 
     def check() -> Recipe:
         chosen = with_base_here(load_recipe(recipe, order["overrides"]))
-        load_graph(home, dataset, seed)
+        load_graphs(home, dataset, seed)
         return chosen
 
     with _trainer(trainer, home, check) as (api, is_ours):
         if not is_ours and _is_here(api.url):
-            load_graph(home, dataset, seed)
+            with suppress(GraphNotFoundError):  # its kg_server may have what is not loaded here
+                load_graphs(home, dataset, seed)
         _follow_to_its_end(api, str(api.post("/v1/runs", order)["id"]), is_ours)
 
 
@@ -127,29 +129,6 @@ def stop_run(run: Run, trainer: TrainerUrl = DEFAULT_TRAINER) -> None:
     """Stop a run after its current step and save a checkpoint."""
     _api(trainer).post(f"/v1/runs/{run}/stop")
     typer.echo(f"stopped; to continue: kbqa resume {run}")
-
-
-def load_graph(home: Path, dataset: str, seed: int) -> None:
-    """Load the graph of a data set into `home`, unless this version is already loaded.
-
-    Raises:
-        DatasetError: the data set does not exist, or its files are missing.
-        GraphLoadError: its graph cannot be read.
-    """
-    from kbqa.datasets import load_dataset
-
-    found = load_dataset(dataset, seed, data_directory())
-    catalog = GraphCatalog(home)
-    try:
-        if found.graph_file is not None:
-            catalog.load(found.kg, found.graph_file)
-        elif found.graph is not None:
-            with tempfile.TemporaryDirectory() as directory:
-                file = Path(directory) / f"{found.kg}.tsv"
-                file.write_text(found.graph, encoding="utf-8")
-                catalog.load(found.kg, file)
-    finally:
-        catalog.close()
 
 
 def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
@@ -259,11 +238,19 @@ def _conclude(view: dict[str, Any]) -> None:
     if view["state"] == "stopped":
         typer.echo(f"run {view['id']} was stopped; to continue: kbqa resume {view['id']}")
         return
-    scores = ", ".join(f"{phase} {f1:.3f}" for phase, f1 in view["f1"].items())
-    typer.echo(f"run {view['id']} is done after {view['seconds']:.0f} s; {view['split']} F1: {scores}")
+    by_part = (view.get("summary") or {}).get("f1_by_part", {})
+    typer.echo(
+        f"run {view['id']} is done after {view['seconds']:.0f} s; {view['split']} F1: {_scores(view['f1'])}"
+    )
+    for part in sorted({part for f1 in by_part.values() for part in f1}):
+        typer.echo(f"  {part}: {_scores({phase: f1[part] for phase, f1 in by_part.items()})}")
     if view.get("ended"):
         typer.echo(f"it ended early: {view['ended']}")
     typer.echo(f"to let it answer users: kbqa promote {view['id']}")
+
+
+def _scores(f1: Mapping[str, float]) -> str:
+    return ", ".join(f"{phase} {value:.3f}" for phase, value in f1.items())
 
 
 def _tell_that_it_goes_on(run: str) -> None:

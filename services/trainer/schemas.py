@@ -17,7 +17,7 @@ class StartRun(BaseModel):
 
     Attributes:
         recipe: name of a shipped recipe, or all values of one.
-        dataset: name of a data set; kg_server must have loaded its graph.
+        dataset: name of a data set or mixture; kg_server must have loaded its graphs.
         overrides: values by dotted key that override those of a named recipe.
         limits: maximum number of questions by split.
         name: name of the run and its policy (default: data set and time).

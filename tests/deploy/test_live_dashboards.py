@@ -13,8 +13,8 @@ import pytest
 from deploy.dashboards.alerts import ALERTS
 from deploy.dashboards.live import Prometheus, boards
 from kbqa.datasets import load_dataset
+from services.cli.graphs import load_graphs
 from services.cli.supervisor import Stack
-from services.cli.train import load_graph
 from tests.deploy.prometheus import program, scraping
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000)]
@@ -73,7 +73,7 @@ def watched(tmp_path_factory):
     with pytest.MonkeyPatch.context() as environment:
         for name in ours:
             environment.delenv(name)
-        load_graph(home, "world", 1)
+        load_graphs(home, "world", 1)
         with Stack(home, free_ports=True, on_event=lambda _: None) as stack:
             stack.wait_ready(600)
             with socket.create_server(("127.0.0.1", 0)) as probe:

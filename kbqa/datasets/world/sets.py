@@ -1,4 +1,4 @@
-"""Generated data sets by name: questions in splits, and the graph as the text of a file."""
+"""Generated data sets by name: questions in splits, and each graph as the text of a file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from kbqa.datasets.world.everything import generate_world_all
 from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.errors import DatasetError
 
+Generated = tuple[Splits, Mapping[str, str]]
+"""Questions in splits, and the graphs that they are about: name → text of the graph's file."""
+
 _SIZES = {"cold_start": 450, "train": 3600, "validation": 180, "test": 450}
 _TEMPORAL_SIZES = {"cold_start": 150, "train": 1500, "validation": 120, "test": 240}
 
 
-def _world_all(seed: int, _: Path | None) -> tuple[Splits, str]:
+def _world_all(seed: int, _: Path | None) -> Generated:
     facts, splits = generate_world_all(seed, _SIZES, "world-all")
-    return splits, "".join(f"{line}\n" for line in facts.lines())
+    return splits, {"world-all": "".join(f"{line}\n" for line in facts.lines())}
 
 
-def _temporal_world(seed: int, _: Path | None) -> tuple[Splits, str]:
+def _temporal_world(seed: int, _: Path | None) -> Generated:
     return _about(generate_events(seed), seed, "temporal-world")
 
 
-def _icews14(seed: int, data_directory: Path | None) -> tuple[Splits, str]:
+def _icews14(seed: int, data_directory: Path | None) -> Generated:
     if data_directory is None:
         raise DatasetError(
             "the facts of icews14 are not shipped: set KBQA_DATA to the directory that holds it"
@@ -32,14 +35,14 @@ def _icews14(seed: int, data_directory: Path | None) -> tuple[Splits, str]:
     return _about(read_icews14(data_directory / "icews14"), seed, "icews14")
 
 
-def _about(events: tuple[Event, ...], seed: int, kg: str) -> tuple[Splits, str]:
+def _about(events: tuple[Event, ...], seed: int, kg: str) -> Generated:
     asked = ask_about_events(events, seed, _TEMPORAL_SIZES, kg)
-    return temporal_splits(asked), dated_lines(events)
+    return temporal_splits(asked), {kg: dated_lines(events)}
 
 
-GENERATED: Mapping[str, Callable[[int, Path | None], tuple[Splits, str]]] = {
+GENERATED: Mapping[str, Callable[[int, Path | None], Generated]] = {
     "world-all": _world_all,
     "temporal-world": _temporal_world,
     "icews14": _icews14,
 }
-"""Name → function of a seed and the directory of published data, which returns splits and graph."""
+"""Name → function of a seed and the directory of published data, which returns splits and graphs."""

@@ -13,7 +13,8 @@ const CLASSES = {
   failure: ["Kinds of failure", "Learning-to-Refine, section 5.4.1", "Questions with a wrong answer: the last query failed, no query was sent, or the queries ran but the answer is wrong."],
   error: ["Causes of errors", "KnowCoder-A1, appendix D", "Questions with F1 below 1: an answer that was never retrieved, a gold answer that was never retrieved, or a wrong set although the gold answer was retrieved. Classes are assigned by rules."],
 };
-const KINDS = { hops: ["By hops", "Length of the gold path"], operation: ["By operation", "What the question asks for in addition to a path"], level: ["By level of generalisation", "As GrailQA defines it"] };
+const KINDS = { hops: ["By hops", "Length of the gold path"], operation: ["By operation", "What the question asks for in addition to a path"], level: ["By level of generalisation", "As GrailQA defines it"], part: ["By part", "The data sets of the mixture"] };
+const GRAPHS = Object.keys(data.graphs);
 const PAGE = 20; // trajectories listed at a time
 
 function value(name, x) {
@@ -32,7 +33,7 @@ function grouped({ questions, groups }) {
 function lead() {
   const how = data.baseline ? `baseline ${words(data.baseline)}` : `recipe ${data.recipe}`;
   return h("header", {}, h("h1", {}, `${data.policy} on ${data.dataset}`),
-    h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over the graph `, h("code", {}, data.kg), `, played as `, h("code", {}, how),
+    h("p", { class: "lead" }, `${data.questions.toLocaleString("en-GB")} questions of the split `, h("code", {}, data.split), `, over `, GRAPHS.length === 1 ? ["the graph ", h("code", {}, GRAPHS[0])] : `${GRAPHS.length} graphs`, `, played as `, h("code", {}, how),
       data.runs.length ? `, with the merged answers of ${data.runs.length} runs` : "", `. Answered in ${duration(data.seconds)}, ${number(data.questions_per_second)} questions per second. Intervals are 95 % bootstrap intervals over ${grouped(data)}.`,
       data.leaking ? " The split was drawn at random, so training contains paraphrases of its questions." : "",
       data.left_out ? ` ${data.left_out} questions were left out because they do not suit the recipe.` : "", data.unjudged ? ` ${data.unjudged} questions have no verdict from the judge.` : ""));
@@ -281,5 +282,5 @@ replace(document.getElementById("main"), h("div", { class: "report" }, lead(), t
   h("section", { id: "failures" }, h("h2", {}, "Outcomes of the questions"), h("p", { class: "about" }, "Choose a class to read its trajectories."), h("div", { class: "cards" }, Object.keys(CLASSES).map(classes))),
   h("section", {}, h("h2", {}, "Cost of an answer"), h("div", { class: "cards" }, columns("turns"), columns("generated_tokens"))),
   browser,
-  h("footer", { class: "end" }, `Policy version ${data.version}, graph version ${data.kg_version ?? "–"}, seed ${data.seed}; written on ${data.created_at}.`)));
+  h("footer", { class: "end" }, `Policy version ${data.version}, graph version ${GRAPHS.map((name) => data.graphs[name] ?? "–").join(", ")}, seed ${data.seed}; written on ${data.created_at}.`)));
 show();

@@ -214,3 +214,13 @@ def test_real_files_are_inspected_by_name(in_process, real):
         assert report["splits"]["test"]["questions"] == count
     assert report["splits"]["dev"]["questions"] == 9992
     assert report["leaks"]["test"]["paths"] == 1.0
+
+
+def test_a_mixture_is_inspected_whole_and_converted_part_by_part(in_process, tmp_path):
+    names = ("world", "temporal-world", "world+temporal-world")
+    found = [json.loads(in_process("data", "inspect", name, "--json")[1])["splits"] for name in names]
+    for split in ("cold_start", "train", "validation", "test"):
+        one, other, both = (splits[split]["questions"] for splits in found)
+        assert both == one + other
+    code, _, err = in_process("data", "convert", "metaqa-2hop@whole+world", str(tmp_path / "x.jsonl"))
+    assert (code, "which has no files of its own: name one of its parts" in err) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import huggingface_hub.constants
 import pytest
@@ -83,7 +84,11 @@ def test_a_policy_is_evaluated_without_any_service(in_process, store, data, tmp_
     assert all(0 <= result["metrics"][name] <= 1 for name in ("f1", "hits@1", "accuracy"))
     assert result["intervals"]["f1"][0] <= result["metrics"]["f1"] <= result["intervals"]["f1"][1]
     assert [record["id"] for record in result["records"]] == [f"1hop_test-{n:05}" for n in (1, 2, 3)]
-    assert (result["policy"], result["recipe"], result["kg"]) == (f"tiny@{newest}", "kg-r1-small", "metaqa")
+    assert (result["policy"], result["recipe"], [*result["graphs"]]) == (
+        f"tiny@{newest}",
+        "kg-r1-small",
+        ["metaqa"],
+    )
     assert result["metrics"]["total_tokens"] > result["metrics"]["generated_tokens"] > 0
 
 
@@ -123,6 +128,43 @@ def test_a_graph_that_is_loaded_may_be_asked_instead(in_process, store, data, tm
     assert err.startswith('error: no graph named "metaqa" (loaded graphs: mine)')
 
 
+def test_a_mixture_is_asked_on_all_its_graphs_and_told_apart_by_part(in_process, store, data, tmp_path):
+    data.rename(tmp_path / "metaqa")
+    asked = [
+        {
+            "id": f"q{n}",
+            "text": f"who leads {n}",
+            "answers": ["Ann"],
+            "topic_entities": [f"t{n}"],
+            "kg": "towns",
+        }
+        for n in range(20)
+    ]
+    (tmp_path / "towns.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in asked))
+    file = tmp_path / "figures.json"
+    arguments = ("eval", "tiny", "metaqa-1hop@whole+towns.jsonl", "--json", str(file))
+    code, _, err = in_process(*arguments, KBQA_DATA=str(tmp_path))
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith(
+        'error: no graph named "towns" (no graph is loaded yet); load one with: kbqa kg load'
+    )
+    (tmp_path / "towns.tsv").write_text("t1\tleader\tAnn\n")
+    assert in_process("kg", "load", "towns", str(tmp_path / "towns.tsv"))[0] == 0
+    code, out, _ = in_process(*arguments)
+    assert (code, "on 5 questions" in out, "2 graphs" in out) == (0, True, True)
+    result = json.loads(file.read_text())
+    assert result["graphs"].keys() == {"metaqa", "towns"}
+    assert all(result["graphs"].values())
+    parts = result["breakdowns"]["part"]
+    assert {part: row["questions"] for part, row in parts.items()} == {
+        "metaqa-1hop@whole": 3,
+        "towns.jsonl": 2,
+    }
+    assert all(re.search(rf"^ *{re.escape(part)} +{parts[part]['questions']} ", out, re.M) for part in parts)
+    code, _, err = in_process(*arguments, "--kg", "towns")
+    assert (code, "has 2 graphs (metaqa, towns), and only one can be used here" in err) == (2, True)
+
+
 def test_the_graph_of_a_kg_server_is_asked_where_one_is_named(in_process, graph_server, tmp_path, encoder):
     arguments = ("eval", str(encoder), "world", "--baseline", "ranking", "--limit", "3")
     results = []
@@ -131,7 +173,7 @@ def test_the_graph_of_a_kg_server_is_asked_where_one_is_named(in_process, graph_
         assert in_process(*arguments, *where, "--json", str(file))[0] == 0
         results.append(json.loads(file.read_text()))
     here, there = results
-    assert here["kg_version"] == there["kg_version"]
+    assert here["graphs"] == there["graphs"]
     assert here["records"] == there["records"]
     code, _, err = in_process(*arguments, "--kg", "mars", "--kg-server", graph_server.url)
     assert (code, 'no graph named "mars" (loaded graphs: world)' in err) == (2, True)

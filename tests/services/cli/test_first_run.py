@@ -118,3 +118,16 @@ def test_without_its_graph_no_run_begins(serve, kg_server, in_process):
     assert code == 2
     assert "has no graph world" in err
     assert trainer.orders == []
+
+
+def test_without_all_graphs_of_a_mixture_no_run_begins(serve, kg_server, in_process):
+    trainer = serve(Trainer(view()))
+    assert in_process("kg", "load-dataset", "world")[0] == 0
+    order = ("runs", "begin", "--dataset", "world+temporal-world", "--wait-s", "0.2")
+    code, _, err = in_process(*order)
+    assert (code, "has no graph temporal-world: load it" in err) == (2, True)
+    assert trainer.orders == []
+    code, out, _ = in_process("kg", "load-dataset", "world+temporal-world")
+    assert (code, out) == (0, "the 2 graphs of world+temporal-world are loaded\n")
+    assert in_process(*order)[0] == 0
+    assert trainer.orders[0]["dataset"] == "world+temporal-world"

@@ -143,6 +143,14 @@ def test_a_run_is_submitted_and_followed_to_its_end(trainer, in_process, tmp_pat
     assert [graph.name for graph in GraphCatalog(tmp_path / "home").list()] == ["world"]
 
 
+def test_a_run_over_a_mixture_tells_its_parts_apart(trainer, in_process):
+    by_part = {"base": {"world": 0.0, "x.jsonl": 0.25}, "rl": {"world": 0.75, "x.jsonl": 1.0}}
+    trainer({**DONE, "summary": {"f1_by_part": by_part}})
+    code, out, _ = in_process("runs", "follow", "r-1")
+    assert code == 0
+    assert "  world: base 0.000, rl 0.750\n  x.jsonl: base 0.250, rl 1.000\n" in out
+
+
 def test_a_run_may_be_given_its_name(trainer, in_process):
     served = trainer(DONE)
     assert in_process("train", "--dataset", "world", "--name", "films")[0] == 0

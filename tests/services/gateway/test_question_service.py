@@ -138,7 +138,7 @@ def test_feedback_becomes_questions_to_train_on(gateway, tmp_path):
     assert questions_of(read_feedback(path), "rdf") == []
     (tmp_path / "said.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records * 20))
     dataset = load_dataset("said.jsonl", 1, tmp_path)
-    assert dataset.kg == "films"
+    assert dataset.graph.name == "films"
     assert {q.text for q in (*dataset.splits.train, *dataset.splits.test)} <= {r["text"] for r in records}
     metrics = client.get("/metrics").text
     assert 'kbqa_gateway_feedback_total{verdict="wrong"} 2.0' in metrics

@@ -335,8 +335,8 @@ def test_a_data_set_is_found_by_its_published_file_names(tmp_path, name, own):
     splits = dataset.splits
     assert splits.test[0].text in TEXTS
     assert splits.cold_start + splits.train
-    assert dataset.kg == FAMILIES[name].kg
-    assert (dataset.graph_file is not None) is (name == "multitq")
+    assert dataset.graph.name == FAMILIES[name].kg
+    assert dataset.graph.is_included is (name == "multitq")
 
 
 def test_without_a_train_file_dev_is_what_a_policy_trains_on(tmp_path):

@@ -46,7 +46,7 @@ _DIALECTS: tuple[AgentProtocol, ...] = (
 def world():
     """The triples, and questions with gold paths."""
     dataset = load_dataset("world", seed=1)
-    return [tuple(line.split("\t")) for line in dataset.graph.splitlines()], dataset.splits.train
+    return [tuple(line.split("\t")) for line in dataset.graph.lines()], dataset.splits.train
 
 
 def graph(triples) -> LocalGraphTools:

@@ -56,11 +56,11 @@ def test_a_stage_without_questions_says_what_is_missing():
     questions = [Question("q", "?", ("x",), ("Ada",), "g", path=(Hop("a"),) * hops) for hops in (0, 1, 2)]
     assert recipe.curriculum is not None
     with pytest.raises(DatasetError, match="hard has no questions: .* known only from gold paths"):
-        recipe.curriculum.build(questions, seed=1)
+        recipe.curriculum.build(questions, seed=1, shares={})
 
 
 def test_a_question_without_a_program_is_asked_where_all_tiers_are():
     recipe = with_stages([{"name": "all"}])
     assert recipe.curriculum is not None
-    course = recipe.curriculum.build([Question("q", "?", ("x",), ("Ada",), "g")], seed=1)
+    course = recipe.curriculum.build([Question("q", "?", ("x",), ("Ada",), "g")], seed=1, shares={})
     assert course[3].id == "q"

@@ -113,7 +113,7 @@ def assemble(directory: RunDirectory) -> tuple[Context, Material]:
     )
     splits = load_dataset("world", record.seed).splits
     few = [split[:7] for split in (splits.cold_start, splits.train, splits.validation, splits.test)]
-    return context, Material("world", tuple, type(splits)(*few))
+    return context, Material(("world",), tuple, type(splits)(*few))
 
 
 def live(directory: RunDirectory, point: str) -> None:

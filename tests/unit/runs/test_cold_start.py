@@ -89,9 +89,9 @@ def untrue(question):
 def test_mining_sees_no_gold_program_of_any_question(make_context, splits) -> None:
     parts = {name: tuple(map(untrue, getattr(splits, name))) for name in ("cold_start", "train")}
     told, untold = make_context(demonstrations=200), make_context(demonstrations=200)
-    found = demonstrations(told, splits, "world")
+    found = demonstrations(told, splits)
     assert len(found) > 100  # those of one hop and of two
-    assert found == demonstrations(untold, replace(splits, **parts), "world")
+    assert found == demonstrations(untold, replace(splits, **parts))
     assert {one.question.id.partition("-")[0] for one in found} == {"cold_start", "train"}
     assert told.journal.results["demonstrations"] == {
         "source": "mined paths",
@@ -113,27 +113,27 @@ def test_where_paths_are_mined_a_run_learns_from_questions_without_programs(make
 
 def test_gold_programs_are_named_by_the_journal_where_they_were_used(make_context, write, splits) -> None:
     context = make_context(demonstrations=20, paths="gold")
-    found = demonstrations(context, splits, "world")
+    found = demonstrations(context, splits)
     told = context.journal.results["demonstrations"]
     assert (told["source"], told["gold_programs"]) == ("gold paths", len(found))
     assert context.directory.records()[-1]["gold_programs"] == len(found)
     write(splits.cold_start[:6])  # by gold programs
     of_a_file = make_context(file="a.jsonl")
-    count = len(demonstrations(of_a_file, splits, "world"))
+    count = len(demonstrations(of_a_file, splits))
     told = of_a_file.journal.results["demonstrations"]
     assert (told["source"], told["gold_programs"]) == ("a.jsonl", count)
 
 
 def test_demonstrations_are_made_once_in_a_run(make_context, splits) -> None:
     context = make_context(demonstrations=20)
-    found = demonstrations(context, splits, "world")
-    assert demonstrations(context, replace(splits, cold_start=(), train=()), "world") == found
+    found = demonstrations(context, splits)
+    assert demonstrations(context, replace(splits, cold_start=(), train=())) == found
     assert len([record for record in context.directory.records() if record["kind"] == "demonstrations"]) == 1
 
 
 def test_a_share_of_the_demonstrations_comes_again_as_recoveries(make_context, splits) -> None:
-    gold = demonstrations(make_context(demonstrations=20), splits, "world")
-    found = demonstrations(make_context(demonstrations=20, recoveries=0.5), splits, "world")
+    gold = demonstrations(make_context(demonstrations=20), splits)
+    found = demonstrations(make_context(demonstrations=20, recoveries=0.5), splits)
     recovered = found[len(gold) :]
     assert found[: len(gold)] == gold
     assert 0 < len(recovered) <= round(len(gold) / 2)
@@ -148,9 +148,9 @@ def test_a_file_is_taken_under_the_recipes_prompt_and_without_held_out_questions
     make_context, write, splits
 ) -> None:
     written = write([*splits.cold_start[:6], *splits.test[:3]])
-    found = demonstrations(make_context(file="a.jsonl", demonstrations=4), splits, "world")
+    found = demonstrations(make_context(file="a.jsonl", demonstrations=4), splits)
     assert [one.question for one in found] == [one.question for one in written[:4]]
-    everything = demonstrations(make_context(file="a.jsonl"), splits, "world")
+    everything = demonstrations(make_context(file="a.jsonl"), splits)
     assert not {one.question.text for one in everything} & {question.text for question in splits.test}
     for ours, theirs in zip(everything, written, strict=False):
         assert text(ours.passages[0]) != text(theirs.passages[0])  # brief, where the file's is full
@@ -159,13 +159,13 @@ def test_a_file_is_taken_under_the_recipes_prompt_and_without_held_out_questions
 
 def test_a_file_that_is_not_there_or_does_not_fit_says_what_to_do(make_context, write, splits) -> None:
     with pytest.raises(RunError, match=r"kbqa cold-start world --name a --recipe tiny"):
-        demonstrations(make_context(file="a.jsonl"), splits, "world")
+        demonstrations(make_context(file="a.jsonl"), splits)
     write(splits.test[:3])
     with pytest.raises(RunError, match="all its questions are validation or test questions"):
-        demonstrations(make_context(file="a.jsonl"), splits, "world")
+        demonstrations(make_context(file="a.jsonl"), splits)
     write(splits.cold_start[:3], protocol="kbqa_r1")
     with pytest.raises(RunError, match="in the dialect kbqa_r1, and recipe tiny speaks kg_r1"):
-        demonstrations(make_context(file="a.jsonl"), splits, "world")
+        demonstrations(make_context(file="a.jsonl"), splits)
 
 
 def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
@@ -175,7 +175,7 @@ def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
     context = make_context(
         file="a.jsonl", steps=None, epochs=2, batch=4, fresh_names=False, lora={"rank": 8}, validate_every=100
     )
-    found = demonstrations(context, splits, "world")
+    found = demonstrations(context, splits)
     assert context.recipe.small_policy is not None
     texts = [text(passage) for one in found for passage in one.passages]
     student = Student.fresh(
@@ -198,7 +198,7 @@ def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
 def test_demonstrations_that_are_too_long_are_left_out(make_context, write, splits, caplog) -> None:
     write(splits.cold_start[:6])
     context = make_context(file="a.jsonl", max_length=10_000, steps=1, validate_every=1, fresh_names=False)
-    found = demonstrations(context, splits, "world")
+    found = demonstrations(context, splits)
     assert context.recipe.small_policy is not None
     student = Student.fresh(
         context.recipe.small_policy.build(), ["a b"], context.recipe.protocol.build().tags, 1

@@ -39,21 +39,21 @@ def make_context():
 
 def test_a_loaded_graph_has_a_version(make_context, graph_server) -> None:
     context = make_context(graph_server.url)
-    assert context.kg_version("world") == context.tools.graphs()[0].version
+    assert context.kg_versions(["world", "world"]) == {"world": context.tools.graphs()[0].version}
 
 
 def test_a_graph_that_is_not_loaded_is_an_error_that_says_how_to_load_it(make_context, graph_server) -> None:
     with pytest.raises(RunError, match="kbqa kg load mars FILE"):
-        make_context(graph_server.url).kg_version("mars")
+        make_context(graph_server.url).kg_versions(["world", "mars"])
 
 
 def test_kg_server_is_waited_for_but_not_for_ever(make_context) -> None:
     with pytest.raises(RunError, match="does not answer"):
-        make_context("http://127.0.0.1:1").kg_version("world")
+        make_context("http://127.0.0.1:1").kg_versions(["world"])
 
 
 def test_stopping_ends_the_wait(make_context) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        make_context("http://127.0.0.1:1", stop).kg_version("world")
+        make_context("http://127.0.0.1:1", stop).kg_versions(["world"])

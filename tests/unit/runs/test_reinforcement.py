@@ -123,7 +123,7 @@ def make_run(tmp_path, tiny_recipe, graphs, splits):
             stop=threading.Event(),
         )
         small = [split[:5] for split in (splits.cold_start, splits.train, splits.validation, splits.test)]
-        return context, Material("world", tuple, type(splits)(*small))
+        return context, Material(("world",), tuple, type(splits)(*small))
 
     return make
 

@@ -50,9 +50,7 @@ class Deliberate:
 @pytest.fixture(scope="module")
 def world():
     """The triples of the generated world."""
-    text = load_dataset("world", seed=1).graph
-    assert text is not None
-    return [tuple(line.split("\t")) for line in text.splitlines()]
+    return [tuple(line.split("\t")) for line in load_dataset("world", seed=1).graph.lines()]
 
 
 @pytest.fixture(scope="module")
