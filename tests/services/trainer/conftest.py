@@ -25,7 +25,7 @@ class Client:
     def view(self, run: str) -> dict:
         return self.http.get(f"/v1/runs/{run}").json()
 
-    def wait(self, run: str, reached: Callable[[dict], bool], timeout_s: float = 60.0) -> dict:
+    def wait(self, run: str, reached: Callable[[dict], bool], timeout_s: float = 400.0) -> dict:
         """The run's view as soon as it is as it should be."""
         deadline = time.monotonic() + timeout_s
         while not reached(view := self.view(run)):

@@ -42,7 +42,7 @@ def test_a_recipe_that_chooses_goes_the_whole_way(trainer, client, home, encoder
     runs = client(trainer)
     recipe = load_recipe(name, {**CUT, "base_model": str(encoder)})
     run = runs.start(recipe.model_dump(mode="json"))
-    view = runs.wait(run, lambda view: view["state"] == "done", timeout_s=120)
+    view = runs.wait(run, lambda view: view["state"] == "done")
     directory = home / "runs" / run
 
     assert set(view["f1"]) == {"base", "rl"}  # no cold start, and so no gold program
@@ -77,7 +77,7 @@ def test_a_run_that_uses_no_test_question_is_judged_by_validation(trainer, clien
     runs = client(trainer)
     recipe = load_recipe("kg-r1-chooser", {**CUT, "base_model": str(encoder)})
     run = runs.start(recipe.model_dump(mode="json"), limits={"validation": 3, "test": 0})
-    view = runs.wait(run, lambda view: view["state"] == "done", timeout_s=120)
+    view = runs.wait(run, lambda view: view["state"] == "done")
     records = (home / "runs" / run / "metrics.jsonl").read_text().splitlines()
     splits = {json.loads(line).get("split") for line in records}
     assert (view["split"], set(view["f1"]), splits) == ("validation", {"base", "rl"}, {"validation", None})

@@ -60,7 +60,7 @@ def test_a_chat_model_trains_an_adapter_in_process(start_service, client, home, 
         RECIPE, {"base_model": str(chat_model), "rollout.max_tokens": 2048, "rollout.n": 4, **steps}
     )
     run = runs.start(recipe.model_dump(mode="json"))
-    runs.wait(run, lambda view: view["state"] == "done", timeout_s=120)
+    runs.wait(run, lambda view: view["state"] == "done")
     store = PolicyStore(home / "policies")
     versions = [store.get(run, id_) for id_ in store.ids(run)]
     # From the first one on: an engine that holds the base takes nothing else.

@@ -40,7 +40,7 @@ def test_a_small_recipe_goes_the_whole_way(trainer, client, home, name):
     runs = client(trainer)
     recipe = load_recipe(name, CUT)
     run = runs.start(recipe.model_dump(mode="json"))
-    view = runs.wait(run, lambda view: view["state"] == "done", timeout_s=90)
+    view = runs.wait(run, lambda view: view["state"] == "done")
     assert set(view["f1"]) == {"base", "cold_start", "rl"}
     lines = (home / "runs" / run / "metrics.jsonl").read_text().splitlines()
     steps = [record for record in map(json.loads, lines) if record["kind"] == "step"]
