@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from kbqa.kg.actions import (
     EXECUTE_LOGICAL_FORM,
     EXECUTE_SPARQL,
+    EXPAND,
     FIND_RELATION,
     FOLLOW_PATH,
     GET_HEAD_ENTITIES,
@@ -27,7 +28,7 @@ from kbqa.kg.actions import (
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.trajectory import ExecutedAction
 
-_FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM)
+_FORMS = (FIND_RELATION, EXECUTE_LOGICAL_FORM, EXPAND)
 _ENTITIES = (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 _RELATIONS = (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +18,8 @@ from kbqa.client.models import (
     Usage,
 )
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
-from kbqa.kg.actions import FOLLOW_PATH, Action
+from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
+from kbqa.kg.retrieval import ACTIONS
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -27,7 +27,6 @@ _DATE_TYPES = {f"{_XSD}{name}" for name in ("date", "dateTime", "gYear", "gYearM
 _DATATYPE = re.compile(r'"\^\^<([^<>]+)>$')
 _DATE = re.compile(r"-?\d{4}-\d\d(-\d\d)?(T.*)?")
 _COUNT = re.compile(r"\d{1,18}")
-_TEXTS = ("entity", "question")  # arguments of `FOLLOW_PATH`
 _COUNTS = re.compile(r"\bCOUNT\s*\(", re.IGNORECASE)
 
 
@@ -56,9 +55,8 @@ def told_action(action: Action | ExecutedAction) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(action.arguments)
     if isinstance(action, Action):
         return {"action": action.name, **arguments}
-    if action.name == FOLLOW_PATH:
-        # Recorded arguments are texts; arguments of other types were recorded as JSON.
-        arguments |= {name: json.loads(text) for name, text in arguments.items() if name not in _TEXTS}
+    if action.name in (EXPAND, FOLLOW_PATH):
+        arguments = ACTIONS[action.name].read_arguments(action.arguments)
     code = {"code": action.code} if action.code else {}
     return {"action": action.name, **arguments, **code}
 

@@ -6,8 +6,10 @@ What is held out is a schema: the worlds of validation and test questions have n
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.asking import Asker
@@ -29,21 +31,22 @@ class Sizes:
     """How many worlds and questions there are.
 
     Attributes:
-        worlds: with training questions.
+        worlds: with questions to learn from.
         held_out: with validation questions; as many others have test questions.
-        questions: of each world.
+        demonstrated, questions: of each world, for the cold start and for all else.
     """
 
     worlds: int = 60
     held_out: int = 4
-    questions: int = 200
+    demonstrated: int = 150
+    questions: int = 50
 
 
 def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict[str, str]]:
     """Generate worlds and questions about them.
 
     Returns:
-        The questions, and for each world its name and its graph as N-Triples.
+        The questions, in which the worlds take turns, and for each world its name and its graph as N-Triples.
 
     Raises:
         DatasetError: the lexicon cannot be read.
@@ -51,15 +54,25 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
     sizes = sizes or Sizes()
     inventor = Inventor(Lexicon.load())
     graphs: dict[str, str] = {}
-    questions: dict[str, list[Question]] = {"train": [], "validation": [], "test": []}
+    asked: defaultdict[str, list[Sequence[Question]]] = defaultdict(list)
     parts = ["train"] * sizes.worlds + ["validation"] * sizes.held_out + ["test"] * sizes.held_out
     for number, split in enumerate(parts):
         name = f"worlds-{seed}-{number:03}"
         rng = random.Random(f"worlds/{seed}/{number}")
         facts = generate_facts(inventor.schema(rng.getrandbits(48)), rng)
         graphs[name] = "".join(f"{line}\n" for line in facts.lines())
-        questions[split] += _ask(Asker(facts, name, rng, _LIMITS), name, sizes.questions, rng)
-    return Splits(cold_start=(), **{split: tuple(asked) for split, asked in questions.items()}), graphs
+        demonstrated = sizes.demonstrated if split == "train" else 0
+        questions = _ask(Asker(facts, name, rng, _LIMITS), name, demonstrated + sizes.questions, rng)
+        asked["cold_start"].append(questions[:demonstrated])
+        asked[split].append(questions[demonstrated:])
+    splits = ("cold_start", "train", "validation", "test")
+    return Splits(*(_in_turns(asked[split]) for split in splits)), graphs
+
+
+def _in_turns(lists: Sequence[Sequence[Question]]) -> tuple[Question, ...]:
+    """The questions of all worlds, the first of each before the second of any."""
+    turns = zip_longest(*lists)
+    return tuple(question for turn in turns for question in turn if question is not None)
 
 
 def _ask(asker: Asker, name: str, count: int, rng: random.Random) -> Sequence[Question]:

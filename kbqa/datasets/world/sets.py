@@ -8,6 +8,7 @@ from pathlib import Path
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.events import Event, dated_lines, generate_events, read_icews14
 from kbqa.datasets.world.everything import generate_world_all
+from kbqa.datasets.world.many import generate_worlds
 from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.errors import DatasetError
 
@@ -40,8 +41,13 @@ def _about(events: tuple[Event, ...], seed: int, kg: str) -> Generated:
     return temporal_splits(asked), {kg: dated_lines(events)}
 
 
+def _worlds(seed: int, _: Path | None) -> Generated:
+    return generate_worlds(seed)
+
+
 GENERATED: Mapping[str, Callable[[int, Path | None], Generated]] = {
     "world-all": _world_all,
+    "worlds": _worlds,
     "temporal-world": _temporal_world,
     "icews14": _icews14,
 }

@@ -17,7 +17,7 @@ from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import FormChoosingProtocol
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
-SIZES = Sizes(worlds=3, held_out=1, questions=60)
+SIZES = Sizes(worlds=3, held_out=1, demonstrated=40, questions=20)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,17 @@ def catalog(worlds, tmp_path_factory):
 
 
 def everything(splits):
-    return [*splits.train, *splits.validation, *splits.test]
+    return [*splits.cold_start, *splits.train, *splits.validation, *splits.test]
 
 
 def test_the_same_seed_gives_the_same_worlds(worlds):
     again, graphs = generate_worlds(1, SIZES)
     assert (again, graphs) == worlds
-    assert generate_worlds(2, Sizes(worlds=1, held_out=1, questions=5))[1].keys().isdisjoint(graphs)
+    assert (
+        generate_worlds(2, Sizes(worlds=1, held_out=1, demonstrated=2, questions=3))[1]
+        .keys()
+        .isdisjoint(graphs)
+    )
 
 
 def test_what_is_held_out_is_a_schema(worlds):
@@ -57,7 +61,15 @@ def test_what_is_held_out_is_a_schema(worlds):
     by_split = [{question.kg for question in part} for part in (splits.train, splits.validation, splits.test)]
     assert [len(names) for names in by_split] == [3, 1, 1]
     assert set.union(*by_split) == graphs.keys()  # so no world is in two splits
-    assert len({question.id for question in everything(splits)}) == 5 * 60
+    assert {question.kg for question in splits.cold_start} == by_split[0]
+    assert [len(part) for part in (splits.cold_start, splits.train, splits.test)] == [3 * 40, 3 * 20, 20]
+    assert len({question.id for question in everything(splits)}) == 3 * 60 + 2 * 20
+
+
+def test_the_worlds_take_turns(worlds):
+    """So that a limit takes questions about all of them."""
+    assert len({question.kg for question in worlds[0].cold_start[:3]}) == 3
+    assert len({question.kg for question in worlds[0].train[:3]}) == 3
 
 
 def test_every_operation_is_asked_for_and_paths_most(worlds):
