@@ -15,7 +15,7 @@ CHOOSERS = [name for name in recipe_names() if name.endswith("-chooser")]
 PAPERS = [
     name
     for name in recipe_names()
-    if (recipe := load_recipe(name)).small_policy is None and recipe.protocol.name != "chooser"
+    if (recipe := load_recipe(name)).small_policy is None and "chooser" not in recipe.protocol.name
 ]
 
 KG_R1 = {  # table 8, D.4, 3.3
@@ -304,6 +304,16 @@ def test_a_policy_that_chooses_learns_by_the_rewards_and_advantages_of_its_paper
     assert chooser.cold_start is None
     assert chooser.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert chooser.optimisation.entropy_coefficient > 0
+
+
+def test_a_chooser_of_forms_is_one_of_paths_in_another_dialect():
+    forms, paths = load_recipe("kg-r1-forms"), load_recipe("kg-r1-chooser")
+    assert (forms.protocol.name, paths.protocol.name) == ("form-chooser", "chooser")
+    same = ("reward", "advantage", "optimisation", "schedule", "guards", "base_model", "cold_start")
+    assert all(getattr(forms, name) == getattr(paths, name) for name in same)
+    assert forms.rollout.n == paths.rollout.n
+    assert forms.rollout.max_turns > paths.rollout.max_turns  # an operation takes a turn, as a hop does
+
 
 
 def test_a_language_model_without_a_gpu_learns_as_kg_r1_does_in_the_dialect_of_choices():
