@@ -8,8 +8,8 @@ An option of a form begins with tags for its operation and for the topic that it
 
     <options> <0> answer <1><keep><topic2> starring <2><max> runtime <3><count> number </options> <2>
 
-The dialects are `kbqa.protocols.chooser` and `kbqa.protocols.form_chooser`; there each number and each tag is a
-token of its own.
+The dialects are `kbqa.protocols.chooser` and `kbqa.protocols.form_chooser`; there each number and each tag
+is a token of its own.
 """
 
 from __future__ import annotations
