@@ -8,7 +8,9 @@ from typing import NamedTuple, Protocol
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
+from kbqa.kg.values import Value
 from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.compiler import INTERVALS
 
 # Bounds of a path: nodes from which a hop continues, end nodes whose relations are read, and
 # items for which the way from the start is reported.
@@ -18,10 +20,16 @@ MAX_VIAS = 50
 
 
 class Page(NamedTuple):
-    """One page of a look-up's answer: unique items in a stable order, and the total number of items."""
+    """One page of a look-up's answer: unique items in a stable order.
+
+    Attributes:
+        total: number of items on all pages.
+        complete: False if a bound left items out, so that there may be more than `total`.
+    """
 
     items: tuple[Item, ...]
     total: int
+    complete: bool = True
 
 
 class PathStep(NamedTuple):
@@ -58,13 +66,15 @@ class Attribute(NamedTuple):
 
     Attributes:
         datatype: full IRI of the most frequent datatype of the values.
-        distinct: number of different values.
+        least, greatest: of the values that are comparable to one of that datatype.
+        members: number of members with such a value.
     """
 
     path: tuple[Item, ...]
     datatype: str
-    is_date: bool
-    distinct: int
+    least: Value
+    greatest: Value
+    members: int
 
 
 class Bond(NamedTuple):
@@ -84,18 +94,24 @@ class Survey:
     """What a set of nodes can be continued by; of at most `MAX_SURROUNDED` of them.
 
     Attributes:
-        out, into: the relations with one of the nodes as head, and as tail.
+        out, into: the relations with one of the nodes as head, and as tail, and a node at the other end
+            to which a join may lead; without those that give names.
         classes: their classes, each with its number of nodes, most frequent first.
-        intervals: relations to the begin of an interval, such as `….from`.
-        bonds: topic entity → paths of one or two relations that lead there.
+        attributes: paths of one relation, or of two through nodes without a name.
+        bonds: topic → paths of one or two relations that lead there, shorter ones first.
     """
 
     out: tuple[Item, ...] = ()
     into: tuple[Item, ...] = ()
     classes: tuple[tuple[Item, int], ...] = ()
     attributes: tuple[Attribute, ...] = ()
-    intervals: tuple[Item, ...] = ()
     bonds: Mapping[str, tuple[Bond, ...]] = field(default_factory=dict)
+
+    @property
+    def intervals(self) -> tuple[Item, ...]:
+        """The relations to the begin of an interval, such as `….from`."""
+        begins = tuple(f".{begin}" for begin, _ in INTERVALS)
+        return tuple(relation for relation in self.out if relation.id.endswith(begins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +199,17 @@ class GraphStore(Protocol):
         ...
 
     def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
-        """The members of a logical form that is no COUNT.
+        """The members of a logical form; none if a name in it stands for nothing in the graph.
+
+        A name that several entities share stands for all of them together.
 
         Args:
             returning: keep the entities that the form names; otherwise no join leads to them
                 (`Distinct.ENTITIES`).
 
         Raises:
-            LogicalFormError: the form cannot be evaluated, see `FormIndex.members`.
+            LogicalFormError: the members cannot be listed, see `kbqa.kg.forms.check_members`; or, at an
+                endpoint, the form cannot be written in SPARQL.
         """
         ...
 
@@ -200,8 +219,10 @@ class GraphStore(Protocol):
         """What the members of a form, or the nodes with some ids, can be continued by.
 
         Args:
-            topics: ids or labels of the entities to which bonds are wanted.
-            returning: as for `members`.
+            topics: ids or labels of the entities to which bonds from the members of a form are wanted.
+            returning: as for `members`; nodes with ids are entities that the longer form will name.
+
+        Raises: as `members`.
         """
         ...
 

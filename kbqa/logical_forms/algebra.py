@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
+from operator import ge, gt, le, lt
 from typing import TypeAlias
 
 from kbqa.errors import LogicalFormError
@@ -98,6 +99,11 @@ class Comparator(StrEnum):
     def symbol(self) -> str:
         """The operator in SPARQL."""
         return {"le": "<=", "lt": "<", "ge": ">=", "gt": ">"}[self]
+
+    def holds(self, one: float, other: float) -> bool:
+        """Whether `one` is so compared to `other`."""
+        holds: bool = {"le": le, "lt": lt, "ge": ge, "gt": gt}[self](one, other)
+        return holds
 
 
 class _Operator:

@@ -9,10 +9,11 @@ names into full terms, so that a query needs no prefixes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import combinations, product
+from itertools import combinations
+from typing import TypeAlias
 from urllib.parse import quote
 
 from kbqa.errors import LogicalFormError
@@ -31,6 +32,7 @@ from kbqa.logical_forms.algebra import (
     Relation,
     Superlative,
     Timed,
+    entities,
 )
 
 # A superlative writes its candidates twice, so each level of nesting doubles the text.
@@ -49,8 +51,8 @@ class Distinct(StrEnum):
     """Which nodes of a pattern must differ.
 
     `ANSWER`: an answer differs from all entities in the expression (GrailQA's executor, the
-    gold queries of WebQSP and CWQ). `ENTITIES`: every node on the way does (MetaQA's gold answers).
-    `NODES`: all nodes differ from each other (GrailQA's gold queries).
+    gold queries of WebQSP and CWQ). `ENTITIES`: so does every node to which a JOIN leads (MetaQA's
+    gold answers). `NODES`: all nodes differ from each other (GrailQA's gold queries).
     """
 
     NONE = "none"
@@ -67,20 +69,26 @@ def literal_term(literal: Literal) -> str:
     return quoted if literal.datatype == XSD + "string" else f"{quoted}^^<{literal.datatype}>"
 
 
+# A full SPARQL term, or several where a name stands for any of them.
+Terms: TypeAlias = str | tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class FormVocabulary:
-    """Writes the names of a graph in SPARQL; each function returns a full term.
+    """Writes the names of a graph in SPARQL.
 
     Attributes:
+        relation: a full term or a property path; so is `type_predicate`.
         type_predicate: links a member to its class.
+        literal: the first of several terms is the value of a comparison.
         now: the day that TC's NOW means, such as `2015-08-10`.
     """
 
-    entity: Callable[[str], str]
+    entity: Callable[[str], Terms]
     relation: Callable[[str], str]
-    ontology_class: Callable[[str], str]
+    ontology_class: Callable[[str], Terms]
     type_predicate: str
-    literal: Callable[[Literal], str] = literal_term
+    literal: Callable[[Literal], Terms] = literal_term
     now: str = "2015-08-10"
 
 
@@ -88,10 +96,11 @@ def _freebase_term(name: str) -> str:
     return f"<{FREEBASE_NAMESPACE}{quote(name, safe='./:-_~')}>"
 
 
-def _freebase_literal(literal: Literal) -> str:
+def in_freebase_zone(literal: Literal) -> Literal:
+    """A date with Freebase's time zone, unless it has one; any other literal unchanged."""
     if literal.datatype in _ZONED and not _ZONE.search(literal.lexical[4:]):
-        literal = Literal(literal.lexical + _FREEBASE_ZONE, literal.datatype)
-    return literal_term(literal)
+        return Literal(literal.lexical + _FREEBASE_ZONE, literal.datatype)
+    return literal
 
 
 # NOW is the day of Freebase's last dump, as in the gold queries of WebQSP.
@@ -100,7 +109,7 @@ FREEBASE = FormVocabulary(
     relation=_freebase_term,
     ontology_class=_freebase_term,
     type_predicate=_freebase_term("type.object.type"),
-    literal=_freebase_literal,
+    literal=lambda literal: literal_term(in_freebase_zone(literal)),
     now="2015-08-10",
 )
 
@@ -111,8 +120,12 @@ def to_sparql(
     *,
     distinct: Distinct = Distinct.ANSWER,
     answer: str = "x",
+    apart: Iterable[str] = (),
 ) -> str:
     """A SELECT query whose distinct values of `?answer` are the members of `expression`.
+
+    Args:
+        apart: further entities from which nodes differ by `Distinct.ENTITIES`.
 
     Raises:
         LogicalFormError: superlatives nest deeper than `MAX_NESTED_SUPERLATIVES`, TC's
@@ -122,7 +135,9 @@ def to_sparql(
         raise LogicalFormError(f'"{answer}" is not a variable name; write for instance x')
     if _nested_superlatives(expression) > MAX_NESTED_SUPERLATIVES:
         raise LogicalFormError(f"ARGMAX and ARGMIN nest at most {MAX_NESTED_SUPERLATIVES} deep")
-    writer = _Writer(vocabulary, distinct, answer)
+    named = dict.fromkeys((*entities(expression), *apart)) if distinct is Distinct.ENTITIES else ()
+    away = [term for name in named for term in _each(vocabulary.entity(name))]
+    writer = _Writer(vocabulary, distinct, answer, away)
     if isinstance(expression, Count):
         return writer.count(expression, f"?{answer}")
     return _select(f"DISTINCT ?{answer}", writer.group(expression, f"?{answer}"))
@@ -138,8 +153,11 @@ class _Group:
 
 
 class _Writer:
-    def __init__(self, vocabulary: FormVocabulary, distinct: Distinct, answer: str) -> None:
+    def __init__(
+        self, vocabulary: FormVocabulary, distinct: Distinct, answer: str, apart: Sequence[str]
+    ) -> None:
         self._vocabulary, self._distinct, self._answer = vocabulary, distinct, answer
+        self._apart = apart
         self._variables = 0
 
     def group(self, expression: Expression, variable: str) -> list[str]:
@@ -159,15 +177,16 @@ class _Writer:
     def _pattern(self, expression: Expression, variable: str, group: _Group) -> list[str]:
         match expression:
             case Class(name):
-                term = self._vocabulary.ontology_class(name)
-                return [f"{variable} {self._vocabulary.type_predicate} {term} ."]
+                values, term = self._any_of(self._vocabulary.ontology_class(name))
+                return [*values, f"{variable} {self._vocabulary.type_predicate} {term} ."]
             case And(left, right):
                 return self._pattern(left, variable, group) + self._pattern(right, variable, group)
             case Join(relation, source):
                 return self._join(relation, source, variable, group)
             case Comparison(comparator, path, value):
                 lines, compared = self._along(path, variable, group)
-                return [*lines, f"FILTER ({compared} {comparator.symbol} {self._vocabulary.literal(value)})"]
+                bound, *_ = _each(self._vocabulary.literal(value))
+                return [*lines, f"FILTER ({compared} {comparator.symbol} {bound})"]
             case Superlative():
                 return self._superlative(expression, variable, group)
             case Timed(source, relation, time):
@@ -180,14 +199,25 @@ class _Writer:
     ) -> list[str]:
         match source:
             case Entity(name):
-                group.entities.append(term := self._vocabulary.entity(name))
-                return [self._edge(variable, relation, term)]
+                group.entities += _each(terms := self._vocabulary.entity(name))
+                lines, term = self._any_of(terms)
+                lines.append(self._edge(variable, relation, term))
             case Literal():
-                group.literals.append(term := self._vocabulary.literal(source))
-                return [self._edge(variable, relation, term)]
+                group.literals += _each(terms := self._vocabulary.literal(source))
+                lines, term = self._any_of(terms)
+                lines.append(self._edge(variable, relation, term))
             case _:
                 lines, member = self._along((relation,), variable, group)
-                return lines + self._pattern(source, member, group)
+                lines += self._pattern(source, member, group)
+        return lines + away_from(variable, self._apart)
+
+    def _any_of(self, terms: Terms) -> tuple[list[str], str]:
+        """A term, or a variable and the lines that bind it to each of several terms."""
+        first, *others = _each(terms)
+        if not others:
+            return [], first
+        variable = self._fresh()
+        return [f"VALUES {variable} {{ {' '.join((first, *others))} }}"], variable
 
     def _along(self, path: Path, variable: str, group: _Group) -> tuple[list[str], str]:
         """The edges of a path, and the variable at its end."""
@@ -209,7 +239,7 @@ class _Writer:
         candidate_lines = self._pattern(superlative.source, candidate, candidates)
         value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
         # The candidates of an inner superlative are not answers yet.
-        if variable == group.variables[0] or self._distinct in (Distinct.ENTITIES, Distinct.NODES):
+        if variable == group.variables[0] or self._distinct is Distinct.NODES:
             value_lines += self._differences(candidates)
         projection = f"({superlative.extreme}({candidate_value}) AS {value})"
         extreme = _select(projection, candidate_lines + value_lines)
@@ -238,13 +268,25 @@ class _Writer:
         pairs: Iterable[tuple[str, str]] = ()
         if self._distinct is Distinct.ANSWER:
             pairs = [(group.variables[0], constant) for constant in constants]
-        elif self._distinct is Distinct.ENTITIES:
-            pairs = product(group.variables, constants)
         elif self._distinct is Distinct.NODES:
             constants |= dict.fromkeys(group.literals)
             nodes = [*group.variables, *constants]
             pairs = [pair for pair in combinations(nodes, 2) if pair[0].startswith("?")]
         return [f"FILTER ({one} != {other})" for one, other in pairs]
+
+
+def away_from(variable: str, terms: Sequence[str]) -> list[str]:
+    """The filter by which a variable differs from each of some terms; none if there are no terms."""
+    # Comparing two literals by value may be an error; comparing them as terms never is.
+    tests = [
+        f"!SAMETERM({variable}, {term})" if term.startswith('"') else f"{variable} != {term}"
+        for term in terms
+    ]
+    return [f"FILTER ({' && '.join(tests)})"] if tests else []
+
+
+def _each(terms: Terms) -> tuple[str, ...]:
+    return (terms,) if isinstance(terms, str) else terms
 
 
 def _select(projection: str, group: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -16,16 +17,20 @@ _MONTHS = (
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if len(name) > 3 else name for name in _MONTHS)
 _TIME = re.compile(
     rf"""
-    \b(?: (?P<iso>\d{{4}}-\d\d(?:-\d\d)?)
-        | (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_MONTH})\.?,?\s+(?P<year>\d{{4}})
-        | (?P<month2>{_MONTH})\.?\s+(?:(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?,?\s+)?(?P<year2>\d{{4}})
-        | (?P<alone>[12]\d{{3}})
+    \b(?: (?P<iso>[0-9]{{4}}-[0-9][0-9](?:-[0-9][0-9])?)
+        | (?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_MONTH})\.?,?\s+(?P<year>[0-9]{{4}})
+        | (?P<month2>{_MONTH})\.?\s+(?:(?P<day2>[0-9]{{1,2}})(?:st|nd|rd|th)?,?\s+)?(?P<year2>[0-9]{{4}})
+        | (?P<alone>[12][0-9]{{3}})
     )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
-_NUMBER = re.compile(r"(?<![\w.,-])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w])|(?<![\w.,])-?\d+(?:\.\d+)?(?![\w])")
+_NUMBER = re.compile(
+    r"(?<![\w.,-])-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![\w])|(?<![\w.,])-?[0-9]+(?:\.[0-9]+)?(?![\w])"
+)
 _NOW = re.compile(r"\b(?:now|today|at present|presently|currently|nowadays|at the moment)\b", re.IGNORECASE)
 _FIRST, _LAST = "-01-01", "-12-31"
+_DATES = frozenset(XSD + name for name in ("date", "dateTime", "gYear", "gYearMonth"))
+_FRACTIONAL = frozenset(XSD + name for name in ("decimal", "double", "float"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +59,17 @@ def mentioned(text: str) -> Mentioned:
     return Mentioned(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys([*times.values(), *now])))
 
 
-def bounds(
-    found: Mentioned, datatype: str, *, is_date: bool
-) -> Iterator[tuple[str, dict[Comparator, Literal]]]:
+def bounds(found: Mentioned, datatype: str) -> Iterator[tuple[str, dict[Comparator, Literal]]]:
     """The literals with which values of a datatype may be compared, by comparator, for each mention.
 
     A year or month is compared as the first or last day of it, whichever leaves "after 2009" outside of 2009.
+
+    Args:
+        datatype: full IRI of a type of numbers or dates.
     """
-    if not is_date:
+    if datatype not in _DATES:
         for number in found.numbers:
-            yield number, dict.fromkeys(Comparator, Literal(number, datatype))
+            yield number, dict.fromkeys(Comparator, Literal(number, _fitting(number, datatype)))
         return
     for time in found.times:
         if time == NOW:
@@ -78,6 +84,14 @@ def bounds(
                 first, last = f"{first}T00:00:00", f"{last}T23:59:59"
         ends = {Comparator.GT: last, Comparator.LE: last, Comparator.GE: first, Comparator.LT: first}
         yield time, {comparator: Literal(end, datatype) for comparator, end in ends.items()}
+
+
+def _fitting(number: str, datatype: str) -> str:
+    """The datatype of a number that is compared with values of a datatype."""
+    if datatype in _FRACTIONAL:
+        return datatype
+    # Types of integers do not have fractions, and some have no negative numbers.
+    return XSD + ("decimal" if "." in number else "integer")
 
 
 def _written(found: re.Match[str]) -> str | None:
@@ -103,7 +117,6 @@ def _first_day(time: str) -> str:
 
 def _last_day(time: str) -> str:
     if len(time) == 7:
-        year, month = int(time[:4]), int(time[5:])
-        following = date(year + month // 12, month % 12 + 1, 1)
-        return date.fromordinal(following.toordinal() - 1).isoformat()
+        _, days = monthrange(int(time[:4]), int(time[5:]))
+        return f"{time}-{days:02}"
     return time + _LAST[len(time) - 4 :]

@@ -31,8 +31,9 @@ from kbqa.kg.embedded.walks import (
     spread,
     vias,
 )
+from kbqa.kg.forms import resolved_name
 from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep, Survey, Walk
-from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.algebra import Expression, entities
 from kbqa.logical_forms.compiler import FREEBASE
 
 Columns = tuple[Numbers, Numbers, Numbers]
@@ -100,7 +101,7 @@ class Adjacency:
 
     def links_named(self, *names: str) -> list[int]:
         """The numbers of relations, given by id or label."""
-        ids = (id_ for name in names for id_ in self.resolve_relation(name))
+        ids = (id_ for name in names for id_ in resolved_name(self.resolve_relation, name))
         return sorted(set(_known(map(self._relation_terms.number, ids))))
 
     def id_at(self, node: int) -> str:
@@ -198,15 +199,16 @@ class Adjacency:
         )
 
     def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
-        found = self._forms.members(form, returning=returning).nodes
-        return Page(tuple(map(self.item_at, found[offset : offset + limit].tolist())), len(found))
+        found, complete = self._forms.members(form, () if returning else entities(form))
+        items = tuple(map(self.item_at, found[offset : offset + limit].tolist()))
+        return Page(items, len(found), complete)
 
     def survey(
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
     ) -> Survey:
         if isinstance(of, Sequence):
-            return self._surveyor.survey(self.numbers(of), topics)
-        return self._surveyor.survey(self._forms.members(of, returning=returning).nodes, topics)
+            return self._surveyor.survey_nodes(self.numbers(of), returning=returning)
+        return self._surveyor.survey(of, topics, returning=returning)
 
     def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
         nodes = _known(map(self._nodes.number, entities))
@@ -305,6 +307,10 @@ class Side(WalkedSide, Protocol):
         """(node, relation, neighbour) columns of all triples with one of `nodes` at this end."""
         ...
 
+    def degrees(self, nodes: Numbers) -> Numbers:
+        """The number of triples with each node at this end."""
+        ...
+
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
         """The position of a triple among all triples of the graph; None if it is not on this side."""
         ...
@@ -341,6 +347,10 @@ class MappedSide:
             np.repeat(np.asarray(self._relations)[group], sizes),
             np.asarray(self._neighbours)[concatenated(first_edge, last_edge)],
         )
+
+    def degrees(self, nodes: Numbers) -> Numbers:
+        starts, groups = np.asarray(self._starts), self.listed(nodes)
+        return starts[groups.end].astype(np.int64) - starts[groups.first].astype(np.int64)
 
     def columns_at(self, edges: Numbers) -> Columns:
         """(node, relation, neighbour) columns of the triples at positions `edges`."""
@@ -425,6 +435,10 @@ class MemorySide:
         rows = concatenated(first, end)
         relations, neighbours = np.asarray(self._relations)[rows], np.asarray(self._neighbours)[rows]
         return np.repeat(nodes, end - first), relations, neighbours
+
+    def degrees(self, nodes: Numbers) -> Numbers:
+        first, end = self.listed(nodes)
+        return end - first
 
     def neighbours_at(self, places: Numbers) -> Numbers:
         return np.asarray(self._neighbours)[places]

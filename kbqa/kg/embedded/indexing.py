@@ -40,6 +40,10 @@ TYPE_RELATIONS = frozenset(
         "type.object.type",
     }
 )
+# Relations that give an entity's name.
+LABEL_RELATIONS = frozenset(
+    {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
+)
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}

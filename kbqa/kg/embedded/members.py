@@ -6,26 +6,26 @@ leads to an entity that the whole form names, as `Distinct.ENTITIES` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
-from kbqa.errors import LogicalFormError
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
-from kbqa.kg.embedded.values import Value, literal_value, value_of
-from kbqa.kg.embedded.walks import Numbers, concatenated, spread
+from kbqa.kg.embedded.walks import Numbers, concatenated, fitting_ranges, spread
+from kbqa.kg.forms import check_members, conjuncts, resolved_name
 from kbqa.kg.store import MAX_FRONTIER
+from kbqa.kg.values import Value, literal_value, value_of
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
     Class,
     Comparator,
     Comparison,
-    Count,
     Entity,
     Expression,
     Extreme,
@@ -35,9 +35,8 @@ from kbqa.logical_forms.algebra import (
     Relation,
     Superlative,
     Timed,
-    entities,
 )
-from kbqa.logical_forms.compiler import interval, literal_term
+from kbqa.logical_forms.compiler import in_freebase_zone, interval, literal_term
 
 if TYPE_CHECKING:
     from kbqa.kg.embedded.adjacency import Adjacency
@@ -46,7 +45,6 @@ Mask = npt.NDArray[np.bool_]
 
 _KEPT = 1 << 16  # values of nodes that are kept
 _KEPT_SETS = 256  # sets that are kept, each of at most `MAX_FRONTIER` numbers
-_HOLDS = {Comparator.LE: le, Comparator.LT: lt, Comparator.GE: ge, Comparator.GT: gt}
 
 
 class NodeSet(NamedTuple):
@@ -61,7 +59,7 @@ class NodeSet(NamedTuple):
 
 
 class FormIndex:
-    """Evaluates logical forms over one graph.
+    """Evaluates logical forms over one graph; safe for many threads.
 
     Args:
         index: may be a weak proxy, since the index may hold this.
@@ -73,22 +71,28 @@ class FormIndex:
         self._value = lru_cache(_KEPT)(lambda node: value_of(index.id_at(node)))
         self._types = index.links_named(*TYPE_RELATIONS)
         # A form is expanded step by step, so its parts were evaluated just before.
-        self._members = lru_cache(_KEPT_SETS)(self._evaluated)
+        self._kept: LRUCache[tuple[Expression, tuple[str, ...]], NodeSet] = LRUCache(_KEPT_SETS)
+        self._lock = threading.Lock()
 
-    def members(self, form: Expression, *, returning: bool = False) -> NodeSet:
-        """All members of a form that is no COUNT.
+    def members(self, form: Expression, apart: tuple[str, ...]) -> NodeSet:
+        """All members of a form.
 
         Args:
-            returning: keep the entities that the form names in the sets of joins.
+            apart: names of the entities to which no join leads.
 
         Raises:
-            LogicalFormError: the form begins with a comparison, whose members cannot be listed, or TC's
-                relation belongs to no known pair.
+            LogicalFormError: as `check_members`.
         """
-        return self._members(form, () if returning else entities(form))
+        check_members(form)
+        return self._members(form, apart)
+
+    def nodes(self, names: Iterable[str]) -> Numbers:
+        """The entities with some names, ascending; several may share a name."""
+        resolve = self._index.resolve_entity
+        return self._index.numbers(id_ for name in names for id_ in resolved_name(resolve, name))
 
     def values(self, nodes: Numbers, path: Path) -> tuple[Numbers, list[Value]]:
-        """The numbers and dates at the end of a path from each node.
+        """The numbers and dates at the end of a path from each node; of `MAX_EDGES` edges per hop at most.
 
         Returns:
             The position in `nodes` from which each value was reached, and the values.
@@ -101,42 +105,76 @@ class FormIndex:
         kept = [(place, value) for place, value in found if value is not None]
         return np.array([place for place, _ in kept], np.int64), [value for _, value in kept]
 
+    def are_linked(self, nodes: Numbers, others: Numbers, inverse: bool, links: Sequence[int]) -> Mask:
+        """A mask of the nodes to which a relation leads from one of `others`, whatever their degrees."""
+        side = self._index.side(inverse=inverse)
+        are_linked = np.zeros(len(nodes), bool)
+        for other in others.tolist():
+            for link in links:
+                neighbours = np.asarray(side.neighbours(other, link))
+                if len(neighbours):
+                    # Of one type, or all neighbours of a hub would be converted.
+                    wanted = nodes.astype(neighbours.dtype)
+                    places = np.minimum(np.searchsorted(neighbours, wanted), len(neighbours) - 1)
+                    are_linked |= neighbours[places] == wanted
+        return are_linked
+
+    def _members(self, form: Expression, apart: tuple[str, ...]) -> NodeSet:
+        key = form, apart
+        with self._lock:
+            known = self._kept.get(key)
+        if known is None:
+            known = self._evaluated(form, apart)
+            with self._lock:
+                self._kept[key] = known
+        return known
+
     def _evaluated(self, form: Expression, apart: tuple[str, ...]) -> NodeSet:
         match form:
             case Class(name):
-                return self._walked(self._numbers([name]), True, self._types)
+                return self._walked(self.nodes([name]), True, self._types)
             case Join(relation, source):
                 found = self._joined(relation, source, apart)
-                return found.among(~np.isin(found.nodes, self._numbers(apart)))
+                return found.among(~np.isin(found.nodes, self.nodes(apart)))
             case And():
-                first, *others = sorted(_conjuncts(form), key=_is_filter)
-                found = self._members(first, apart)
-                for other in others:
-                    found = found.among(self._are_members(found.nodes, other, apart))
-                return found
+                return self._common(list(conjuncts(form)), apart)
             case Superlative(extreme, source, path):
                 found = self._members(source, apart)
                 return found._replace(nodes=self._extreme(found.nodes, extreme, path))
             case Timed(source, relation, time):
                 found = self._members(source, apart)
                 return found.among(self._held(found.nodes, relation, time))
-            case Comparison():
-                raise LogicalFormError("a comparison selects from a set: write (AND set (gt relation value))")
-            case Count():
-                raise LogicalFormError("COUNT has no members that the graph holds")
+            case _:
+                raise AssertionError("checked before")
 
-    def _are_members(self, nodes: Numbers, form: Expression, apart: tuple[str, ...]) -> Mask:
-        """A mask of the nodes that belong to a form, found without listing all of its members."""
+    def _common(self, forms: list[Expression], apart: tuple[str, ...]) -> NodeSet:
+        """The members that all forms have. They are those of one form, from which the others select."""
+        forms.sort(key=_is_filter)
+        sets = [form for form in forms if not isinstance(form, Comparison)]
+        # A set of which nodes were left out comes last.
+        base = next((form for form in sets if self._members(form, apart).complete), sets[0])
+        found = self._members(base, apart)
+        for form in forms:
+            if form is not base:
+                found = self._selected(found, form, apart)
+        return found
+
+    def _selected(self, found: NodeSet, form: Expression, apart: tuple[str, ...]) -> NodeSet:
+        """The nodes of a set that belong to a form; found without listing its members where possible."""
+        nodes = found.nodes
         match form:
             case Comparison(comparator, path, literal):
-                return self._compared(nodes, comparator, path, literal)
+                return found.among(self._compared(nodes, comparator, path, literal))
             case Class(name):
-                return self._are_linked(nodes, self._numbers([name]), True, self._types)
+                return found.among(self.are_linked(nodes, self.nodes([name]), True, self._types))
             case Join(relation, (Entity() | Literal()) as leaf):
                 links = self._index.links_named(relation.name)
-                return self._are_linked(nodes, self._leaf(leaf), not relation.inverse, links)
+                linked = self.are_linked(nodes, self._leaf(leaf), not relation.inverse, links)
+                return found.among(linked & ~np.isin(nodes, self.nodes(apart)))
             case _:
-                return np.isin(nodes, self._members(form, apart).nodes)
+                other = self._members(form, apart)
+                both = found.among(np.isin(nodes, other.nodes))
+                return both._replace(complete=found.complete and other.complete)
 
     def _joined(
         self, relation: Relation, source: Entity | Literal | Expression, apart: tuple[str, ...]
@@ -149,21 +187,8 @@ class FormIndex:
         return found._replace(complete=found.complete and before.complete)
 
     def _walked(self, nodes: Numbers, inverse: bool, links: Sequence[int]) -> NodeSet:
-        # Nodes that are left out later must not take the place of others.
         reached = spread(self._index.side(inverse=inverse), nodes, links, MAX_FRONTIER)
         return NodeSet(reached.nodes, reached.complete)
-
-    def _are_linked(self, nodes: Numbers, others: Numbers, inverse: bool, links: Sequence[int]) -> Mask:
-        """A mask of the nodes to which a relation leads from one of `others`."""
-        side = self._index.side(inverse=inverse)
-        are_linked = np.zeros(len(nodes), bool)
-        for other in others.tolist():
-            for link in links:
-                neighbours = np.asarray(side.neighbours(other, link))
-                if len(neighbours):
-                    places = np.minimum(np.searchsorted(neighbours, nodes), len(neighbours) - 1)
-                    are_linked |= neighbours[places] == nodes
-        return are_linked
 
     def _step(self, places: Numbers, nodes: Numbers, relation: Relation) -> tuple[Numbers, Numbers]:
         """One hop from each node, with the place that it began at."""
@@ -171,7 +196,11 @@ class FormIndex:
         reached: list[tuple[Numbers, Numbers]] = []
         for link in self._index.links_named(relation.name):
             first, end = side.runs(nodes, link)
-            reached.append((np.repeat(places, end - first), side.neighbours_at(concatenated(first, end))))
+            fitting = fitting_ranges(first, end)
+            first, end = first[:fitting], end[:fitting]
+            reached.append(
+                (np.repeat(places[:fitting], end - first), side.neighbours_at(concatenated(first, end)))
+            )
         if not reached:
             return places[:0], nodes[:0]
         return np.concatenate([at for at, _ in reached]), np.concatenate([ends for _, ends in reached])
@@ -191,7 +220,7 @@ class FormIndex:
         bound = literal_value(literal)
         if bound is not None:
             for place, value in zip(*self.values(nodes, path), strict=True):
-                kept[place] |= value.comparable(bound) and _HOLDS[comparator](value.key, bound.key)
+                kept[place] |= value.comparable(bound) and comparator.holds(value.key, bound.key)
         return kept
 
     def _held(self, nodes: Numbers, relation: Relation, time: str) -> Mask:
@@ -212,22 +241,14 @@ class FormIndex:
 
     def _leaf(self, leaf: Entity | Literal) -> Numbers:
         if isinstance(leaf, Entity):
-            return self._numbers([leaf.id])
-        return self._index.numbers([literal_term(leaf)])
-
-    def _numbers(self, names: Iterable[str]) -> Numbers:
-        """Nodes by id or label; several may share a label."""
-        return self._index.numbers(id_ for name in names for id_ in self._index.resolve_entity(name))
-
-
-def _conjuncts(form: Expression) -> Iterator[Expression]:
-    if isinstance(form, And):
-        yield from _conjuncts(form.left)
-        yield from _conjuncts(form.right)
-    else:
-        yield form
+            return self.nodes([leaf.id])
+        for reading in (leaf, in_freebase_zone(leaf)):
+            found = self._index.numbers([literal_term(reading)])
+            if len(found):
+                return found
+        return self.nodes([leaf.lexical])
 
 
 def _is_filter(form: Expression) -> int:
-    """Order in which operands of AND are evaluated: small sets first, comparisons last."""
+    """Order in which operands of AND are evaluated: classes are large sets, comparisons none."""
     return 2 if isinstance(form, Comparison) else 1 if isinstance(form, Class) else 0

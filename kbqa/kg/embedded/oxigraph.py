@@ -24,7 +24,7 @@ import pyoxigraph as ox
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
-from kbqa.kg.embedded.indexing import IndexBuilder
+from kbqa.kg.embedded.indexing import LABEL_RELATIONS, IndexBuilder
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
@@ -34,9 +34,6 @@ from kbqa.kg.subgraphs import Subgraph, Subgraphs
 
 _STORE, _INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
 
-_LABEL_RELATIONS = frozenset(
-    {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
-)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 # Typed literals that the store is known to return unchanged.
 _CANONICAL = re.compile(
@@ -175,7 +172,7 @@ def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iter
     for fact in facts:
         quad, time = fact
         head, relation, tail = _term(quad.subject), quad.predicate.value, quad.object
-        label = tail if relation in _LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
+        label = tail if relation in LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
         # Graphs of names have no literals, so a label is not a triple there.
         if label is None or not named:
             index.add(head, relation, _term(tail), (time,) if time else ())

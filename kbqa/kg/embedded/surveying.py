@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
-from kbqa.kg.embedded.members import FormIndex
-from kbqa.kg.embedded.walks import MAX_EDGES, Numbers, relations_among, spread
+from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.members import FormIndex, Mask
+from kbqa.kg.embedded.walks import Numbers, relations_among, spread
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Survey
-from kbqa.logical_forms.algebra import Relation
-from kbqa.logical_forms.compiler import INTERVALS
+from kbqa.kg.values import most_frequent
+from kbqa.logical_forms.algebra import Expression, Relation, entities
 
 if TYPE_CHECKING:
     from kbqa.kg.embedded.adjacency import Adjacency
 
-_NEAR = 512  # nodes around a set through which a bond to an entity may lead
 _SAMPLED = 64  # nodes by which a relation is judged to have values
+_MAX_AROUND = 1 << 16  # triples around a set, on each side, along which bonds of two relations are found
 
 
 class Surveyor:
@@ -29,45 +29,66 @@ class Surveyor:
     def __init__(self, index: Adjacency, forms: FormIndex) -> None:
         self._index, self._forms = index, forms
         self._types = set(index.links_named(*TYPE_RELATIONS))
+        self._names = set(index.links_named(*LABEL_RELATIONS))
 
-    def survey(self, nodes: Numbers, topics: Sequence[str]) -> Survey:
-        """Survey the first `MAX_SURROUNDED` of some nodes.
+    def survey(self, form: Expression, topics: Sequence[str], *, returning: bool) -> Survey:
+        """Survey the members of a form, as `GraphStore.survey` does."""
+        named = () if returning else entities(form)
+        bonds = {
+            topic: tuple(self._bonds(form, topic, () if returning else (*named, topic))) for topic in topics
+        }
+        return self._survey(self._forms.members(form, named).nodes, self._forms.nodes(named), bonds)
 
-        Args:
-            topics: ids of the entities to which bonds are wanted.
-        """
+    def survey_nodes(self, nodes: Numbers, *, returning: bool) -> Survey:
+        """Survey entities that a longer form will name."""
+        return self._survey(nodes, nodes[:0] if returning else nodes, {})
+
+    def _survey(self, nodes: Numbers, apart: Numbers, bonds: dict[str, tuple[Bond, ...]]) -> Survey:
         nodes = nodes[:MAX_SURROUNDED]
-        out, into = (relations_among(self._index.side(inverse=inverse), nodes) for inverse in (False, True))
-        relation = self._index.relation_at
-        attributes = list(self._attributes(nodes, out))
+        out, into = (self._joins(nodes, apart, inverse) for inverse in (False, True))
         return Survey(
-            out=tuple(map(relation, out)),
-            into=tuple(map(relation, into)),
+            out=tuple(map(self._index.relation_at, out)),
+            into=tuple(map(self._index.relation_at, into)),
             classes=self._classes(nodes),
-            attributes=tuple(attributes),
-            intervals=tuple(relation(link) for link in self._intervals(out)),
-            bonds={topic: tuple(self._bonds(nodes, topic)) for topic in topics},
+            attributes=tuple(self._attributes(nodes)),
+            bonds=bonds,
         )
+
+    def _joins(self, nodes: Numbers, apart: Numbers, inverse: bool) -> Iterator[int]:
+        """The relations of the nodes that lead to more than the nodes `apart`."""
+        side = self._index.side(inverse=inverse)
+        returning = set(relations_among(self._index.side(inverse=not inverse), apart)) if len(apart) else ()
+        for link in relations_among(side, nodes):
+            if link in returning:
+                reached = spread(side, nodes, [link], len(apart) + 1).nodes
+                if np.isin(reached, apart).all():
+                    continue
+            if link not in self._names:
+                yield link
 
     def _classes(self, nodes: Numbers) -> tuple[tuple[Item, int], ...]:
         counts: Counter[int] = Counter()
+        side = self._index.side(inverse=False)
         for node in nodes.tolist():
-            side = self._index.side(inverse=False)
             counts.update({kind for link in self._types for kind in side.neighbours(node, link)})
-        return tuple((self._index.item_at(kind), count) for kind, count in counts.most_common())
+        ordered = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
+        return tuple((self._index.item_at(kind), count) for kind, count in ordered)
 
-    def _attributes(self, nodes: Numbers, out: Sequence[int]) -> Iterator[Attribute]:
+    def _attributes(self, nodes: Numbers) -> Iterator[Attribute]:
         """The relations to numbers and dates, directly or through nodes without a name."""
-        for link in out:
+        side = self._index.side(inverse=False)
+        for link in relations_among(side, nodes):
             path = (self._index.relation_at(link),)
-            if (attribute := self._attribute(nodes, path)) is not None:
+            first, end = side.runs(nodes, link)
+            linked = nodes[first < end]
+            if (attribute := self._attribute(linked, path)) is not None:
                 yield attribute
                 continue
-            around = spread(self._index.side(inverse=False), nodes[:_SAMPLED], [link], _SAMPLED).nodes
-            if link not in self._types and len(around) and all(map(self._is_nameless, around.tolist())):
-                for further in relations_among(self._index.side(inverse=False), around):
+            around = spread(side, linked[:_SAMPLED], [link], _SAMPLED).nodes
+            if link not in self._types and all(map(self._is_nameless, around.tolist())):
+                for further in relations_among(side, around):
                     longer = (*path, self._index.relation_at(further))
-                    if (attribute := self._attribute(nodes, longer)) is not None:
+                    if (attribute := self._attribute(linked, longer)) is not None:
                         yield attribute
 
     def _attribute(self, nodes: Numbers, path: tuple[Item, ...]) -> Attribute | None:
@@ -75,51 +96,62 @@ class Surveyor:
         # Most relations lead to entities, which a few nodes show.
         if not self._forms.values(nodes[:_SAMPLED], steps)[1]:
             return None
-        _, values = self._forms.values(nodes, steps)
-        datatype = Counter(value.datatype for value in values).most_common(1)[0][0]
-        is_date = next(value.is_date for value in values if value.datatype == datatype)
-        keys = {value.key for value in values if value.is_date is is_date}
-        return Attribute(path, datatype, is_date, len(keys))
+        places, values = self._forms.values(nodes, steps)
+        datatype = most_frequent((value.datatype, 1) for value in values)
+        one = next(value for value in values if value.datatype == datatype)
+        kept = [value for value in values if value.comparable(one)]
+        members = {p for p, value in zip(places.tolist(), values, strict=True) if value.comparable(one)}
+        least, greatest = (choose(kept, key=lambda value: value.key) for choose in (min, max))
+        return Attribute(path, datatype, least, greatest, len(members))
 
     def _is_nameless(self, node: int) -> bool:
         id_ = self._index.id_at(node)
         return self._index.label_at(node) == id_ and not id_.startswith('"')
 
-    def _intervals(self, out: Sequence[int]) -> Iterator[int]:
-        """The relations that begin an interval."""
-        begins = tuple(f".{begin}" for begin, _ in INTERVALS)
-        return (link for link in out if self._index.relation_at(link).id.endswith(begins))
-
-    def _bonds(self, nodes: Numbers, topic: str) -> Iterator[Bond]:
-        """Paths of one or two relations that lead from some of the nodes to an entity."""
-        there = self._index.numbers(self._index.resolve_entity(topic))
-        near = [self._around(there, inverse=inverse) for inverse in (True, False)]
-        found: dict[tuple[tuple[int, bool], ...], set[int]] = {}
-        between: dict[int, set[tuple[int, bool]]] = {}
-        for inverse, (_, links, others) in zip((False, True), near, strict=True):
-            # A triple (other, link, topic) is followed forwards from the other node.
-            kept = np.isin(others, nodes)
-            for link, other in zip(links[kept].tolist(), others[kept].tolist(), strict=True):
-                found.setdefault(((link, inverse),), set()).add(other)
-            for link, other in zip(links[~kept].tolist(), others[~kept].tolist(), strict=True):
-                if len(between) < _NEAR or other in between:
-                    between.setdefault(other, set()).add((link, inverse))
-        middles = np.array(sorted(between), np.int64)
-        for inverse in (False, True):
-            sources, links, others = self._around(nodes, inverse=inverse)
-            kept = np.isin(others, middles)
-            columns = (column[kept].tolist() for column in (sources, links, others))
-            for source, link, middle in zip(*columns, strict=True):
-                if link not in self._types:
-                    for last in between[middle]:
-                        found.setdefault(((link, inverse), last), set()).add(source)
-        for steps, linked in found.items():
+    def _bonds(self, form: Expression, topic: str, apart: tuple[str, ...]) -> Iterator[Bond]:
+        """Paths of one or two relations from the members to an entity, which no join leads to on the way."""
+        there, left_out = self._forms.nodes([topic]), self._forms.nodes(apart)
+        nodes = self._forms.members(form, apart).nodes[:MAX_SURROUNDED]
+        nodes = nodes[~np.isin(nodes, left_out)]
+        found: dict[tuple[tuple[int, bool], ...], int] = {
+            ((link, inverse),): int(linked.sum())
+            for link, inverse, linked in self._links_to(there, nodes)
+            if linked.any()
+        }
+        for first_inverse in (False, True):
+            sources, links, middles = self._around(nodes, left_out, inverse=first_inverse)
+            unique, places = np.unique(middles, return_inverse=True)
+            for last, inverse, linked in self._links_to(there, unique):
+                leading = linked[places]
+                for first in np.unique(links[leading]).tolist():
+                    members = np.unique(sources[leading & (links == first)])
+                    found[(first, first_inverse), (last, inverse)] = len(members)
+        for steps in sorted(found, key=lambda steps: (len(steps), steps)):
             path = tuple((self._index.relation_at(link), inverse) for link, inverse in steps)
-            yield Bond(path, len(linked))
+            yield Bond(path, found[steps])
 
-    def _around(self, nodes: Numbers, *, inverse: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """(node, relation, neighbour) columns of triples with one of the nodes at that end; bounded."""
+    def _links_to(self, there: Numbers, nodes: Numbers) -> Iterator[tuple[int, bool, Mask]]:
+        """Each relation of some entities, whether it is followed from tail to head, and a mask of the nodes
+        from which it leads there."""
+        if not len(there) or not len(nodes):
+            return
+        for inverse in (False, True):
+            # The triples at the entities are those of the path's other end.
+            for link in relations_among(self._index.side(inverse=not inverse), there):
+                if link not in self._names:
+                    yield link, inverse, self._forms.are_linked(nodes, there, not inverse, [link])
+
+    def _around(self, nodes: Numbers, apart: Numbers, *, inverse: bool) -> tuple[Numbers, Numbers, Numbers]:
+        """(node, relation, neighbour) columns of triples with one of the nodes at that end.
+
+        Nodes with few triples come first: a hub must neither cost more nor leave the others out.
+        """
         side = self._index.side(inverse=inverse)
-        listed = side.listed(nodes)
-        fitting = nodes[: max(1, int(np.searchsorted(np.cumsum(listed.end - listed.first), MAX_EDGES)))]
-        return side.columns(fitting)
+        degrees = side.degrees(nodes)
+        order = np.argsort(degrees, kind="stable")
+        fitting = np.sort(nodes[order[np.cumsum(degrees[order]) <= _MAX_AROUND]])
+        columns = side.columns(fitting)
+        passed_over = [*self._types, *self._names]
+        kept = ~np.isin(columns[1], passed_over) & ~np.isin(columns[2], apart)
+        sources, links, neighbours = (column[kept] for column in columns)
+        return sources, links, neighbours

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyoxigraph as ox
 
+from kbqa.kg.actions import Item
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.endpoint.record import Endpoint, is_iri
-from kbqa.kg.endpoint.results import BLANK_IRI
+from kbqa.kg.endpoint.results import BLANK_IRI, Binding, id_of
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 # The types that a number or date may have if it is given as plain text.
@@ -167,6 +168,13 @@ class Naming:
 def label_of(ranked: str) -> str | None:
     """A name without its rank; None if there is no name, for which Virtuoso returns the rank alone."""
     return ranked[1:] or None
+
+
+def item_of(row: Binding) -> Item:
+    """The ?x of a row, with its name in ?label."""
+    term, id_ = row["x"], id_of(row["x"])
+    label = label_of(row["label"]["value"]) if "label" in row else None
+    return Item(id_, term["value"] if term["type"] == "literal" else label or id_)
 
 
 def count(pattern: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from kbqa.kg.endpoint.lookups import places, union
+from kbqa.logical_forms.compiler import away_from
 
 
 class PathHop(NamedTuple):
@@ -47,7 +48,12 @@ class EndpointPath:
                     before + first.triple(1, place, nodes[0]) for before, place in places("?n0", self.starts)
                 ),
                 *(hop.triple(number, *nodes[number - 2 : number]) for number, hop in enumerate(rest, 2)),
-                *(self._apart(node) for number, node in enumerate(nodes, 1) if number in self.apart),
+                *(
+                    test
+                    for number, node in enumerate(nodes, 1)
+                    if number in self.apart
+                    for test in away_from(node, self.starts)
+                ),
             ]
         )
 
@@ -88,11 +94,3 @@ class EndpointPath:
 
     def _to(self, number: int) -> str:
         return replace(self, hops=self.hops[:number]).pattern()
-
-    def _apart(self, node: str) -> str:
-        # Comparing two literals by value may be an error; comparing them as terms never is.
-        tests = (
-            f"!SAMETERM({node}, {term})" if term.startswith('"') else f"{node} != {term}"
-            for term in self.starts
-        )
-        return f"FILTER({' && '.join(tests)})"

@@ -24,6 +24,7 @@ from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
+from kbqa.kg.endpoint.forms import FormQueries
 from kbqa.kg.endpoint.paths import EndpointPath, PathHop
 from kbqa.kg.endpoint.record import Endpoint, ServerKind, is_iri
 from kbqa.kg.endpoint.results import (
@@ -41,7 +42,8 @@ from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Walk
+from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Survey, Walk
+from kbqa.logical_forms.algebra import Expression
 
 # Results of up to this many items are fetched whole and sorted here; for larger ones the server
 # sorts and returns a page. Below the 10,000 rows to which public endpoints cut results.
@@ -234,7 +236,7 @@ class EndpointStore:
         rows = self._rows(self._naming.around(sides, 2 * _WINDOW - 1)) if sides else []
         found: dict[str, list[Item]] = {_OUT: [], _IN: []}
         for row in rows:
-            found[row["way"]["value"]].append(_item(row))
+            found[row["way"]["value"]].append(lookups.item_of(row))
         out, into = (tuple(sorted(found[way], key=_by_label)) for way in (_OUT, _IN))
         return Walk(ends, vias, out, into)
 
@@ -253,6 +255,21 @@ class EndpointStore:
                 between = [id_of(row[f"n{number}"]) for number in range(1, len(path.hops))]
                 vias[ends[int(row["end"]["value"])][0]] = (*first, *between) if first else ()
         return tuple(vias)
+
+    # Logical forms
+
+    def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
+        return self._page_of(f"{{ {self._forms().members(form, returning=returning)} }}", limit, offset)
+
+    def survey(
+        self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
+    ) -> Survey:
+        if isinstance(of, Sequence):
+            return self._forms().survey_nodes(of, returning=returning)
+        return self._forms().survey(of, topics, returning=returning)
+
+    def _forms(self) -> FormQueries:
+        return FormQueries(self, self._naming, self._endpoint.labels, self._rows, 2 * _WINDOW - 1)
 
     # The schema
 
@@ -371,7 +388,7 @@ class EndpointStore:
         )
 
     def _items(self, query: str) -> Iterator[Item]:
-        return map(_item, self._rows(query))
+        return map(lookups.item_of, self._rows(query))
 
     def _ids(self, query: str) -> tuple[str, ...]:
         return tuple(sorted({id_of(row["x"]) for row in self._rows(query)}))
@@ -460,12 +477,6 @@ def _path(entities: Sequence[str], steps: Sequence[PathStep], *, returning: bool
         return None
     apart = range(0) if returning else range(2, len(hops) + 1)
     return EndpointPath(tuple(starts), hops, frozenset(apart))
-
-
-def _item(row: Binding) -> Item:
-    term, id_ = row["x"], id_of(row["x"])
-    label = lookups.label_of(row["label"]["value"]) if "label" in row else None
-    return Item(id_, term["value"] if term["type"] == "literal" else label or id_)
 
 
 def _by_label(item: Item) -> tuple[str, str]:

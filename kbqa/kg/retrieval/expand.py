@@ -29,10 +29,8 @@ from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import EXPAND, ActionResult, ErrorKind, Failure, Item, Success
 from kbqa.kg.arguments import (
     FLAG,
-    MAX_ARGUMENT_TEXTS,
     QUESTION,
     TEXT,
-    TEXTS,
     Argument,
     ArgumentKind,
     whole_number,
@@ -41,8 +39,10 @@ from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.specs import ACTIONS, ActionSpec
-from kbqa.kg.store import Bond, Survey
+from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Page, Survey
+from kbqa.kg.values import literal_value
 from kbqa.logical_forms.algebra import (
+    MAX_NODES,
     XSD,
     And,
     Class,
@@ -61,7 +61,9 @@ from kbqa.logical_forms.mentions import Mentioned, bounds, mentioned
 from kbqa.logical_forms.s_expression import print_s_expression
 
 MAX_EXPANSIONS = 200
+MAX_TOPICS = 16  # each is surveyed
 _CLASSES = 12  # classes with which a form may begin
+_LARGEST = 6  # operators and leaves that an operation adds to a form, at most
 
 
 class Operation(StrEnum):
@@ -112,12 +114,12 @@ class Expansion:
 
 
 TOPICS = ArgumentKind(
-    lambda value: value == [] or TEXTS.fits(value),
-    f"a list of at most {MAX_ARGUMENT_TEXTS} texts",
-    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ARGUMENT_TEXTS},
+    lambda value: isinstance(value, list) and len(value) <= MAX_TOPICS and all(map(TEXT.fits, value)),
+    f"a list of at most {MAX_TOPICS} texts",
+    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_TOPICS},
 )
 OPERATIONS = ArgumentKind(
-    lambda value: isinstance(value, list) and all(one in set(Operation) for one in value),
+    lambda value: isinstance(value, list) and all(TEXT.fits(one) and one in set(Operation) for one in value),
     f"a list of {', '.join(Operation)}",
     {"type": "array", "items": {"enum": list(Operation)}},
 )
@@ -141,8 +143,8 @@ class _Expanding:
         self, surroundings: Surroundings, arguments: Mapping[str, Any], form: Expression | None
     ) -> None:
         self._surroundings, self._store = surroundings, surroundings.store
-        self._arguments, self._begins = arguments, form is None
-        self._question = arguments.get("question", "")
+        self._arguments, self._form = arguments, form
+        self._question = arguments["question"]
         self._wanted = frozenset(arguments.get("operations", Operation))
         self._returns = arguments.get("return", False)
         named = entities(form) if form is not None else ()
@@ -158,7 +160,8 @@ class _Expanding:
                 unknown.append(ids)
             else:
                 labelled = self._store.items(ids[:1]).get(ids[0], Item(topic, topic))
-                known[topic] = Item(topic, labelled.label), self._store.survey(ids)
+                survey = self._store.survey(ids, returning=self._returns)
+                known[topic] = Item(topic, labelled.label), survey
         named = Counter(item.label for item, _ in known.values())
         expansions: list[Expansion] = []
         for item, survey in known.values():
@@ -168,23 +171,28 @@ class _Expanding:
             expansions += self._starts()
         if not expansions and unknown:
             return unknown[0]
+        limit, offset = paging(self._surroundings, self._arguments)
         items = tuple(item for item, _ in known.values())
-        return self._answer(items, len(items), expansions)
+        return self._answer(Page(items[offset : offset + limit], len(items)), expansions)
 
     def proceed(self, form: Expression) -> ActionResult:
+        """The members of a form, and what it can be expanded to."""
         limit, offset = paging(self._surroundings, self._arguments)
         if isinstance(form, Count):
-            number = self._store.members(form.source, limit=0, returning=self._returns).total
-            return self._answer((self._number(number),), 1, [])
+            counted = self._store.members(form.source, limit=0, returning=self._returns)
+            return self._answer(Page((self._number(counted.total),), 1, counted.complete), [])
         found = self._store.members(form, limit=limit, offset=offset, returning=self._returns)
         if not found.total:
             text = print_s_expression(form)
             return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
+        if form.size + _LARGEST > MAX_NODES:
+            return self._answer(found, [])
         survey = self._store.survey(form, self._topics, returning=self._returns)
-        expansions = [*self._joins(form, survey), *self._selections(form, survey, found.total)]
-        if Operation.COUNT in self._wanted:
-            expansions.append(Expansion(Count(form), Operation.COUNT))
-        return self._answer(found.items, found.total, expansions)
+        expansions = list(self._joins(form, survey))
+        if found.total > 1:
+            expansions += self._selections(form, survey, found.total)
+        expansions += self._if_wanted(Count(form), Operation.COUNT)
+        return self._answer(found, expansions)
 
     def _joins(
         self, form: Entity | Expression, survey: Survey, topic: Item | None = None, of: str = ""
@@ -192,16 +200,17 @@ class _Expanding:
         """One hop along each relation of the members, in both directions."""
         if Operation.JOIN not in self._wanted:
             return
-        # A join does not take a bare class.
-        source = And(form, form) if isinstance(form, Class) else form
+        if isinstance(form, Class):
+            form = And(form, form)  # JOIN takes no bare class
         for relations, inverse in ((survey.into, True), (survey.out, False)):
             for relation in relations:
                 # A form describes a node by what it is linked to, so its relation is read the other way.
-                longer = Join(Relation(relation.id, inverse=not inverse), source)
+                longer = Join(Relation(relation.id, inverse=not inverse), form)
                 yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
 
     def _starts(self) -> Iterator[Expansion]:
-        ranked = self._surroundings.schema.types.rank(self._question, top_k=_CLASSES)
+        # The types of the store, since a subgraph does not have all of its graph's.
+        ranked = self._surroundings.schema.types.rank(self._question, self._store.types(), top_k=_CLASSES)
         return (Expansion(Class(item.id), Operation.START, operand=item) for item in ranked)
 
     def _selections(self, form: Expression, survey: Survey, total: int) -> Iterator[Expansion]:
@@ -210,21 +219,13 @@ class _Expanding:
         for topic, bonds in survey.bonds.items():
             yield from self._bound(form, topic, bonds, total)
         for attribute in survey.attributes:
-            path = tuple((relation, False) for relation in attribute.path)
-            relations = tuple(Relation(relation.id) for relation in attribute.path)
-            if total > 1 and attribute.distinct > 1:
-                for operation, extreme in ((Operation.MAX, Extreme.MAX), (Operation.MIN, Extreme.MIN)):
-                    most = Superlative(extreme, form, relations)
-                    yield from self._if_wanted(most, operation, path, is_date=attribute.is_date)
-            for value, literals in bounds(asked, attribute.datatype, is_date=attribute.is_date):
-                for comparator, literal in literals.items():
-                    compared = And(form, Comparison(comparator, relations, literal))
-                    operation, operand = Operation(comparator.value), Item(value, value)
-                    yield from self._if_wanted(compared, operation, path, operand, is_date=attribute.is_date)
+            yield from self._valued(form, attribute, asked, total)
         for kind, count in survey.classes:
             if count < total:
                 yield from self._if_wanted(And(Class(kind.id), form), Operation.TYPE, operand=kind)
-        yield from self._at(form, survey, asked)
+        for begins in survey.intervals:
+            for time in asked.times:
+                yield from self._at(form, begins, time, total)
 
     def _bound(self, form: Expression, topic: str, bonds: Sequence[Bond], total: int) -> Iterator[Expansion]:
         """The members with a path to another topic."""
@@ -239,11 +240,43 @@ class _Expanding:
                 kept = And(form, other)
                 yield from self._if_wanted(kept, Operation.KEEP, bond.path, Item(topic, label))
 
-    def _at(self, form: Expression, survey: Survey, asked: Mentioned) -> Iterator[Expansion]:
-        for begins in survey.intervals:
-            for time in asked.times:
-                timed = Timed(form, Relation(begins.id), time)
-                yield from self._if_wanted(timed, Operation.AT, ((begins, False),), Item(time, time))
+    def _valued(
+        self, form: Expression, attribute: Attribute, asked: Mentioned, total: int
+    ) -> Iterator[Expansion]:
+        """The members with an extreme value, or one on a side of a number or date that the question mentions.
+
+        An expansion of which the values show that it has none or all of the members is left out. They show
+        nothing about members that were not surveyed.
+        """
+        path = tuple((relation, False) for relation in attribute.path)
+        relations = tuple(Relation(relation.id) for relation in attribute.path)
+        least, greatest = attribute.least, attribute.greatest
+        is_partial = attribute.members < total
+        if is_partial or least.key < greatest.key:
+            for operation, extreme in ((Operation.MAX, Extreme.MAX), (Operation.MIN, Extreme.MIN)):
+                most = Superlative(extreme, form, relations)
+                yield from self._if_wanted(most, operation, path, is_date=least.is_date)
+        is_surveyed = total <= MAX_SURROUNDED
+        for mention, literals in bounds(asked, attribute.datatype):
+            for comparator, literal in literals.items():
+                bound = literal_value(literal)
+                if bound is not None and is_surveyed:
+                    holds = [comparator.holds(value.key, bound.key) for value in (least, greatest)]
+                    if not any(holds) or (all(holds) and not is_partial):
+                        continue
+                compared = And(form, Comparison(comparator, relations, literal))
+                operand = Item(mention, mention)
+                yield from self._if_wanted(
+                    compared, Operation(comparator.value), path, operand, is_date=least.is_date
+                )
+
+    def _at(self, form: Expression, begins: Item, time: str, total: int) -> Iterator[Expansion]:
+        """The members whose interval includes a time."""
+        timed = Timed(form, Relation(begins.id), time)
+        wanted = list(self._if_wanted(timed, Operation.AT, ((begins, False),), Item(time, time)))
+        # Nothing shows how many these are, and such questions are rare.
+        if wanted and 0 < self._store.members(timed, limit=0, returning=self._returns).total < total:
+            yield from wanted
 
     def _if_wanted(
         self,
@@ -257,32 +290,36 @@ class _Expanding:
         if operation in self._wanted:
             yield Expansion(form, operation, path, operand, is_date)
 
-    def _answer(self, items: tuple[Item, ...], total: int, expansions: Sequence[Expansion]) -> ActionResult:
+    def _answer(self, page: Page, expansions: Sequence[Expansion]) -> ActionResult:
         most = self._arguments.get("expansions", MAX_EXPANSIONS)
+        if self._form is None:
+            about: dict[str, Any] = {"topics": {item.id: {"label": item.label} for item in page.items}}
+        else:
+            about = {"expression": print_s_expression(self._form)}
         return Success(
-            items,
-            total,
-            truncated=len(items) < total,
-            details={
-                "topics": {item.id: {"label": item.label} for item in items} if self._begins else {},
-                "expansions": [one.to_json() for one in self._best(expansions, most)],
-            },
+            page.items,
+            page.total,
+            truncated=not page.complete or self._arguments.get("offset", 0) + len(page.items) < page.total,
+            details={**about, "expansions": [one.to_json() for one in self._best(expansions, most)]},
         )
 
     def _best(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
-        """The expansions; if there are too many joins, those whose relation fits the question best."""
+        """The expansions; if there are too many, the joins whose relation fits the question best.
+
+        Other expansions come first, for up to half of the places, and for those that joins do not need.
+        """
         if len(expansions) <= most:
             return expansions
-        others = [one for one in expansions if one.operation is not Operation.JOIN][:most]
         joins = [one for one in expansions if one.operation is Operation.JOIN]
+        others = [one for one in expansions if one.operation is not Operation.JOIN]
+        others = others[: max(most - len(joins), most // 2)]
         relations = {one.path[0][0].id: one.path[0][0] for one in joins}
         ranked = self._surroundings.schema.relations.rank(
-            self._question, relations.values(), top_k=most - len(others), instruction=INSTRUCTION
+            self._question, relations.values(), instruction=INSTRUCTION
         )
         places = {item.id: place for place, item in enumerate(ranked)}
-        kept = [one for one in joins if one.path[0][0].id in places]
-        kept.sort(key=lambda one: places[one.path[0][0].id])
-        return [*kept[: most - len(others)], *others]
+        joins.sort(key=lambda one: places[one.path[0][0].id])
+        return [*joins[: most - len(others)], *others]
 
     def _number(self, number: int) -> Item:
         id_ = self._store.id_of({"type": "literal", "value": f"{number}", "datatype": f"{XSD}integer"})
@@ -305,10 +342,12 @@ ACTIONS.register(
                 FLAG, "whether a form may come back to the topics, which are left out otherwise"
             ),
         },
-        answers="Details: `expansions`, each with its `form`, its `operation`, the `path` of relations of "
-        "the operation (`id`, `label`, and `inverse` if it is followed from tail to head), and its "
-        "`operand`: a class, a topic, a value or a time. If there are too many, the relations that fit the "
-        "`question` best.",
+        answers="Items are the members of the form; without a form, the topics. Details: `expansions`, each "
+        "with its `form`, its `operation`, the `path` of relations of the operation (`id`, `label`, and "
+        "`inverse` if it is followed from tail to head), and its `operand`: a class, a topic, a value or a "
+        "time; `date` if dates are compared; `of`, the class of a topic that shares its name with another. "
+        "If there are too many, the relations that fit the `question` best. `topics` has the `label` of "
+        "each where a form begins; `expression` is the form, if there is one.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.NO_ENTITIES_FOUND,

@@ -1,44 +1,26 @@
 """Evaluates logical forms over a graph: resolves their names, and finds their members.
 
-A name in an expression is an id of the graph, an exact label, a Freebase id without its
-namespace (`m.0abc`), or an id with a well-known prefix (`wd:Q42`). A label that several
-entities share stands for all of them: the members are then the union over these entities,
-and for a superlative the extreme members for each entity.
+Names are resolved as `kbqa.kg.forms` says. A label that several entities share stands for all of
+them: the members are then the union over these entities, and for a superlative the extreme
+members for each entity.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from typing import NamedTuple
 
 from kbqa.errors import LogicalFormError, QueryTimeoutError
 from kbqa.kg.actions import ErrorKind, Failure, Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.forms import NameTable, leaves
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.retrieval.execute_sparql import solve
-from kbqa.kg.sparql.dialect import PREFIXES
-from kbqa.kg.store import GraphStore
-from kbqa.logical_forms.algebra import (
-    XSD,
-    And,
-    Class,
-    Comparison,
-    Count,
-    Entity,
-    Expression,
-    Join,
-    Literal,
-    Superlative,
-    Timed,
-    relations,
-)
-from kbqa.logical_forms.compiler import FREEBASE, FREEBASE_NAMESPACE, FormVocabulary, literal_term, to_sparql
-from kbqa.logical_forms.s_expression import parse_literal, parse_s_expression
+from kbqa.logical_forms.algebra import XSD, Class, Count, Entity, Expression, Literal, relations
+from kbqa.logical_forms.compiler import FREEBASE, FormVocabulary, literal_term, to_sparql
+from kbqa.logical_forms.s_expression import parse_s_expression
 
-_RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 # Maximum readings of an expression with shared labels; each reading is a query.
 _MAX_READINGS = 16
 # Types of literals in SPARQL's JSON results; the second is Virtuoso's.
@@ -77,46 +59,6 @@ def form_failure(error: LogicalFormError) -> Failure:
     return failure(ErrorKind.QUERY_SYNTAX, str(error), where)
 
 
-@dataclass
-class NameTable:
-    """Resolves the names in expressions to ids of a graph."""
-
-    store: GraphStore
-    _nodes: dict[Entity | Literal | Class, tuple[str, ...]] = field(default_factory=dict)
-
-    def nodes(self, leaf: Entity | Literal | Class) -> tuple[str, ...]:
-        """Ids of an entity, class or literal; empty if it is not in the graph."""
-        if leaf not in self._nodes:
-            self._nodes[leaf] = self._literals(leaf) if isinstance(leaf, Literal) else self._entities(leaf)
-        return self._nodes[leaf]
-
-    def relations(self, name: str) -> tuple[str, ...]:
-        """Ids of a relation; empty if it is not in the graph."""
-        return _first(self.store.resolve_relation, _spellings(name))
-
-    def written(self, id_: str) -> str:
-        """An id as written in expressions: without Freebase's namespace."""
-        return id_.removeprefix(FREEBASE_NAMESPACE)
-
-    def _entities(self, leaf: Entity | Class) -> tuple[str, ...]:
-        name = leaf.id if isinstance(leaf, Entity) else leaf.name
-        ids = _first(self.store.resolve_entity, _spellings(name))
-        # A literal with that value is meant only if no entity has the name.
-        named = tuple(id_ for id_ in ids if not self.store.entity_term(id_).startswith('"'))
-        return named or ids
-
-    def _literals(self, literal: Literal) -> tuple[str, ...]:
-        """The literal itself, else with the time zone of Freebase's dates, else all with its lexical form."""
-        for reading in (literal, parse_literal(FREEBASE.literal(literal))):
-            typed = {"datatype": reading.datatype}
-            if reading.language is not None:
-                typed = {"xml:lang": reading.language}
-            id_ = self.store.id_of({"type": "literal", "value": reading.lexical, **typed})
-            if self.store.item(id_) is not None:
-                return (id_,)
-        return self.store.resolve_entity(literal.lexical)
-
-
 class FormEvaluation:
     """Evaluates expressions over one graph, all within one deadline.
 
@@ -144,7 +86,7 @@ class FormEvaluation:
 
     def check_nodes(self, expression: Expression) -> None:
         """Like `check`, but for entities and classes only."""
-        for leaf in _leaves(expression):
+        for leaf in leaves(expression):
             if not isinstance(leaf, Literal) and not self.names.nodes(leaf):
                 name = leaf.id if isinstance(leaf, Entity) else leaf.name
                 raise Unanswered(failure(ErrorKind.ENTITY_NOT_IN_KG, f"Entity {quote(name)} not found in KG"))
@@ -209,10 +151,9 @@ class FormEvaluation:
 
     def _readings(self, expression: Expression) -> list[FormVocabulary]:
         """One vocabulary for each combination of meanings of shared labels."""
-        leaves = list(dict.fromkeys(_leaves(expression)))
-        choices = [self.names.nodes(leaf) for leaf in leaves]
+        choices = [(leaf, self.names.nodes(leaf)) for leaf in dict.fromkeys(leaves(expression))]
         # A literal that is not in the graph is compared as written.
-        meant = [(leaf, ids) for leaf, ids in zip(leaves, choices, strict=True) if ids]
+        meant = [(leaf, ids) for leaf, ids in choices if ids]
         readings = islice(product(*(ids for _, ids in meant)), _MAX_READINGS + 1)
         chosen = [dict(zip((leaf for leaf, _ in meant), ids, strict=True)) for ids in readings]
         if len(chosen) > _MAX_READINGS:
@@ -234,25 +175,14 @@ class FormEvaluation:
         def literal(value: Literal) -> str:
             return self.store.entity_term(ids[value]) if value in ids else literal_term(value)
 
-        def relation(name: str) -> str:
-            # The relation for the other end of TC's interval may be missing from the graph.
-            found = self.names.relations(name) or (next(iter(_spellings(name))),)
-            terms = [self.store.relation_term(id_) for id_ in found]
-            return terms[0] if len(terms) == 1 else f"({'|'.join(terms)})"
-
         return FormVocabulary(
             entity=lambda id_: entity(Entity(id_)),
-            relation=relation,
+            relation=self.names.relation_path,
             ontology_class=lambda name: entity(Class(name)),
-            type_predicate=self._type_predicate(),
+            type_predicate=self.names.type_path(),
             literal=literal,
             now=self._now,
         )
-
-    def _type_predicate(self) -> str:
-        known = [id_ for id_ in sorted(TYPE_RELATIONS) if id_ in self.store.resolve_relation(id_)]
-        terms = [self.store.relation_term(id_) for id_ in known or [_RDF_TYPE]]
-        return terms[0] if len(terms) == 1 else f"({'|'.join(terms)})"
 
     def _items(self, terms: Sequence[Mapping[str, str]]) -> dict[str, Item]:
         """Items of a query's terms by id; a literal's label is its value, a nameless node's its id."""
@@ -281,36 +211,5 @@ def _compiled(expression: Expression, vocabulary: FormVocabulary) -> str:
         raise Unanswered(form_failure(error)) from error
 
 
-def _leaves(expression: Expression) -> Iterator[Entity | Literal | Class]:
-    """The entities, literals and classes in an expression, except the values of comparisons."""
-    match expression:
-        case Class():
-            yield expression
-        case Join(_, Entity() | Literal() as leaf):
-            yield leaf
-        case And(left, right):
-            yield from _leaves(left)
-            yield from _leaves(right)
-        case Join() | Superlative() | Timed() | Count():
-            assert not isinstance(expression.source, Entity | Literal)
-            yield from _leaves(expression.source)
-        case Comparison():
-            pass
-
-
 def _name(leaf: Entity | Literal | Class) -> str:
     return leaf.id if isinstance(leaf, Entity) else leaf.name if isinstance(leaf, Class) else leaf.lexical
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """A name, followed by the ids that it may abbreviate."""
-    yield name
-    prefix, colon, local = name.partition(":")
-    if colon and prefix in PREFIXES:
-        yield PREFIXES[prefix] + local
-    if "." in name and " " not in name:
-        yield FREEBASE_NAMESPACE + name
-
-
-def _first(resolve: Callable[[str], tuple[str, ...]], spellings: Iterator[str]) -> tuple[str, ...]:
-    return next((ids for spelling in spellings if (ids := resolve(spelling))), ())

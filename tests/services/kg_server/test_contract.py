@@ -56,6 +56,41 @@ def test_a_path_comes_with_what_can_be_followed_next_and_the_ways_to_its_ends(to
     assert 0 < relation["score"] < 1
 
 
+def test_forms_are_expanded_step_by_step(tools):
+    asked = {"question": "how many other films did the stars of Big make?", "topics": ["Big"]}
+    [begun] = tools.execute("films", [Action("expand", asked)])
+    assert begun.items == (Item("Big", "Big"),)
+    starred = {
+        "form": "(JOIN (R starred) Big)",
+        "operation": "join",
+        "path": [{"id": "starred", "label": "starred", "inverse": False}],
+        "operand": {"id": "Big", "label": "Big"},
+    }
+    assert starred in begun.details["expansions"]
+    stars, hostile, wrong = tools.execute(
+        "films",
+        [
+            Action("expand", {**asked, "form": starred["form"]}),
+            Action("expand", {**asked, "form": "(JOIN (R starred Big)"}),
+            Action("expand", {**asked, "operations": ["fly"]}),
+        ],
+    )
+    assert [item.id for item in stars.items] == ["Elizabeth Perkins", "Tom Hanks"]
+    assert [one["form"] for one in stars.details["expansions"]] == [
+        "(JOIN starred (JOIN (R starred) Big))",
+        "(COUNT (JOIN (R starred) Big))",
+    ]
+    assert (hostile.kind, hostile.details) == ("query_syntax", {"position": 18})
+    assert wrong.code is ErrorCode.FORMAT_ERROR
+    [films] = tools.execute(
+        "films", [Action("expand", {**asked, "form": "(JOIN starred (JOIN (R starred) Big))"})]
+    )
+    assert films.items == (Item("Philadelphia", "Philadelphia"),)
+    many = [Action("expand", {**asked, "form": "(JOIN (R links) hub)", "limit": 5})] * 40
+    pages = tools.execute("films", many)
+    assert [(len(page.items), page.total, page.truncated) for page in pages] == [(5, 1500, True)] * 40
+
+
 def test_what_comes_back_is_accepted_as_an_argument(tools):
     seen, frontier = set(), ['Müller, "K." & Söhne/(GmbH) 100%', "Big"]
     while frontier:

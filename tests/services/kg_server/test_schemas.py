@@ -42,6 +42,14 @@ EXAMPLES = {
         "relations": 0,
         "return": True,
     },
+    "expand": {
+        "question": "how many films of Tom Hanks since 1988?",
+        "form": "(JOIN starred `Tom Hanks`)",
+        "topics": ["Big"],
+        "operations": ["join", "keep", "count"],
+        "expansions": 5,
+        "return": True,
+    },
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyoxigraph
 import pytest
 from hypothesis import given, settings
@@ -113,6 +115,51 @@ def test_all_nodes_differ_where_that_is_asked_for():
     assert run(graph, text, distinct=Distinct.NONE) == ["m.a", "m.b", "m.c"]
     assert run(graph, text) == ["m.b", "m.c"]
     assert run(graph, text, distinct=Distinct.NODES) == ["m.c"]
+    assert run(graph, text, distinct=Distinct.ENTITIES) == ["m.b", "m.c"]
+
+
+def test_no_join_leads_to_an_entity_of_the_expression_where_that_is_asked_for():
+    graph = store(
+        *("m.a knows m.b", "m.b knows m.a", "m.a knows m.c", "m.d knows m.a", "m.a likes m.b"),
+        *("m.a type.object.type c", "m.b type.object.type c", "m.b knows m.d"),
+        *(f"m.a size {number(9)}", f"m.b size {number(5)}", f"m.d size {number(7)}"),
+    )
+
+    def away(text, **options):
+        return run(graph, text, distinct=Distinct.ENTITIES, **options)
+
+    # By way of m.a one would come to m.c.
+    assert away("(JOIN (R knows) (JOIN (R knows) (JOIN (R knows) m.a)))") == []
+    assert run(graph, "(JOIN (R knows) (JOIN (R knows) (JOIN (R knows) m.a)))") == ["m.b", "m.c"]
+    # A topic is no candidate of a superlative over a join, wherever it is named; of a class it is one.
+    assert away("(ARGMAX (JOIN (R knows) m.b) size)") == ["m.a"]
+    assert away("(AND (ARGMAX (JOIN (R knows) m.b) size) (JOIN knows m.a))") == ["m.d"]
+    assert away("(ARGMAX c size)") == ["m.a"]
+    assert away("(JOIN (R likes) (ARGMAX c size))") == ["m.b"]
+    # Further entities can be named apart from the expression.
+    assert away("(JOIN (R knows) m.b)") == ["m.a", "m.d"]
+    assert away("(JOIN (R knows) m.b)", apart=["m.a", "m.b"]) == ["m.d"]
+    assert away("(COUNT (JOIN (R knows) m.b))", apart=["m.d"]) == ["1"]
+
+
+def test_a_name_may_stand_for_any_of_several_terms():
+    both = {"m.hanks": (f"<{NS}m.hanks>", f"<{NS}m.hunt>"), "film.film": (f"<{NS}film.film>", f"<{NS}none>")}
+    vocabulary = replace(
+        FREEBASE,
+        entity=lambda name: both.get(name) or FREEBASE.entity(name),
+        ontology_class=lambda name: both.get(name) or FREEBASE.ontology_class(name),
+    )
+
+    def found(text, distinct):
+        return run(FILMS, text, vocabulary=vocabulary, distinct=distinct)
+
+    assert found("(JOIN (R film.actor.film) m.hanks)", Distinct.ANSWER) == ["m.big", "m.cast", "m.toy"]
+    assert found("(AND film.film (JOIN film.film.director m.marshall))", Distinct.NONE) == ["m.big"]
+    assert found("(ARGMIN (JOIN (R film.actor.film) m.hanks) film.film.budget)", Distinct.NONE) == ["m.big"]
+    back = "(JOIN film.actor.film (JOIN (R film.actor.film) m.hanks))"
+    assert found(back, Distinct.NONE) == ["m.hanks", "m.hunt"]
+    for distinct in (Distinct.ANSWER, Distinct.ENTITIES, Distinct.NODES):
+        assert found(back, distinct) == []
 
 
 def test_time_constraints_cover_open_and_half_open_intervals():

@@ -315,7 +315,6 @@ def test_a_chooser_of_forms_is_one_of_paths_in_another_dialect():
     assert forms.rollout.max_turns > paths.rollout.max_turns  # an operation takes a turn, as a hop does
 
 
-
 def test_a_language_model_without_a_gpu_learns_as_kg_r1_does_in_the_dialect_of_choices():
     small, paper, chooser = map(load_recipe, ("kg-r1-smollm2", "kg-r1", "kg-r1-chooser"))
     assert (small.reward, small.advantage) == (paper.reward, paper.advantage)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import IndexBuilder, literal_value
+from kbqa.kg.store import Page
 
 ENTITIES = st.sampled_from(["a", "b", "c", "d", "1999", "_:x", "é", "😀", "e\u0301", '"a b"', '"1"@en'])
 RELATIONS = st.sampled_from(["r", "s", "a", "ü r"])
@@ -64,7 +65,7 @@ class Reference:
 
     def page(self, ids, limit, offset):
         found = sorted(map(self.item, set(ids)), key=lambda item: (item.label, item.id))
-        return tuple(found[offset : offset + limit]), len(found)
+        return Page(tuple(found[offset : offset + limit]), len(found))
 
 
 @settings(deadline=None, max_examples=50)
@@ -122,7 +123,7 @@ def test_counts_and_listings_agree_with_the_triples(triples, labels):
     graph, naive = adjacency(triples, labels), Reference(triples, labels)
     assert graph.triples == len(naive.triples)
     assert graph.entities == sum(not node.startswith('"') for node in naive.nodes)
-    assert (tuple(graph.relations()), len(naive.relations)) == naive.page(naive.relations, 100, 0)
+    assert Page(tuple(graph.relations()), len(naive.relations)) == naive.page(naive.relations, 100, 0)
     expected = {(label, naive.item(node)) for node in naive.nodes for label in naive.labels.get(node, ())}
     expected |= {(node, naive.item(node)) for node in naive.nodes if naive.item(node).label == node}
     assert set(graph.nodes()) == {
@@ -137,7 +138,7 @@ def test_a_page_of_a_hub_is_cut_and_its_total_kept():
     assert found.total == 100
     relations = graph.tail_relations(["hub"], limit=2, offset=10)
     assert ([item.id for item in relations.items], relations.total) == (["r10", "r11"], 50)
-    assert graph.tail_entities(["hub"], ["r07"], limit=3, offset=100) == ((), 100)
+    assert graph.tail_entities(["hub"], ["r07"], limit=3, offset=100) == Page((), 100)
 
 
 def test_a_name_can_be_an_entity_and_a_relation():
@@ -157,7 +158,7 @@ def test_what_no_triple_has_is_neither_found_nor_labelled():
     assert graph.resolve_entity("nobody") == ()
     assert graph.item("z") is None
     assert graph.items(["a", "z", "r"]) == {"a": Item("a", "a"), "r": Item("r", "r")}
-    assert graph.tail_entities(["z"], ["r"], limit=10) == graph.tail_relations(["z"], limit=10) == ((), 0)
+    assert graph.tail_entities(["z"], ["r"], limit=10) == graph.tail_relations(["z"], limit=10) == Page((), 0)
 
 
 def test_dated_facts_tell_when_from_both_ends_and_others_do_not():

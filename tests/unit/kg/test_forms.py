@@ -1,0 +1,300 @@
+"""Members and surveys of logical forms: worked by hand, and the same embedded and at an endpoint."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from kbqa.errors import LogicalFormError, QueryTimeoutError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.endpoint.record import Endpoint, ServerKind
+from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.store import GraphStore, Page
+from kbqa.logical_forms.s_expression import parse_s_expression
+from tests.sparql_servers import SparqlServer
+
+EX = "http://ex.org/"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+TURTLE = f"""
+@prefix : <{EX}> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <{XSD}> .
+:heat a :Film ; rdfs:label "Heat"@en ; :director :mann ; :star :pacino , :deniro ;
+    :minutes 170 ; :released "1995-12-15"^^xsd:date ; :gross [ :dollars 187.4 ] .
+:ali a :Film ; rdfs:label "Ali"@en ; :director :mann ; :star :smith , :foxx ;
+    :minutes 157 ; :released "2001-12-25"^^xsd:date ; :gross [ :dollars 87.7 ] .
+:collateral a :Film ; rdfs:label "Collateral"@en ; :director :mann ; :star :foxx , :cruise ;
+    :minutes 120 ; :released "2004-08-06"^^xsd:date .
+:miami a :Film , :Remake ; rdfs:label "Miami Vice"@en ; :director :mann ; :star :foxx ; :minutes 170 .
+:heat72 a :Film ; rdfs:label "Heat"@en ; :director :morrissey .
+:mann a :Person ; rdfs:label "Michael Mann"@en ; :likes :heat , :mann .
+:morrissey a :Person ; rdfs:label "Paul Morrissey"@en .
+:pacino a :Person ; rdfs:label "Al Pacino"@en ; :role :stint1 , :stint2 .
+:deniro a :Person ; rdfs:label "Robert De Niro"@en .
+:smith a :Person ; rdfs:label "Will Smith"@en .
+:foxx a :Person ; rdfs:label "Jamie Foxx"@en .
+:cruise a :Person ; rdfs:label "Tom Cruise"@en .
+:stint1 :at :studio ; :stint.from "1990"^^xsd:gYear ; :stint.to "1999"^^xsd:gYear .
+:stint2 :at :theatre ; :stint.from "2003-04-01"^^xsd:date .
+:studio rdfs:label "Actors Studio"@en . :theatre rdfs:label "Circle Theatre"@en .
+:director rdfs:label "directed by"@en . :star rdfs:label "starring"@en .
+"""
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory, request):
+    """The same graph in both stores."""
+    with ExitStack() as opened:
+        home = tmp_path_factory.mktemp("home")
+        (home / "graph.ttl").write_text(TURTLE)
+        catalog = GraphCatalog(home)
+        opened.callback(catalog.close)
+        catalog.load("films", home / "graph.ttl")
+        server = SparqlServer(TURTLE)
+        opened.callback(server.stop)
+        endpoint = remote(Endpoint(server.url, deadline_s=60), opened)
+        yield {"embedded": catalog.get("films"), "endpoint": endpoint, "server": server}
+
+
+@pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])
+def store(request, stores, tmp_path_factory) -> GraphStore:
+    if request.param == "virtuoso" and "virtuoso" not in stores:
+        server = request.getfixturevalue("virtuoso")
+        file = tmp_path_factory.mktemp("graph") / "graph.ttl"
+        file.write_text(TURTLE)
+        server.load(file, f"{EX}films")
+        at = Endpoint(server.url, (f"{EX}films",), ServerKind.VIRTUOSO, deadline_s=60)
+        stores["virtuoso"] = EndpointStore(at, version="v1")
+    return stores[request.param]
+
+
+def remote(at, opened):
+    store = EndpointStore(at, version="v1")
+    opened.callback(store.close)
+    return store
+
+
+def form(text):
+    """A form in which `:name` stands for an IRI."""
+    return parse_s_expression(text.replace(":", EX).replace(f"^^{EX}", "^^xsd:"))
+
+
+def short(id_):
+    return "_" if id_.startswith(("_:", "nodeID:")) else id_.removeprefix(EX)
+
+
+def members(store, text, **options):
+    page = store.members(form(text), limit=99, **options)
+    assert page.total == len(page.items)
+    return [short(item.id) for item in page.items]
+
+
+MANNS = "(JOIN :director :mann)"
+FORMS = {
+    "(JOIN (R :director) :heat)": ["mann"],
+    MANNS: ["ali", "collateral", "heat", "miami"],
+    ":Film": ["ali", "collateral", "heat", "heat72", "miami"],
+    "(JOIN (R :star) (JOIN :director :mann))": ["pacino", "foxx", "deniro", "cruise", "smith"],
+    # Back to the topic, which is left out on the way, too.
+    "(JOIN :director (JOIN (R :director) :heat))": ["ali", "collateral", "miami"],
+    "(JOIN (R :star) (JOIN :director (JOIN (R :director) :heat)))": ["foxx", "cruise", "smith"],
+    "(JOIN :director (JOIN (R :director) (JOIN :director (JOIN (R :director) :heat))))": [
+        *("ali", "collateral", "miami"),
+    ],
+    "(JOIN (R :likes) :mann)": ["heat"],
+    f"(AND {MANNS} (JOIN :star :foxx))": ["ali", "collateral", "miami"],
+    f"(AND (JOIN :star :foxx) (AND {MANNS} (JOIN :star :smith)))": ["ali"],
+    f"(AND {MANNS} (JOIN :star (JOIN :role (JOIN :at :studio))))": ["heat"],
+    f"(AND :Remake {MANNS})": ["miami"],
+    "(AND :Remake :Film)": ["miami"],
+    f"(AND {MANNS} (gt :minutes 120))": ["ali", "heat", "miami"],
+    f"(AND {MANNS} (le :minutes 157))": ["ali", "collateral"],
+    f"(AND (lt :released 2001-12-25^^:date) {MANNS})": ["heat"],
+    f"(AND {MANNS} (ge :released 2001-12-25^^:date))": ["ali", "collateral"],
+    f"(AND {MANNS} (gt (JOIN :gross :dollars) 100))": ["heat"],
+    f"(AND {MANNS} (gt :released 1990^^:gYear))": [],
+    f"(AND {MANNS} (gt :minutes long))": [],
+    f"(ARGMAX {MANNS} :minutes)": ["heat", "miami"],
+    f"(ARGMIN {MANNS} :minutes)": ["collateral"],
+    f"(ARGMAX {MANNS} :released)": ["collateral"],
+    f"(ARGMIN {MANNS} (JOIN :gross :dollars))": ["ali"],
+    "(ARGMAX :Person :minutes)": [],
+    # The topic is no candidate where a join would lead to it, and is one as a member of a class.
+    "(ARGMIN (JOIN :director (JOIN (R :director) :heat)) :released)": ["ali"],
+    "(AND (ARGMAX :Film :minutes) (JOIN :star :foxx))": ["miami"],
+    "(JOIN (R :star) (ARGMAX (JOIN :director (JOIN (R :director) :heat)) :minutes))": ["foxx"],
+    "(JOIN (R :at) (TC (JOIN (R :role) :pacino) :stint.from 1995))": ["studio"],
+    "(TC (JOIN (R :role) :pacino) :stint.to 1999)": ["stint1"],
+    "(TC (JOIN (R :role) :pacino) :stint.from 2003)": ["stint2"],
+    "(TC (JOIN (R :role) :pacino) :stint.from NOW)": ["stint2"],
+    f"(TC {MANNS} :stint.from 1995)": ["ali", "collateral", "heat", "miami"],
+    # Nodes without a name on the way.
+    f"(JOIN (R :dollars) (JOIN (R :gross) {MANNS}))": [
+        f'"187.4"^^<{XSD}decimal>',
+        f'"87.7"^^<{XSD}decimal>',
+    ],
+    "(JOIN :gross (JOIN :dollars 87.7^^:decimal))": ["ali"],
+    "(JOIN (R :gross) :heat)": ["_"],
+    # Names: shared by two entities, a relation's label, a literal's text, unknown ones.
+    "(JOIN (R :director) Heat)": ["mann", "morrissey"],
+    "(JOIN :director (JOIN (R :director) Heat))": ["ali", "collateral", "miami"],
+    "(AND (JOIN (R :likes) `Michael Mann`) (JOIN `directed by` :mann))": ["heat"],
+    "(JOIN :minutes 170)": ["heat", "miami"],
+    "(JOIN (R :director) :nothing)": [],
+    "(JOIN (R :director) `no such film`)": [],
+    f"(AND {MANNS} (JOIN :star nobody))": [],
+    ":Nothing": [],
+    "(JOIN :nothing :heat)": [],
+    "(JOIN `no such relation` :heat)": [],
+    f"(ARGMAX {MANNS} `no such relation`)": [],
+    f"(AND {MANNS} (gt :nothing 1))": [],
+    f"(TC {MANNS} `no such.from` 1995)": ["ali", "collateral", "heat", "miami"],
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_worked_members(store, text):
+    assert members(store, text) == FORMS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(JOIN :director (JOIN (R :director) :heat))", ["ali", "collateral", "heat", "miami"]),
+        ("(JOIN (R :likes) :mann)", ["heat", "mann"]),
+        ("(ARGMAX (JOIN :director (JOIN (R :director) :heat)) :minutes)", ["heat", "miami"]),
+        ("(JOIN :director (JOIN (R :director) Heat))", ["ali", "collateral", "heat", "heat72", "miami"]),
+    ],
+)
+def test_a_form_may_come_back_to_its_topics(store, text, expected):
+    assert members(store, text, returning=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(gt :minutes 120)", "a comparison selects from a set"),
+        ("(AND (gt :minutes 120) (lt :minutes 160))", "a comparison selects from a set"),
+        ("(JOIN (R :star) (gt :minutes 120))", "a comparison selects from a set"),
+        ("(AND :Film (JOIN :star (le :minutes 1)))", "a comparison selects from a set"),
+        ("(COUNT :Film)", "COUNT has no members"),
+        ("(AND :Film (COUNT :Film))", "COUNT has no members"),
+        ("(TC :Film :stint.at 1995)", "begins or ends no interval"),
+    ],
+)
+def test_what_has_no_members_to_list(store, text, message):
+    with pytest.raises(LogicalFormError, match=message):
+        store.members(form(text), limit=9)
+    with pytest.raises(LogicalFormError, match=message):
+        store.survey(form(text))
+
+
+def test_members_are_paged_in_the_order_of_labels(store):
+    page = store.members(form(":Person"), limit=2, offset=1)
+    assert ([item.label for item in page.items], page.total) == (["Jamie Foxx", "Michael Mann"], 7)
+    assert store.members(form(":Person"), limit=0) == Page((), 7)
+
+
+def told(survey):
+    """A survey without namespaces and blank nodes' names."""
+
+    def path(items):
+        return tuple(short(item.id) for item in items)
+
+    return {
+        "out": path(survey.out),
+        "into": path(survey.into),
+        "intervals": path(survey.intervals),
+        "classes": [(short(kind.id), count) for kind, count in survey.classes],
+        "attributes": [
+            (path(one.path), one.datatype.removeprefix(XSD), one.least.key, one.greatest.key, one.members)
+            for one in survey.attributes
+        ],
+        "bonds": {
+            short(topic): [
+                (
+                    tuple(("^" if inverse else "") + short(item.id) for item, inverse in bond.path),
+                    bond.members,
+                )
+                for bond in bonds
+            ]
+            for topic, bonds in survey.bonds.items()
+        },
+    }
+
+
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+
+
+def test_a_survey_tells_what_the_members_can_be_continued_by(store):
+    found = told(store.survey(form(MANNS), [f"{EX}foxx", "Heat", "Al Pacino", "nobody"]))
+    # To the director, who is named, no join leads; and labels are no joins.
+    assert found["out"] == ("gross", "minutes", "released", TYPE, "star")
+    assert found["into"] == ()
+    assert found["classes"] == [("Film", 4), ("Remake", 1)]
+    assert [one[:2] + one[4:] for one in found["attributes"]] == [
+        (("gross", "dollars"), "decimal", 2),
+        (("minutes",), "integer", 4),
+        (("released",), "date", 3),
+    ]
+    assert [one[2:4] for one in found["attributes"]][:2] == [(87.7, 187.4), (120, 170)]
+    assert found["bonds"]["foxx"] == [(("star",), 3)]
+    assert found["bonds"]["Al Pacino"] == [(("star",), 1)]
+    assert found["bonds"]["nobody"] == []
+    # The two films of that name are not members themselves, and share values with those that are.
+    assert found["bonds"]["Heat"] == [(("minutes", "^minutes"), 1)]
+
+
+def test_a_survey_of_entities(store):
+    found = told(store.survey([f"{EX}mann"]))
+    # He likes himself and another; only to the other may a join lead.
+    assert (found["out"], found["into"]) == (("likes", TYPE), ("director",))
+    assert (found["classes"], found["bonds"]) == ([("Person", 1)], {})
+    back = told(store.survey([f"{EX}mann"], returning=True))
+    assert back["into"] == ("director", "likes")
+    both = told(store.survey([f"{EX}pacino", f"{EX}nothing"]))
+    assert (both["out"], both["intervals"]) == (("role", TYPE), ())
+    assert [one[0] for one in both["attributes"]] == [("role", "stint.from"), ("role", "stint.to")]
+    assert told(store.survey([f"{EX}nothing"])) == told(store.survey([]))
+
+
+def test_intervals_are_the_relations_that_begin_them(store):
+    found = told(store.survey(form("(JOIN (R :role) :pacino)"), [f"{EX}studio"]))
+    assert found["intervals"] == ("stint.from",)
+    assert found["bonds"]["studio"] == [(("at",), 1)]
+
+
+SURVEYED = [text for text, found in FORMS.items() if found]
+
+
+@pytest.mark.parametrize("text", SURVEYED)
+@pytest.mark.parametrize("returning", [False, True])
+def test_both_stores_tell_the_same(stores, text, returning):
+    topics = [f"{EX}foxx", "Heat", f"{EX}mann"]
+    one, other = (
+        told(stores[name].survey(form(text), topics, returning=returning))
+        for name in ("embedded", "endpoint")
+    )
+    assert one == other
+    assert members(stores["embedded"], text, returning=returning) == members(
+        stores["endpoint"], text, returning=returning
+    )
+
+
+def test_an_endpoint_is_asked_a_few_short_questions(stores):
+    requests = stores["server"].requests
+    with ExitStack() as opened:
+        store = remote(Endpoint(stores["server"].url, deadline_s=60), opened)
+        before = len(requests)
+        store.survey(form("(JOIN (R :star) (JOIN :director :mann))"), [f"{EX}heat"])
+        assert len(requests) - before <= 14
+        assert max(len(request["query"]) for request in requests[before:]) < 5000
+
+
+def test_a_query_that_takes_too_long_is_given_up(stores):
+    with ExitStack() as opened:
+        slow = SparqlServer()
+        opened.callback(slow.stop)
+        slow.answer_with(lambda request: None)
+        store = remote(Endpoint(slow.url, deadline_s=0.3), opened)
+        with pytest.raises(QueryTimeoutError):
+            store.members(form(":Film"), limit=9)
