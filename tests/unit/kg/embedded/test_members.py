@@ -30,9 +30,8 @@ def world():
 @pytest.fixture(scope="module")
 def catalog(world, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
-    (home / "graph.nt").write_text(world.graph, encoding="utf-8")
     catalog = GraphCatalog(home)
-    catalog.load("world", home / "graph.nt")
+    catalog.load("world", world.graph.as_file(home))
     yield catalog
     catalog.close()
 
