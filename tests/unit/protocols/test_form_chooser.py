@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbqa.environment import Budget
+from kbqa.evidence import Claims
+from kbqa.evidence.support import confirmed
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols.chooser import ChoosingProtocol
@@ -30,6 +32,7 @@ GRAPH = """\
 :song a :Song ; rdfs:label "Heat" ; :performedBy :smith .
 """
 EX = "http://films.example/"
+BUDGET = Budget(max_turns=4, max_tokens=8192, max_turn_tokens=16, max_observation_tokens=4096)
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +187,43 @@ def test_an_episode_ends_with_the_members_of_its_form(tools):
     options = begun(tools, asked)._options.items()
     (number,) = (n for n, option in options if option.words == "directed by")
     turns = iter((f"<{number}>", "<0>"))
-    budget = Budget(max_turns=4, max_tokens=8192, max_turn_tokens=16, max_observation_tokens=4096)
-    agent = Agent(ScriptedPolicy(codec, lambda _: next(turns)), codec, FormChoosingProtocol(), tools, budget)
+    agent = Agent(ScriptedPolicy(codec, lambda _: next(turns)), codec, FormChoosingProtocol(), tools, BUDGET)
     [trajectory] = linear_rollout(agent, asked, 1, 1.0)
     assert trajectory.status is Status.ANSWERED
     assert sorted(trajectory.answers) == ["Ali", "Heat", "The Insider"]
     assert trajectory.turns[0].actions[0].arguments["form"] == f"(JOIN {EX}directedBy {EX}mann)"
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected", "said_in_sparql"),
+    [
+        (["<inverse> directed by"], ["Ali", "Heat", "The Insider"], "directedBy"),
+        (["<inverse> directed by", "<max> greatest runtime"], ["Heat"], "MAX"),
+        (["<inverse> directed by", "<count> number"], ["3"], "COUNT"),
+    ],
+)
+def test_the_query_of_the_form_is_the_evidence(tools, choices, expected, said_in_sparql):
+    codec, asked = make_codec(), question("films by Michael Mann", "mann")
+    dialogue = begun(tools, asked)
+
+    def turns():
+        for words in choices:
+            options = dialogue._options.items()
+            (number,) = (n for n, option in options if f"{option.tags} {option.words}" == words)
+            yield f"<{number}>"
+            choose(tools, dialogue, words)
+        yield "<0>"
+
+    written = turns()
+    agent = Agent(
+        ScriptedPolicy(codec, lambda _: next(written)), codec, FormChoosingProtocol(), tools, BUDGET
+    )
+    runs = linear_rollout(agent, asked, 1, 1.0)
+    answers = confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
+    assert sorted(answer.given.text for answer in answers) == expected
+    for answer in answers:
+        assert said_in_sparql in answer.evidence.sparql
+        assert answer.id in {term["id"] for row in answer.evidence.rows for term in row.values()}
 
 
 def test_its_tags_begin_with_those_of_paths():
