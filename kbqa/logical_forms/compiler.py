@@ -277,9 +277,12 @@ class _Writer:
 
 def away_from(variable: str, terms: Sequence[str]) -> list[str]:
     """The filter by which a variable differs from each of some terms; none if there are no terms."""
-    # Comparing two literals by value may be an error; comparing them as terms never is.
+    # Comparing two literals by value may be an error, and Virtuoso refuses SAMETERM of a literal and a
+    # subject. Comparing their texts is possible everywhere.
     tests = [
-        f"!SAMETERM({variable}, {term})" if term.startswith('"') else f"{variable} != {term}"
+        f"(!ISLITERAL({variable}) || STR({variable}) != STR({term}))"
+        if term.startswith('"')
+        else f"{variable} != {term}"
         for term in terms
     ]
     return [f"FILTER ({' && '.join(tests)})"] if tests else []
