@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -16,10 +17,14 @@ _WORDS = (
 )
 
 
-def save_encoder(directory: Path, seed: int = 0) -> Path:
-    """A Hugging Face directory with a tiny BERT that has learned nothing, and its tokenizer."""
+def save_encoder(directory: Path, seed: int = 0, *, words: Sequence[str] = ()) -> Path:
+    """A Hugging Face directory with a tiny BERT that has learned nothing, and its tokenizer.
+
+    Args:
+        words: to be known, too.
+    """
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    words = dict.fromkeys(
+    known = dict.fromkeys(
         [
             *_SPECIAL,
             *_WORDS.split(),
@@ -27,10 +32,10 @@ def save_encoder(directory: Path, seed: int = 0) -> Path:
             *letters,
             *(f"##{letter}" for letter in letters),
             *map(str, range(10)),
-            *("that", "this", "those"),
+            *words,
         ]
     )
-    tokenizer = Tokenizer(WordPiece({word: id_ for id_, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(WordPiece({word: id_ for id_, word in enumerate(known)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
@@ -40,7 +45,7 @@ def save_encoder(directory: Path, seed: int = 0) -> Path:
     tokenizer.enable_truncation(16)
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(words),
+        vocab_size=len(known),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,

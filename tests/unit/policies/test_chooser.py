@@ -94,7 +94,8 @@ FORMS = (
 @pytest.fixture(scope="module")
 def forms(tmp_path_factory):
     """A chooser of forms, and its codec."""
-    model, tokenizer = begin_chooser(save_encoder(tmp_path_factory.mktemp("forms")), Forms.tags, seed=1)
+    encoder = save_encoder(tmp_path_factory.mktemp("forms"), words=("that", "this", "those"))
+    model, tokenizer = begin_chooser(encoder, Forms.tags, seed=1)
     return model, TokenizerCodec(tokenizer)
 
 
