@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from kbqa.kg.actions import EXPAND, Action, ActionResult, Failure, Item
+from kbqa.kg.retrieval.expand import MAX_TOPICS
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.chooser import ANSWER, MOST_OPTIONS, ChoosingProtocol, answers_of, in_words, place, short
 from kbqa.protocols.registry import PROTOCOLS
@@ -143,7 +144,7 @@ class FormDialogue(Dialogue):
         protocol = self._protocol
         arguments: dict[str, Any] = {
             "question": self._question.text,
-            "topics": list(self._question.topic_entities),
+            "topics": list(self._question.topic_entities[:MAX_TOPICS]),
             "expansions": protocol.max_options,
         }
         if form is not None:

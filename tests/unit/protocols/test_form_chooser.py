@@ -144,6 +144,12 @@ def test_a_topic_that_is_not_in_the_graph_is_reported_and_costs_nothing_else(too
     assert lost.reply("<0>").answers == ()
 
 
+def test_of_very_many_topics_the_first_are_read(tools):
+    """A name that hundreds of entities share must not cost the question."""
+    dialogue = begun(tools, question("films with Al Pacino", "pacino", *(f"nobody{n}" for n in range(40))))
+    assert "<inverse> starring" in said(dialogue.prompt())
+
+
 def test_only_the_operations_of_the_recipe_are_offered(tools):
     dialogue = begun(tools, question("the longest film by Michael Mann", "mann"), operations=("join", "max"))
     shown = choose(tools, dialogue, "<inverse> directed by")
