@@ -26,7 +26,15 @@ from kbqa.kg.actions import (
 from kbqa.kg.naming import relation_iri
 from kbqa.logical_forms.actions import Action as FormAction
 from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstraint, print_action, to_actions
-from kbqa.logical_forms.algebra import And, Entity, Expression, Join, Relation, equivalent, relations
+from kbqa.logical_forms.algebra import (
+    Entity,
+    Expression,
+    Join,
+    Relation,
+    conjuncts,
+    equivalent,
+    relations,
+)
 from kbqa.logical_forms.building import leads_to
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.logical_forms.s_expression import parse_s_expression
@@ -234,9 +242,9 @@ def _branches(question: Question) -> list[_Branch]:
     if _is_path(question) or (question.path and not question.form):
         return [(question.topic_entities[0], question.path)]
     form = _form(question)
-    conjuncts = [] if form is None else list(_conjuncts(form))
-    branches = [branch for branch in map(_branch, conjuncts) if branch is not None]
-    return branches if len(branches) == len(conjuncts) else []
+    parts = [] if form is None else list(conjuncts(form))
+    branches = [branch for branch in map(_branch, parts) if branch is not None]
+    return branches if len(branches) == len(parts) else []
 
 
 def _read_off(question: Question, found: Mapping[str, Item], times: Iterable[str]) -> Sequence[str]:
@@ -250,10 +258,6 @@ def _read_off(question: Question, found: Mapping[str, Item], times: Iterable[str
         answer in written or any(time.startswith(answer) for time in times) for answer in question.answers
     )
     return [written.get(answer, answer) for answer in question.answers] if shown else ()
-
-
-def _conjuncts(form: Expression) -> Iterable[Expression]:
-    return (*_conjuncts(form.left), *_conjuncts(form.right)) if isinstance(form, And) else (form,)
 
 
 def _branch(form: Expression) -> _Branch | None:

@@ -26,6 +26,7 @@ from kbqa.logical_forms.algebra import (
     Literal,
     Superlative,
     Timed,
+    conjuncts,
 )
 from kbqa.logical_forms.compiler import FREEBASE_NAMESPACE, in_freebase_zone, interval
 
@@ -55,15 +56,6 @@ def check_members(form: Expression) -> None:
             check_members(form.source)
         case Join(_, source) if not isinstance(source, Entity | Literal):
             check_members(source)
-
-
-def conjuncts(form: Expression) -> Iterator[Expression]:
-    """The operands of nested ANDs, in order; of any other form, itself."""
-    if isinstance(form, And):
-        yield from conjuncts(form.left)
-        yield from conjuncts(form.right)
-    else:
-        yield form
 
 
 def leaves(form: Expression) -> Iterator[Entity | Literal | Class]:

@@ -214,7 +214,7 @@ def canonical(expression: Expression) -> Expression:
     """
     match expression:
         case And():
-            *first, last = sorted(set(_conjuncts(expression)), key=repr)
+            *first, last = sorted(set(map(canonical, conjuncts(expression))), key=repr)
             if not first and isinstance(last, Class):
                 return And(last, last)  # JOIN accepts this, but not a bare class
             for conjunct in reversed(first):
@@ -253,12 +253,13 @@ def classes(expression: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(operator.name for operator in operators if isinstance(operator, Class)))
 
 
-def _conjuncts(expression: Expression) -> Iterator[Expression]:
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The operands of nested ANDs, in order; of any other expression, itself."""
     if isinstance(expression, And):
-        yield from _conjuncts(expression.left)
-        yield from _conjuncts(expression.right)
+        yield from conjuncts(expression.left)
+        yield from conjuncts(expression.right)
     else:
-        yield canonical(expression)
+        yield expression
 
 
 def _leaves(operator: _Operator) -> Iterator[object]:

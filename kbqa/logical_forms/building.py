@@ -14,6 +14,7 @@ from kbqa.logical_forms.algebra import (
     Superlative,
     Timed,
     canonical,
+    conjuncts,
 )
 
 
@@ -29,7 +30,7 @@ def leads_to(form: Expression, target: Expression) -> bool:
         return True
     match target:
         case And():
-            parts, wanted = _conjuncts(form), _conjuncts(target)
+            parts, wanted = frozenset(conjuncts(form)), frozenset(conjuncts(target))
             if parts < wanted:
                 return not all(isinstance(part, Comparison) for part in parts)
             return any(leads_to(form, one) for one in wanted if not isinstance(one, Comparison | Class))
@@ -39,9 +40,3 @@ def leads_to(form: Expression, target: Expression) -> bool:
             return leads_to(form, target.source)
         case _:
             return False
-
-
-def _conjuncts(form: Expression) -> frozenset[Expression]:
-    if isinstance(form, And):
-        return _conjuncts(form.left) | _conjuncts(form.right)
-    return frozenset([form])

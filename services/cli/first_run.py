@@ -45,7 +45,10 @@ def begin(
         ),
     ] = False,
     wait_s: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for the trainer and the graphs.")
+        float,
+        typer.Option(
+            min=0, help="Maximum seconds to wait until the trainer is ready and the graphs are loaded."
+        ),
     ] = 3600.0,
     kg_server: Annotated[
         str, typer.Option("--kg-server", envvar="KBQA_KG_SERVER_URL", help="URL of the kg_server.")

@@ -1,4 +1,4 @@
-"""The graphs that a command uses: on a kg_server if one is given, otherwise opened in this process."""
+"""Opens the graphs that a command uses: those of a kg_server if one is given, otherwise in this process."""
 
 from __future__ import annotations
 

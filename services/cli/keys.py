@@ -16,7 +16,7 @@ from services.cli.options import DEFAULT_HOME, AsJson, Home
 from services.gateway.access.settings import keys_path
 
 commands = typer.Typer(
-    help="Create, list and revoke API keys of the gateway; with --file, also those of a kg_server.",
+    help="Create, list and revoke API keys of the gateway, or with --file those in a key file of kg_server.",
     no_args_is_help=True,
 )
 

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, concatenated, fitting_ranges, spread
-from kbqa.kg.forms import check_members, conjuncts, resolved_name
+from kbqa.kg.forms import check_members, resolved_name
 from kbqa.kg.store import MAX_FRONTIER
 from kbqa.kg.values import Value, literal_value, value_of
 from kbqa.logical_forms.algebra import (
@@ -35,6 +35,7 @@ from kbqa.logical_forms.algebra import (
     Relation,
     Superlative,
     Timed,
+    conjuncts,
 )
 from kbqa.logical_forms.compiler import in_freebase_zone, interval, literal_term
 
