@@ -32,7 +32,9 @@ _FEW = 500  # questions where something stands beside the policies: other graphs
 _JOBS = 2  # evaluations at a time, one core each
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
-_TO_THE_END = ("guards.patience=null",)
+# A long training ends with errors of which the policy is certain: at a temperature of 1 all episodes of a
+# group then make the same one, and the group teaches nothing.
+_TO_THE_END = ("guards.patience=null", "rollout.temperature=1.5")
 
 # A path of three hops may come back to the topic, which is then one of the answers.
 _PATHQUESTION: Mapping[int, tuple[str, ...]] = {

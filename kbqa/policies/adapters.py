@@ -115,8 +115,28 @@ class AdaptedModel:
             )
 
 
+def is_adapter(directory: Path) -> bool:
+    """Whether a directory holds an adapter, and not whole weights."""
+    return (directory / _CONFIG).is_file()
+
+
+def load_adapted(adapter: Path) -> Any:
+    """The base model that an adapter's own configuration names, with the adapter merged into it.
+
+    Raises:
+        BaseNotFoundError, PolicyIntegrityError: as `AdaptedModel.load`.
+    """
+    try:
+        base_model = json.loads((adapter / _CONFIG).read_bytes()).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError) as error:
+        raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
+    return AdaptedModel.load(adapter, base_model or None, None).model
+
+
 def _load_base(base: Path, adapter: Path) -> Any:
-    """The model that an adapter was trained on: a language model, or a chooser from an encoder."""
+    """The model that an adapter was trained on; it may be an adapted one itself."""
+    if is_adapter(base):
+        return load_adapted(base)
     if is_encoder(base):
         return begin_chooser(base, tags_of(adapter), seed=0)[0]  # the adapter brings the head
     return load_language_model(base)

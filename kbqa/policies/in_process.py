@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kbqa.errors import PolicyIntegrityError
+from kbqa.policies.adapters import is_adapter, load_adapted
 from kbqa.policies.base import Codec, Policy
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.chooser.policy import ChooserPolicy
@@ -34,9 +35,14 @@ class InProcessPolicy(Policy, Protocol):
 def load_model(directory: Path) -> Any:
     """Load the model of a Hugging Face directory, fp32, safetensors only: a language model or a chooser.
 
+    An adapter is merged into the base model that its configuration names.
+
     Raises:
         PolicyIntegrityError: the directory holds no model that can be loaded.
+        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
     """
+    if is_adapter(directory):
+        return load_adapted(directory)
     try:
         config = json.loads((directory / "config.json").read_bytes())
         chooses = Chooser.__name__ in config.get("architectures", ())

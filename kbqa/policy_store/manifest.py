@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from kbqa.confidence import Calibration
 from kbqa.policies.probe import Probe
 
 VERSION_PATTERN = r"^v[0-9]{6,}-[0-9a-f]{8}$"
@@ -34,6 +35,7 @@ class Manifest(BaseModel):
         files: SHA-256 of each file, by its path relative to the directory.
         created_at: ISO 8601, UTC.
         probe: the version's probe; None in versions from before there were probes.
+        calibration: how sure the version's answers are; None where that was not measured.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,6 +54,7 @@ class Manifest(BaseModel):
     files: dict[str, str]
     created_at: str
     probe: Probe | None = None
+    calibration: Calibration | None = None
 
     @field_validator("files")
     @classmethod

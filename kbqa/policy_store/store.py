@@ -22,6 +22,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kbqa.confidence import Calibration
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policies.probe import Probe
 from kbqa.policy_store.durable import new_directory, sweep
@@ -115,6 +116,7 @@ class PolicyStore:
         base_model: str | None = None,
         kind: Kind = "full",
         probe: Probe | None = None,
+        calibration: Calibration | None = None,
     ) -> PolicyVersion:
         """Publish a version atomically.
 
@@ -123,6 +125,7 @@ class PolicyStore:
             write: fills an empty directory with the model's and the tokenizer's files.
             recipe: all resolved values, with a `name`.
             probe: a few tokens and their log-probabilities in training, with which engines are checked.
+            calibration: how sure the version's answers are, if that was measured.
 
         Raises:
             NoPolicyError: the run's name is invalid.
@@ -154,6 +157,7 @@ class PolicyStore:
                     files=files,
                     created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
                     probe=probe,
+                    calibration=calibration,
                 )
             except ValidationError as error:
                 raise PolicyIntegrityError(f"version {number} of run {run}: {error}") from error

@@ -11,6 +11,12 @@ reads for each option the operation as tags, then words:
     <options><0> answer …</options>                                              <0>
 
 Its state is the form. Nothing is written but numbers, so no form can be wrong: each was listed by the graph.
+
+A policy that `may_decline` is also offered to say that no option leads to the answer. It then reads the
+same options again, without this one, and chooses what comes nearest: a candidate, which is not an answer.
+
+    <options><1> written by<2> release year<3><none> none of these</options>    <3>
+    <options><1> written by<2> release year</options>                           <1>
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from kbqa.trajectory import Question, Segment
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
+_NONE = "none of these"
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _MESSAGE_CHARS = 200
 
@@ -54,17 +61,20 @@ class FormChoosingProtocol:
             question best.
         revisit: whether a form may lead back to the topics.
         operations: operations of `expand` that are offered; all of them by default.
+        may_decline: whether the policy may say, once an episode, that no option leads to the answer.
     """
 
     max_options: Annotated[int, Field(ge=1, lt=MOST_OPTIONS)] = 200
     revisit: bool = False
     operations: tuple[str, ...] = ()
+    may_decline: bool = False
 
     name: ClassVar[str] = "form-chooser"
     tags: ClassVar[tuple[str, ...]] = (
         *ChoosingProtocol.tags,
         *TOPICS[1:],
         *(f"<{operation}>" for operation in _OPERATIONS),
+        "<none>",
     )
     stop: ClassVar[tuple[str, ...]] = (">",)
 
@@ -92,6 +102,7 @@ class FormDialogue(Dialogue):
         self._at_hand: tuple[Item, ...] = ()
         self._options: dict[int, _Option] = {}
         self._taken: _Option | None = None
+        self._may_decline = protocol.may_decline
         self._problem = ""
 
     def first_look(self) -> tuple[Action, ...]:
@@ -109,6 +120,9 @@ class FormDialogue(Dialogue):
         well_formed = found is not None and text.strip() == found[0]
         if number == ANSWER and (self._form is not None or not self._options):
             return Reply(well_formed=well_formed, answers=tuple(self._answers()))
+        if number is not None and number == self._declining:
+            self._may_decline = False
+            return Reply(_NONE, well_formed, (self._expand(self._form),))
         option = None if number is None else self._options.get(number)
         if option is None:
             says = "no number such as <1> was found" if number is None else f"there is no option <{number}>"
@@ -124,10 +138,10 @@ class FormDialogue(Dialogue):
             self._problem = result.message[:_MESSAGE_CHARS]
             return ()
         self._at_hand = result.items
-        if option is None:
-            self._name_topics(result.details["topics"])
-        else:
+        if option is not None:
             self._form = option.form
+        if "topics" in result.details:
+            self._name_topics(result.details["topics"])
         self._offer(result.details["expansions"])
         return ()
 
@@ -139,6 +153,11 @@ class FormDialogue(Dialogue):
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
         self._problem = problem
         return self.observation(turns_left)
+
+    @property
+    def _declining(self) -> int | None:
+        """Number of the option that says that no other leads to the answer; None if it is not offered."""
+        return len(self._options) + 1 if self._may_decline and self._options else None
 
     def _expand(self, form: str | None) -> Action:
         protocol = self._protocol
@@ -185,7 +204,7 @@ class FormDialogue(Dialogue):
     def _offer(self, expansions: Sequence[Mapping[str, Any]]) -> None:
         # The only value that a question mentions need not be said, so that fewer texts have to be encoded.
         values = {one["operand"]["label"] for one in expansions if one["operation"] in (*_COMPARED, "at")}
-        options = (self._option(one, len(values) > 1) for one in expansions[: MOST_OPTIONS - 1])
+        options = (self._option(one, len(values) > 1) for one in expansions[: MOST_OPTIONS - 2])
         self._options = dict(enumerate(options, start=1))
 
     def _option(self, expansion: Mapping[str, Any], says_value: bool) -> _Option:
@@ -224,3 +243,5 @@ class FormDialogue(Dialogue):
         for number, option in self._options.items():
             yield Segment(f"<{number}>{option.tags}")
             yield Segment(f" {option.words}", trusted=False)
+        if self._declining is not None:
+            yield Segment(f"<{self._declining}><none> {_NONE}")

@@ -148,6 +148,7 @@ class ScheduleSection(Section):
     """How a run is paced.
 
     Attributes:
+        steps: optimiser steps of reinforcement learning; 0 ends the run with its cold start.
         questions_per_step: groups that one optimiser step consumes.
         max_in_flight: maximum number of rollout requests in flight.
         max_staleness: maximum number of versions between a group's oldest turn and the current version;
@@ -162,7 +163,7 @@ class ScheduleSection(Section):
         best_by: None ends with the last weights.
     """
 
-    steps: Positive
+    steps: Annotated[int, Field(ge=0)]
     questions_per_step: Positive
     max_in_flight: Positive
     max_staleness: Annotated[int, Field(ge=0)]

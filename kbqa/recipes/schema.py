@@ -73,6 +73,8 @@ class Recipe(Section):
                 "optimisation.lora: an adapter needs base_model, and excludes cold_start, which would "
                 "change the base model"
             )
+        if self.schedule.steps == 0 and self.cold_start is None:
+            raise ValueError("schedule.steps: without a cold start there must be at least one")
         if self.guards.patience is not None and self.schedule.best_by is None:
             raise ValueError("guards.patience: needs schedule.best_by, which names the metric: set it")
         for stage in self.curriculum.stages if self.curriculum is not None else ():

@@ -15,8 +15,10 @@ from kbqa.cold_start.files import BY_GOLD_PROGRAMS, DemonstrationEntry, read_ent
 from kbqa.cold_start.imitation import MadeUpNames, epochs, example, under_other_names
 from kbqa.cold_start.mining import bounds_for, mine
 from kbqa.cold_start.recoveries import recovery
+from kbqa.confidence import Calibration
 from kbqa.datasets import Splits
 from kbqa.errors import RunError
+from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import ColdStartSection
 from kbqa.runs.context import Context
@@ -149,15 +151,16 @@ class ColdStart:
         self._context, self._section, self._student = context, section, student
         self._student.model.to(context.ranks.device)
         if section.lora is not None:
-            add_adapter(self._student.model, section.lora.build(), context.record.seed)
+            base_model = context.recipe.base_model
+            add_adapter(self._student.model, section.lora.build(), context.record.seed, base_model)
         self._train, self._validation = questions.train, questions.validation
         self._best: VersionEvaluation | None = None
         self._looks_since_best = 0
         self._step = self._looked_at = 0
         self._began = time.monotonic()
 
-    def run(self, demonstrations: Sequence[Demonstration]) -> PolicyVersion:
-        """The best version by validation F1.
+    def run(self, demonstrations: Sequence[Demonstration]) -> tuple[PolicyVersion, Calibration | None]:
+        """The best version by validation F1, and how sure its answers are.
 
         Raises:
             RunError: every demonstration is too long.
@@ -190,7 +193,7 @@ class ColdStart:
         if self._looked_at != self._step:
             self._look()
         assert self._best is not None
-        return context.version(self._best.version)
+        return context.version(self._best.version), self._best.calibration
 
     def _short_enough(self, demonstrations: Sequence[Demonstration]) -> Sequence[Demonstration]:
         most = self._section.max_length
@@ -232,7 +235,8 @@ class ColdStart:
         context = self._context
         self._looked_at = self._step
         student = self._student
-        if has_adapter(student.model):
+        # Only the engines of choosers take an adapter that is not reinforcement learning's own.
+        if has_adapter(student.model) and not isinstance(student.model, Chooser):
             student = replace(student, model=merged(student.model))
         version = context.publish(student, step=0, metrics={})
         evaluation = context.evaluate(version, self._validation, "validation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,9 +13,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from kbqa.confidence import Calibration
 from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.policies.probe import Probe
 from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.policy_store.manifest import RECIPE_NAME, Kind
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
 from kbqa.runs.evaluation import Evaluator, VersionEvaluation
@@ -136,30 +140,67 @@ class Context:
         self.store.verify(found)
         return found
 
-    def publish(self, student: Student, step: int, metrics: Mapping[str, float]) -> PolicyVersion:
+    def publish(
+        self,
+        student: Student,
+        step: int,
+        metrics: Mapping[str, float],
+        calibration: Calibration | None = None,
+    ) -> PolicyVersion:
         """Publish the student as the run's newest version.
 
         Version numbers are never reused: a worker may still hold a version that a restore has undone.
 
         Args:
             step: optimiser steps of reinforcement learning.
+            calibration: how sure its answers are, if that was measured.
 
         Raises:
             RunError: it cannot be written.
         """
+        kind: Kind = "lora" if has_adapter(student.model) else "full"
+        return self._publish(student.save, kind, step, metrics, student.probe(), calibration)
+
+    def publish_again(self, version: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
+        """Publish an earlier version of this run as the newest one, because workers take no other.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        manifest = version.manifest
+
+        def copy(into: Path) -> None:
+            for name in manifest.files.keys() - {RECIPE_NAME}:
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(version.path / name, into / name)
+
+        return self._publish(
+            copy, manifest.kind, manifest.step, manifest.metrics, manifest.probe, calibration
+        )
+
+    def _publish(
+        self,
+        write: Callable[[Path], None],
+        kind: Kind,
+        step: int,
+        metrics: Mapping[str, float],
+        probe: Probe | None,
+        calibration: Calibration | None,
+    ) -> PolicyVersion:
         newest = self.store.newest(self.run)
         try:
             return self.store.publish(
                 self.run,
                 1 if newest is None else newest.number + 1,
-                student.save,
+                write,
                 recipe=self.recipe.model_dump(mode="json"),
                 recipe_digest=self.recipe.digest(),
                 step=step,
                 metrics=metrics,
                 base_model=self.recipe.base_model,
-                kind="lora" if has_adapter(student.model) else "full",
-                probe=student.probe(),
+                kind=kind,
+                probe=probe,
+                calibration=calibration,
             )
         except (OSError, SafetensorError) as error:
             raise RunError(

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kbqa.confidence import Calibration, log_likelihood
 from kbqa.curves import episode_means, f1_by
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.runs.rollouts import RolloutSource
-from kbqa.trajectory import Group, Question
+from kbqa.trajectory import Group, Question, RewardedTrajectory
 from kbqa.wire import RolloutReply, RolloutRequest
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ EVALUATION_IDS = "e"
 """First letter of the ids of evaluation requests."""
 
 _POLL_S = 0.02  # seconds to wait for a reply
+_RIGHT = 1 - 1e-9  # F1 of answers that are exactly the gold answers
 _ATTEMPTS = 3  # how often a question is asked again after a failed rollout
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
@@ -34,6 +36,7 @@ class VersionEvaluation:
         means: see `episode_means`; `f1` is among them.
         f1_by_hops: by the length of the gold path.
         f1_by_part: by the part of a mixture; empty if there are not several.
+        calibration: of the version on these questions; None if they are too few.
     """
 
     version: str
@@ -42,6 +45,7 @@ class VersionEvaluation:
     means: dict[str, float]
     f1_by_hops: dict[str, float]
     f1_by_part: dict[str, float]
+    calibration: Calibration | None = None
 
     @property
     def f1(self) -> float:
@@ -49,8 +53,9 @@ class VersionEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
-        if not self.f1_by_part:
-            del values["f1_by_part"]
+        for name in ("f1_by_part", "calibration"):
+            if not values[name]:
+                del values[name]
         return {**values.pop("means"), **values}
 
 
@@ -108,14 +113,26 @@ class Evaluator:
             self._rollouts.release()
         hops = {question.id: str(question.hops or "") for question in questions}
         parts = {question.id: question.part for question in questions}
+        members = [member for group in groups for member in group.members]
         return VersionEvaluation(
             version.id,
             split,
             len(groups),
-            means=episode_means([member for group in groups for member in group.members]),
+            means=episode_means(members),
             f1_by_hops=f1_by(groups, hops),
             f1_by_part=f1_by(groups, parts) if len(set(parts.values())) > 1 else {},
+            calibration=_calibration(members),
         )
+
+
+def _calibration(members: Sequence[RewardedTrajectory]) -> Calibration | None:
+    """How the likelihood of episodes says whether their answers are exactly the gold answers."""
+    scored = [
+        (likelihood, member.components["f1"] > _RIGHT)
+        for member in members
+        if member.trajectory.answers and (likelihood := log_likelihood(member.trajectory)) is not None
+    ]
+    return Calibration.fit([likelihood for likelihood, _ in scored], [right for _, right in scored])
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:

@@ -51,7 +51,9 @@ def export(
             if found is None:
                 raise RunError(f"run {directory.id} has published no version yet")
             store.verify(found)
-            if found.manifest.kind == "lora" and not adapter:
+            if found.manifest.kind == "lora" and not adapter and _names_its_base(found):
+                Student.load(found.path).save(aside)
+            elif found.manifest.kind == "lora" and not adapter:
                 _write_merged(_start(store, directory), found.path, aside)
             else:
                 _copy(found, aside)
@@ -102,10 +104,15 @@ def _start(store: PolicyStore, directory: RunDirectory) -> PolicyVersion:
     return version
 
 
+def _names_its_base(version: PolicyVersion) -> bool:
+    """Whether it is an adapter that can be loaded by itself: that of a cold start."""
+    return version.manifest.kind == "lora" and version.recipe().get("cold_start") is not None
+
+
 def _weights(start: PolicyVersion) -> Path:
-    """The directory with the full weights of a version: where it is an adapter, those of its base model."""
+    """The directory with the weights of a version: where it is a fresh adapter, those of its base model."""
     manifest = start.manifest
-    if manifest.kind != "lora":
+    if manifest.kind != "lora" or _names_its_base(start):
         return start.path
     assert manifest.base_model is not None, "an adapter names its base model"
     return find_base(manifest.base_model).directory

@@ -134,9 +134,10 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
         return base
     context.journal.enter("cold_start")
     found = demonstrations(context, material.questions)
-    best = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
-    # Workers take the newest version, so the best one is published again.
-    return _conclude(context, "cold_start", Student.load(best.path), material)
+    best, calibration = ColdStart(context, section, material.questions, Student.load(base.path)).run(found)
+    version = context.publish_again(best, calibration)
+    material.judge(context, "cold_start", version)
+    return version
 
 
 def _from_nothing(context: Context, material: Material, small: SmallPolicySection) -> Student:

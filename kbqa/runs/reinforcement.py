@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from kbqa.bases import find_base
+from kbqa.confidence import Calibration
 from kbqa.errors import CheckpointError, RunError
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyVersion
@@ -58,7 +59,8 @@ class Reinforcement:
         self._schedule = context.recipe.schedule
         context.journal.enter("rl", of=self._schedule.steps)
         whole = start.path
-        if start.manifest.kind == "lora":  # a fresh one, which the learner makes again
+        if start.manifest.kind == "lora" and context.recipe.cold_start is None:
+            # A fresh one, which the learner makes again.
             assert context.recipe.base_model is not None
             whole = find_base(context.recipe.base_model).directory
         self._student = Student.load(whole)
@@ -106,6 +108,7 @@ class Reinforcement:
         self._traces, self._codec = context.directory.traces(context.traces), self._student.codec
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
         self._ended: str | None = None  # why, if not by the schedule
+        self._calibration: Calibration | None = None  # of the best weights; of the newest if none are best
         self._validated = 0  # the step after which the validation questions were last asked
         self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
@@ -257,6 +260,8 @@ class Reinforcement:
             )
         self._validated = step
         is_best = self._selection.after_evaluation(step, self._version.id, evaluation.means)
+        if is_best or self._selection.best is None:
+            self._calibration = evaluation.calibration
         self._enter_stage(self._course.after_evaluation(evaluation.means, self._pacing.position))
         self._keep()
         return is_best
@@ -302,7 +307,9 @@ class Reinforcement:
         best = self._selection.best
         if best is not None and best.step != self._pacing.step:
             self._checkpoints.load_weights(best.step, self._student.model)
-            self._version = self._context.publish(self._student, best.step, {})
+            self._version = self._context.publish(self._student, best.step, {}, self._calibration)
+        elif self._calibration is not None:
+            self._version = self._context.publish_again(self._version, self._calibration)
         return self._version
 
     def _checkpoint(self) -> None:
@@ -317,6 +324,7 @@ class Reinforcement:
             "selection": self._selection.to_json(),
             "course": self._course.to_json(),
             "validated": self._validated,
+            "calibration": self._calibration and asdict(self._calibration),
             "ended": self._ended,
             "sampled_tokens": self._sampled_tokens,
             "seconds": self.seconds,
@@ -358,6 +366,8 @@ class Reinforcement:
         if "course" in state:  # a checkpoint from before there were curricula has none
             self._course.restore(state["course"])
         self._validated, self._ended = state["validated"], state["ended"]
+        if (calibration := state.get("calibration")) is not None:
+            self._calibration = Calibration(**calibration)
         context.journal.forget_after(checkpoint.step)
         self._traces.forget_after(checkpoint.step)
         self._keep()

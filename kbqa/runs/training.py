@@ -23,12 +23,14 @@ def train(context: Context) -> None:
     material = prepare(context)
     base = base_version(context, material)
     start = cold_started_version(context, material, base)
-    Reinforcement(context, material, start).run()
+    if context.recipe.schedule.steps:
+        Reinforcement(context, material, start).run()
     _summarise(context)
 
 
 def _summarise(context: Context) -> None:
     journal, record = context.journal, context.record
+    versions = journal.results["versions"]
     summary = {
         "f1": journal.results["f1"],
         "f1_by_hops": journal.results["f1_by_hops"],
@@ -38,7 +40,7 @@ def _summarise(context: Context) -> None:
         "seed": record.seed,
         "dataset": record.dataset,
         "run": record.id,
-        "policy": journal.results["versions"]["rl"],
+        "policy": versions.get("rl") or versions["cold_start"],
         "demonstrations": journal.results.get("demonstrations"),
         "best": journal.results.get("best"),
         "ended": journal.results.get("ended"),

@@ -39,10 +39,13 @@ class Adapter:
     quantised: bool = False
 
 
-def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
+def add_adapter(model: Any, adapter: Adapter, seed: int, base_model: str | None = None) -> None:
     """Freeze a model and insert a fresh adapter, in place; the model's output is unchanged.
 
     The head of a chooser is trained in full and saved with the adapter.
+
+    Args:
+        base_model: name of the model, which the adapter's configuration keeps.
 
     Raises:
         ConfigurationError: the model has no layer of these names.
@@ -51,6 +54,7 @@ def add_adapter(model: Any, adapter: Adapter, seed: int) -> None:
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,
+        base_model_name_or_path=base_model,
         target_modules=list(adapter.targets),
         task_type=None if chooses else "CAUSAL_LM",
         modules_to_save=["head"] if chooses else None,  # it has no pretrained weights

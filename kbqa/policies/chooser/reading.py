@@ -32,9 +32,12 @@ KINDS: tuple[tuple[str, ...], ...] = (
     ("<keep>", "<inverse>"),
     *((f"<{operation}>",) for operation in ("start", "type", "max", "min", "gt", "ge", "lt", "le", "at")),
     ("<count>",),
+    ("<none>",),
 )
-"""The kinds of options, by the tags before their words: a relation, one that is followed backwards, and the
-operations of forms."""
+"""The kinds of options, by the tags before their words: a relation, one that is followed backwards, the
+operations of forms, and the statement that no option leads to the answer."""
+
+_NONE = KINDS.index(("<none>",))
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
 """Tags in place of the entities that a question is about."""
@@ -147,7 +150,7 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
         elif token == vocabulary.error and offered:
             # The relation could not be followed, so the policy is where it was before.
             path, offered = path[:-1], {}
-        elif not is_listing and (words := offered.get(token)) is not None:
+        elif not is_listing and (words := offered.get(token)) is not None and words.kind != _NONE:
             path.append(words)
 
 

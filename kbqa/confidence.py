@@ -1,0 +1,106 @@
+"""How sure a policy is of an answer: the probability of its own choices, calibrated.
+
+The likelihood of an episode under its policy ranks answers well, but it is no probability that they are
+right: a policy that was trained by rewards is too sure of itself. Platt scaling (Platt 1999, "Probabilistic
+outputs for support vector machines") maps it to one, with two numbers that are fitted on questions that the
+policy was not trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kbqa.trajectory import Trajectory
+
+_STEPS = 50  # of Newton's method, which needs five to ten
+_RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
+_FEWEST = 20  # questions that a calibration needs
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """P(right) = sigmoid(intercept + slope * log-likelihood).
+
+    Attributes:
+        questions: how many it was fitted on.
+    """
+
+    intercept: float
+    slope: float
+    questions: int
+
+    def confidence(self, log_likelihood: float) -> float:
+        """The probability that an answer is right, in (0, 1)."""
+        return float(_sigmoid(np.float64(self.intercept + self.slope * log_likelihood)))
+
+    @classmethod
+    def fit(cls, log_likelihoods: Sequence[float], right: Sequence[bool]) -> Calibration | None:
+        """Fit by maximum likelihood; None for fewer than 20 questions, too few to say anything.
+
+        Targets are (N+ + 1) / (N+ + 2) for right answers and 1 / (N- + 2) for wrong ones (Platt 1999, section
+        2.2), so that the fit is finite even if all are right. The slope is not negative.
+        """
+        if len(right) < _FEWEST:
+            return None
+        hits, count = sum(right), len(right)
+        targets = np.where(right, (hits + 1) / (hits + 2), 1 / (count - hits + 2))
+        scores = np.column_stack([np.ones(count), np.asarray(log_likelihoods, float)])
+        weights = _logistic(scores, targets)
+        if weights[1] < 0:  # by chance: more certain answers are not less often right
+            weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
+        return cls(float(weights[0]), float(weights[1]), count)
+
+
+class Point(NamedTuple):
+    """What a threshold leaves: the share of questions that are answered, and how many of those are right."""
+
+    threshold: float
+    coverage: float
+    accuracy: float
+
+
+def log_likelihood(trajectory: Trajectory) -> float | None:
+    """log p of everything that a policy wrote in an episode; None if its engine reports no probabilities."""
+    logprobs = [logprob for turn in trajectory.turns for logprob in turn.logprobs]
+    return sum(logprobs) if logprobs else None
+
+
+def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:
+    """Expected calibration error: the mean gap between confidence and accuracy, over bins of equal width.
+
+    Guo et al. 2017, "On calibration of modern neural networks", equation 3.
+    """
+    sure, hit = np.asarray(confidences, float), np.asarray(right, float)
+    places = np.minimum((sure * bins).astype(int), bins - 1)
+    gaps = [abs(float((sure - hit)[places == place].sum())) for place in range(bins)]
+    return sum(gaps) / len(hit)
+
+
+def coverage_curve(confidences: Sequence[float], right: Sequence[bool]) -> Iterator[Point]:
+    """Coverage and accuracy at every threshold that makes a difference, the lowest first."""
+    ranked = sorted(zip(confidences, right, strict=True), reverse=True)
+    hits = np.cumsum([hit for _, hit in ranked])
+    for kept in range(len(ranked), 0, -1):
+        threshold = ranked[kept - 1][0]
+        if kept == len(ranked) or ranked[kept][0] < threshold:
+            yield Point(threshold, kept / len(ranked), float(hits[kept - 1]) / kept)
+
+
+def _logistic(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Weights of a logistic regression on scores [N, D] and targets [N], by Newton's method."""
+    weights = np.zeros(scores.shape[1])
+    for _ in range(_STEPS):
+        found = _sigmoid(scores @ weights)
+        curvature = (scores * (found * (1 - found))[:, None]).T @ scores + _RIDGE * np.eye(len(weights))
+        step = np.linalg.solve(curvature, scores.T @ (targets - found))
+        # A long step leaves the region where the curvature holds.
+        weights = weights + step * min(1.0, 4 / max(float(np.abs(step).max()), 1e-12))
+    return weights
+
+
+def _sigmoid(values: np.ndarray | np.float64) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-np.clip(values, -500, 500))))
