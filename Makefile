@@ -13,7 +13,7 @@ SECONDS ?= 3600
 # Processes that run tests; more than four gain little, since many tests start processes of their own.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
-.PHONY: help setup demo up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
+.PHONY: help setup demo reader up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
 	bench-learning soak clean
 
 help: ## list the targets
@@ -95,6 +95,10 @@ bench-pathquestion: setup ## the same on PathQuestion, with three splits by path
 
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning
+
+reader: setup ## train the policy that kbqa ships again (SEED=1, half an hour); as root, installs WordNet
+	@bash scripts/wordnet.sh
+	@$(BIN)/python scripts/reader.py $(SEED)
 
 soak: setup ## train for a long time and report what grows (MINUTES=30)
 	@$(BIN)/python -m benchmarks.soak $(MINUTES)

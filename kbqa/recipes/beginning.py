@@ -84,6 +84,8 @@ class ColdStartSection(Section):
             demonstrations and the topics of training questions. The rest are made up.
         recoveries: share of the demonstrations that are repeated as a recovery: after a first turn that
             finds nothing and is not imitated (`kbqa.cold_start.recoveries`).
+        withheld: share of the demonstrations that are repeated with an option missing that leads to the
+            answer; what is imitated then is to decline (`kbqa.cold_start.withholding`).
         steps: optimiser steps, on demonstrations drawn at random.
         epochs: alternative to steps: passes over all demonstrations, each in a new random order.
         graphs: number of graphs from which the demonstrations of a step are drawn, if a data set has many.
@@ -102,6 +104,7 @@ class ColdStartSection(Section):
     fresh_names: bool = True
     known_names: Fraction = 0.0
     recoveries: Fraction = 0.0
+    withheld: Fraction = 0.0
     steps: Positive | None = None
     epochs: Positive | None = None
     graphs: Positive | None = None

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.recipes.beginning import ColdStartSection, QuestionsSection, SmallPolicySection
 from kbqa.recipes.curriculum import CurriculumSection
 from kbqa.recipes.learning import (
@@ -73,6 +74,10 @@ class Recipe(Section):
                 "optimisation.lora: an adapter needs base_model, and excludes cold_start, which would "
                 "change the base model"
             )
+        protocol = self.protocol.build()
+        may_decline = isinstance(protocol, FormChoosingProtocol) and protocol.may_decline
+        if self.cold_start is not None and self.cold_start.withheld and not may_decline:
+            raise ValueError("cold_start.withheld: needs the protocol form-chooser with may_decline: true")
         if self.schedule.steps == 0 and self.cold_start is None:
             raise ValueError("schedule.steps: without a cold start there must be at least one")
         if self.guards.patience is not None and self.schedule.best_by is None:

@@ -15,11 +15,13 @@ from kbqa.cold_start.files import BY_GOLD_PROGRAMS, DemonstrationEntry, read_ent
 from kbqa.cold_start.imitation import MadeUpNames, epochs, example, under_other_names
 from kbqa.cold_start.mining import bounds_for, mine
 from kbqa.cold_start.recoveries import recovery
+from kbqa.cold_start.withholding import withheld
 from kbqa.confidence import Calibration
 from kbqa.datasets import Splits
 from kbqa.errors import RunError
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyVersion
+from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.recipes.beginning import ColdStartSection
 from kbqa.runs.context import Context
 from kbqa.runs.evaluation import VersionEvaluation
@@ -48,16 +50,19 @@ def demonstrations(context: Context, questions: Splits) -> list[Demonstration]:
             if section.file is None
             else _read(context, section.file, questions)[: section.demonstrations]
         )
-        recovered = _recoveries(context, [entry.demonstration for entry in found], section.recoveries)
+        played = [entry.demonstration for entry in found]
+        recovered = _recoveries(context, played, section.recoveries)
+        declined = _withheld(context, played, section.withheld)
         values = {
             "source": section.file or f"{section.paths} paths",
             "found": len(found),
             "recoveries": len(recovered),
+            "withheld": len(declined),
             "gold_programs": sum(entry.method in BY_GOLD_PROGRAMS for entry in found),
         }
         context.journal.record("demonstrations", values)
         context.journal.keep(demonstrations=values)
-        write_entries(kept, [*found, *recovered])
+        write_entries(kept, [*found, *recovered, *declined])
     return [entry.demonstration for entry in read_entries(kept)]
 
 
@@ -100,6 +105,23 @@ def _recoveries(
         recovered = recovery(one, demonstrations, protocol, context.tools, turns, rng)
         if recovered is not None:
             found.append(DemonstrationEntry(recovered, protocol.name, "recovery", "recovery"))
+    return found
+
+
+def _withheld(
+    context: Context, demonstrations: Sequence[Demonstration], share: float
+) -> list[DemonstrationEntry]:
+    """A share of the demonstrations on a graph that lacks the answer, where something is left to decline."""
+    protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
+    if not isinstance(protocol, FormChoosingProtocol):
+        return []
+    rng = random.Random(f"withheld/{context.record.seed}")
+    found = []
+    for one in rng.sample(demonstrations, round(share * len(demonstrations))):
+        context.check()
+        declined = withheld(one, protocol, context.tools, turns, rng)
+        if declined is not None:
+            found.append(DemonstrationEntry(declined, protocol.name, "withheld", "withheld"))
     return found
 
 

@@ -22,6 +22,7 @@ from kbqa.kg.ranking.ranker import Ranker
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import Manifest, PolicyStore, PolicyVersion, open_store
+from kbqa.policy_store.shipped import READER, shipped_reader
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.rollouts import Player
 from kbqa.serving.hosting import open_in_process
@@ -77,8 +78,8 @@ def open_candidate(
     """Open the policy, model or encoder to evaluate.
 
     Args:
-        policy: a directory, NAME[@VERSION] of the policy store, or openai:MODEL; for the baseline
-            `RANKING` a sentence encoder, as for `find_base`.
+        policy: a directory, NAME[@VERSION] of the policy store, `READER`, or openai:MODEL; for the
+            baseline `RANKING` a sentence encoder, as for `find_base`.
         location: location of the policy store, if it is not in `home`.
         recipe: name of the recipe to evaluate with; None for the recipe of the policy's training.
         baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
@@ -110,9 +111,12 @@ def open_candidate(
         version = _find(store, policy)
         store.verify(version)
         return _local(_label(version), version.path, version, recipe)
+    if policy == READER:
+        shipped = shipped_reader()
+        return _local(_label(shipped), shipped.path, shipped, recipe)
     path = Path(policy)
     if not path.is_dir():
-        known = ", ".join(store.runs()) or "none yet"
+        known = ", ".join([*store.runs(), READER])
         raise NoPolicyError(
             f'"{policy}" is neither a directory nor a policy under {home} (there are: {known})'
         )

@@ -49,7 +49,7 @@ def evaluate(
     policy: Annotated[
         str,
         typer.Argument(
-            help="A directory, NAME[@VERSION] under KBQA_HOME/policies, or openai:MODEL; for --baseline "
+            help="A directory, NAME[@VERSION] under KBQA_HOME/policies, reader, or openai:MODEL; for --baseline "
             "ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
         ),
     ],

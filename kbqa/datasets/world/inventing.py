@@ -40,6 +40,7 @@ _LIKE = {
     "idea": ("genre", "language", "profession", "religion", "thing"),
 }
 _ADJECTIVES = ("main", "first", "former", "official", "primary", "current", "original", "local", "old", "new")
+_CLOSE = (0.0, 0.2, 0.6)  # shares of the relations of a kind to itself; each world has one of them
 _COMPOUND = 0.12  # share of the classes whose name has two words
 _FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
 
@@ -106,6 +107,7 @@ class Inventor:
         self._names = {sort: lexicon.nouns(*fields, frequency=_FREQUENCY) for sort, fields in _FIELDS.items()}
         self._roles = lexicon.nouns(*_ROLES, frequency=_FREQUENCY)
         self._verbs = lexicon.transitive_verbs(_FREQUENCY)
+        self._relatives = lexicon.below("relative", _FREQUENCY)
 
     def schema(self, seed: int) -> Schema:
         """A schema of five to twelve classes and six to thirty relations."""
@@ -118,6 +120,7 @@ class _Invention:
     def __init__(self, inventor: Inventor, rng: random.Random) -> None:
         self._lexicon, self._inflect, self._rng = inventor._lexicon, inventor._inflections, rng
         self._nouns, self._roles, self._verbs = inventor._names, inventor._roles, inventor._verbs
+        self._relatives = inventor._relatives
         self._style = rng.choice(_STYLES)
         faithful = rng.choice((0.3, 0.5, 0.7))
         self._phrasing = Phrasing(self._lexicon, self._inflect, rng, faithful=faithful)
@@ -136,9 +139,11 @@ class _Invention:
             *(self._circumstance, self._kinship),
         )
         wanted = rng.randint(6, 30)
+        # Where a kind is related to itself, as people are, only the words say which relation comes first.
+        close = rng.choice(_CLOSE)
         while len(self._links) < wanted:
             one = rng.choice(hubs if rng.random() < 0.6 else list(self._kinds))
-            rng.choice(makers)(one, rng.choice(list(self._kinds)))
+            rng.choice(makers)(one, one if rng.random() < close else rng.choice(list(self._kinds)))
         self._mix()
         quantities = self._quantities(rng.randint(3, 8), hubs)
         tenures = tuple(self._tenure(rng.choice(list(self._sorts))) for _ in range(rng.randint(1, 2)))
@@ -201,7 +206,8 @@ class _Invention:
     def _kinship(self, *_: str) -> None:
         """A role between people."""
         people = [kind for kind, sort in self._sorts.items() if sort == "person"]
-        self._of_noun(self._noun("person"), self._rng.choice(people), self._rng.choice(people))
+        noun = self._rng.choice(self._relatives) if self._rng.random() < 0.5 else self._noun("person")
+        self._of_noun(noun, self._rng.choice(people), self._rng.choice(people))
 
     def _of_noun(self, noun: str, holder: str, held: str) -> None:
         noun = f"{self._rng.choice(_ADJECTIVES)} {noun}" if self._rng.random() < 0.1 else noun
@@ -341,6 +347,8 @@ class _Invention:
                 back=to_heads.named,
                 asks=to_tails.asked,
                 asks_back=to_heads.asked,
+                same_tail=to_tails.sharing,
+                same_head=to_heads.sharing,
                 count=(1, self._rng.choice((1, 1, 1, 2, 3, 4))),
                 share=self._rng.choice((1.0, 1.0, 0.9, 0.7)),
                 label=words if self._style == "opaque" else "",

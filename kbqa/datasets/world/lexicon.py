@@ -51,6 +51,7 @@ _FIELDS = {
 # "Somebody ----s something", "Somebody ----s somebody", "Something ----s something".
 _TRANSITIVE = frozenset({8, 9, 11})
 _WIDER, _NARROWER, _DERIVED = "@", "~", "+"
+_USAGE = ";u"  # marks slurs, vulgar and archaic words
 _STEM = 3  # letters that a derived word shares with its verb
 
 
@@ -123,6 +124,20 @@ class Lexicon:
             tuple(self._pointed(sense, _NARROWER, part)),
         )
 
+    def below(self, noun: str, frequency: int = 3) -> list[str]:
+        """Nouns that have, in any of their senses, a narrower meaning than a noun's; at any distance."""
+        found: dict[str, None] = {}
+        waiting, seen = [self._sense(noun, NOUN)], set[str]()
+        while waiting:
+            for symbol, offset, part in waiting.pop().pointers:
+                if symbol == _NARROWER and part == "n" and offset not in seen:
+                    seen.add(offset)
+                    sense = self._synsets[NOUN][offset]
+                    waiting.append(sense)
+                    found |= dict.fromkeys(map(str.lower, sense.words))
+        common = set(self._common(NOUN, frequency))
+        return [word for word in found if word in common]
+
     def agent(self, verb: str) -> str | None:
         """Who does what a verb says: write, writer."""
         return self._derived(verb, ("person",))
@@ -136,7 +151,8 @@ class Lexicon:
 
     def _common(self, part: PartOfSpeech, frequency: int) -> Iterator[str]:
         for word in self._first[part]:
-            if word.isalpha() and 3 <= len(word) <= 14 and self._counts[part, word] >= frequency:
+            is_common = word.isalpha() and 3 <= len(word) <= 14 and self._counts[part, word] >= frequency
+            if is_common and not _is_marked(self._sense(word, part)):
                 yield word
 
     def _pointed(self, sense: _Synset, symbol: str, part: PartOfSpeech) -> Iterator[str]:
@@ -159,6 +175,11 @@ class Lexicon:
                     if word.isalpha() and word[:_STEM] == verb[:_STEM]:
                         return word
         return None
+
+
+def _is_marked(sense: _Synset) -> bool:
+    """Whether WordNet marks the usage of a sense, for instance as a slur."""
+    return any(symbol == _USAGE for symbol, _, _ in sense.pointers)
 
 
 class Inflections:

@@ -44,12 +44,14 @@ class Limits:
         lookups: one-hop look-ups for a path, one per node on the way.
         returns: whether a path may go straight back (to the films of a film's director), and sets may
             contain the entities that the form names; these are then left out.
+        hops: of a path, each drawn as often as it stands here.
     """
 
     answers: int = 5
     members: int = 12
     lookups: int = 4
     returns: bool = False
+    hops: tuple[int, ...] = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,15 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """The end of a path so far: its set, a phrase for the set, the hops, and the look-ups they took."""
+    """The end of a path so far.
+
+    Attributes:
+        nodes: its set.
+        phrase: describes the set.
+        lookups: that the hops took.
+        question: the text, if it is no pattern around the phrase.
+        sharing: phrases for what shares these nodes with where the last hop came from.
+    """
 
     form: Entity | Expression
     nodes: tuple[Node, ...]
@@ -78,6 +88,7 @@ class _Reached:
     path: tuple[Hop, ...] = ()
     lookups: int = 0
     question: str = ""
+    sharing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,7 @@ class Drawer:
         return draft if draft is not None and self._is_fit(draft.form) else None
 
     def path(self) -> Draft | None:
-        return self._walk(self._start(self._rng.choice(self._named)), self._rng.randint(1, 3))
+        return self._walk(self._start(self._rng.choice(self._named)), self._rng.choice(self._limits.hops))
 
     def namesake(self) -> Draft | None:
         """A path from an entity that shares its name with another."""
@@ -273,7 +284,8 @@ class Drawer:
         nodes: dict[Node, None] = dict.fromkeys(found)
         asks = step.asks if isinstance(step, Link) else ()
         relation = Relation(self._schema.iri(step.name), inverse=True)
-        return self._reach(reached, relation, nodes, step.forward, asks)
+        sharing = step.same_tail if isinstance(step, Link) else ()
+        return self._reach(reached, relation, nodes, step.forward, asks, sharing)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
         """Step to the heads of a link."""
@@ -281,7 +293,8 @@ class Drawer:
         found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
         nodes: dict[Node, None] = dict.fromkeys(found)
         phrases = [f"the {self._schema.kinds[link.head].plural} {clause}" for clause in link.heads]
-        return self._reach(reached, Relation(name), nodes, [*phrases, *link.back], link.asks_back)
+        back = [*phrases, *link.back]
+        return self._reach(reached, Relation(name), nodes, back, link.asks_back, link.same_head)
 
     def _reach(
         self,
@@ -290,6 +303,7 @@ class Drawer:
         nodes: dict[Node, None],
         phrases: Sequence[str],
         asks: Sequence[str],
+        sharing: Sequence[str],
     ) -> _Reached | None:
         if self._limits.returns:
             for topic in (
@@ -305,8 +319,11 @@ class Drawer:
         question = ""
         if asks and self._rng.random() < self._schema.grammar.direct:
             question = self._rng.choice(asks).format(reached.phrase)
+        if turns_back and reached.sharing and self._coin():
+            phrase, question = self._rng.choice(reached.sharing), ""
         path = (*reached.path, hop)
-        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, path, lookups, question)
+        shared = tuple(one.format(reached.phrase) for one in sharing)
+        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, path, lookups, question, shared)
 
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
         """Different statements about an entity whose sets hold only its kind; None if there are too few."""

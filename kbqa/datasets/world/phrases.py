@@ -23,11 +23,13 @@ class Phrases:
         named: noun phrases ("the author of {}").
         asked: questions ("who wrote {}").
         clauses: clauses after a noun in the plural ("written by {}").
+        sharing: noun phrases for what else leads to these nodes ("the books by the same author as {}").
     """
 
     named: tuple[str, ...]
     asked: tuple[str, ...]
     clauses: tuple[str, ...]
+    sharing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,18 @@ _AGENTS_ASKED = (
     "{who} was {{}} {n} by",
 )
 _AGENT_CLAUSES = ("that {d} {{}}", "{g} {{}}", "that {V} {{}}")
+_AGENTS_SHARING = (
+    "the {Ps} {n} by the same {A} as {{}}",
+    "the {Ps} that share {As} with {{}}",
+    "{Ps} {n} by whoever {d} {{}}",
+)
+_AGENT_NOUN_SHARING = (
+    "the {Ps} that share {r}s with {{}}",
+    "the {Ps} that share a {r} with the {P} {{}}",
+    "the {Ps} with the same {r} as {{}}",
+    "{Ps} whose {r}s are also those of {{}}",
+)
+_PATIENTS_SHARING = ("the {As} that {d} the same {Ps} as {{}}", "the {As} that share a {P} with {{}}")
 _AGENT_NOUN = ("the {r} of {{}}", "{{}} 's {r}", "the {r}s of {{}}")
 _AGENT_NOUN_ASKED = ("{who} is the {r} of {{}}", "{who} was the {r} of {{}}")
 
@@ -114,6 +128,15 @@ _ROLE_ASKED = (
     "{who} is {N} of {{}}",
     "{who} are the {Ns} of {{}}",
 )
+_ROLE_SHARING = (
+    "the {Hs} that share {Ns} with {{}}",
+    "the {Hs} that share a {N} with the {H} {{}}",
+    "the {Hs} with the same {N} as {{}}",
+    "{Hs} that have the same {N} as {{}}",
+    "the {Hs} whose {Ns} are also {{}} 's",
+    "the {Hs} that have a {N} in common with {{}}",
+)
+_HOLDERS_SHARING = ("the {Ns} of the same {H} as {{}}", "the {Ts} that share a {H} with {{}}")
 _ROLE_CLAUSES = ("that are the {N} of {{}}", "that {{}} has as {N}")
 _HOLDERS_NAMED = (
     "the {Hs} whose {N} is {{}}",
@@ -195,6 +218,11 @@ _ADVERB_ASKED = (
 )
 _THERE_NAMED = ("the {Hs} {n} in {{}}", "the {Hs} that were {n} in {{}}", "{Hs} {n} in {{}}")
 _THERE_ASKED = ("which {Hs} were {n} in {{}}", "what was {n} in {{}}", "what {Hs} had their {base} in {{}}")
+_ADVERB_SHARING = (
+    "the {Hs} {n} in the same {noun} as {{}}",
+    "the {Hs} that share the {noun} of {base} with {{}}",
+    "{Hs} that were {n} {wh} {{}} was",
+)
 _THERE_CLAUSES = ("{n} in {{}}", "that were {n} in {{}}")
 
 
@@ -227,28 +255,30 @@ class Phrasing:
 
         named: Sequence[str] = _AGENTS_NAMED
         asked: Sequence[str] = _AGENTS_ASKED
+        sharing: Sequence[str] = _AGENTS_SHARING
         if noun := self._lexicon.agent(verb):
             fixed["r"] = noun
             named, asked = (*named, *_AGENT_NOUN * 2), (*asked, *_AGENT_NOUN_ASKED)
+            sharing = (*sharing, *_AGENT_NOUN_SHARING)
         return (
-            self._phrases(_PATIENTS_NAMED, _PATIENTS_ASKED, _PATIENT_CLAUSES, words),
-            self._phrases(named, asked, _AGENT_CLAUSES, words),
+            self._phrases(_PATIENTS_NAMED, _PATIENTS_ASKED, _PATIENT_CLAUSES, _PATIENTS_SHARING, words),
+            self._phrases(named, asked, _AGENT_CLAUSES, sharing, words),
         )
 
     def of_role(self, noun: str, holder: Party, held: Party) -> tuple[Phrases, Phrases]:
         """Phrases for what has a role for a holder (its author), and for the holders."""
         words = self._noun_words(noun, holder, held)
         return (
-            self._phrases(_ROLE_NAMED, _ROLE_ASKED, _ROLE_CLAUSES, words),
-            self._phrases(_HOLDERS_NAMED, _HOLDERS_ASKED, _HOLDER_CLAUSES, words),
+            self._phrases(_ROLE_NAMED, _ROLE_ASKED, _ROLE_CLAUSES, _ROLE_SHARING, words),
+            self._phrases(_HOLDERS_NAMED, _HOLDERS_ASKED, _HOLDER_CLAUSES, _HOLDERS_SHARING, words),
         )
 
     def of_sort(self, noun: str, holder: Party, held: Party) -> tuple[Phrases, Phrases]:
         """As `of_role`, for a relation that is named after the kind of its tails (genre)."""
         words = self._noun_words(noun, holder, held)
         return (
-            self._phrases(_SORT_NAMED, _SORT_ASKED, _SORT_CLAUSES, words),
-            self._phrases(_SORTED_NAMED, _SORTED_ASKED, _SORTED_CLAUSES, words),
+            self._phrases(_SORT_NAMED, _SORT_ASKED, _SORT_CLAUSES, _ROLE_SHARING, words),
+            self._phrases(_SORTED_NAMED, _SORTED_ASKED, _SORTED_CLAUSES, _HOLDERS_SHARING, words),
         )
 
     def of_circumstance(
@@ -261,8 +291,8 @@ class Phrasing:
             return fixed | self._verb(verb)
 
         return (
-            self._phrases(_ADVERB_NAMED, _ADVERB_ASKED, (), words),
-            self._phrases(_THERE_NAMED, _THERE_ASKED, _THERE_CLAUSES, words),
+            self._phrases(_ADVERB_NAMED, _ADVERB_ASKED, (), _ADVERB_SHARING, words),
+            self._phrases(_THERE_NAMED, _THERE_ASKED, _THERE_CLAUSES, (), words),
         )
 
     def _phrases(
@@ -270,9 +300,10 @@ class Phrasing:
         named: Sequence[str],
         asked: Sequence[str],
         clauses: Sequence[str],
+        sharing: Sequence[str],
         words: Callable[[], dict[str, str]],
     ) -> Phrases:
-        return Phrases(*(self._some(patterns, words) for patterns in (named, asked, clauses)))
+        return Phrases(*(self._some(patterns, words) for patterns in (named, asked, clauses, sharing)))
 
     def _some(self, patterns: Sequence[str], words: Callable[[], dict[str, str]]) -> tuple[str, ...]:
         count = min(len(patterns), self._rng.randint(2, self._most))

@@ -53,6 +53,8 @@ class Link:
         heads, tails_are: clauses that describe the heads of a tail, and the tails of a head.
         back: further phrases for the heads of a tail.
         asks, asks_back: questions for the tails of a head, and for the heads of a tail.
+        same_tail, same_head: phrases for the heads that share a tail with a head, and for the tails that
+            share a head with a tail.
         count: minimum and maximum number of tails per head.
         share: share of the heads that have the relation; for the others the fact is missing.
         label: of the relation, where its name says nothing.
@@ -67,6 +69,8 @@ class Link:
     back: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
     asks_back: tuple[str, ...] = ()
+    same_tail: tuple[str, ...] = ()
+    same_head: tuple[str, ...] = ()
     count: tuple[int, int] = (1, 1)
     share: float = 1.0
     label: str = ""

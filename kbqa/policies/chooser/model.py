@@ -14,7 +14,7 @@ encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
 _RELATIONS = 2  # the first kinds: a relation, followed forwards or backwards
 _TINY = 1e-6
 _BATCH_TOKENS = 8192  # padded tokens of one pass of the encoder; bounds its memory
+# Texts of similar length share a pass, so that little of it is padding; passes of fewer texts are slower.
+_BATCH_TEXTS, _SPREAD = 32, 1.3
 
 Ids = tuple[int, ...]
 _Walk = tuple[Ids, tuple[Words, ...]]  # a question, and the relations taken so far
@@ -106,6 +108,7 @@ class Head(nn.Module):
         start: [W], the first input of the recurrent cell.
         answer: score of the answer, from the state.
         operate: scores of the kinds of options, from the state; it begins with zeros.
+        stress: factors of `gain`, `cover` and `near` as logarithms, from the state; it begins with zeros.
     """
 
     def __init__(self, width: int) -> None:
@@ -122,8 +125,11 @@ class Head(nn.Module):
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
         # Relations need no score of their own: the answer's is relative to them.
         self.operate = nn.Linear(2 * width + 2, len(KINDS) - _RELATIONS)
-        nn.init.zeros_(self.operate.weight)
-        nn.init.zeros_(self.operate.bias)
+        # The first relation of a path is said near its topic, and the later ones farther away.
+        self.stress = nn.Linear(width, 3)
+        for layer in (self.operate, self.stress):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
     def begin(self, encoded: Encoded, questions: Sequence[Ids]) -> _State:
         places = torch.tensor([encoded.questions[q] for q in questions], device=encoded.states.device)
@@ -143,16 +149,18 @@ class Head(nn.Module):
     def scores(self, encoded: Encoded, state: _State, turn: int) -> Scores:
         """Scores after `turn` turns."""
         states, mask = encoded.states[state.question], encoded.mask[state.question]
+        stress = self.stress(state.memory).exp()
+        gain, cover, near = self.gain * stress[:, :1], self.cover * stress[:, 1:2], self.near * stress[:, 2:]
         weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
-        weights = (weights - self.cover * state.seen)[:, None]
-        weights = weights - self.near * encoded.distance[state.question].log1p()
+        weights = (weights - cover * state.seen)[:, None]
+        weights = weights - near[..., None] * encoded.distance[state.question].log1p()
         attention = weights.masked_fill(~mask[:, None], float("-inf")).softmax(2)
         queries = torch.einsum("ntl,nlw->ntw", attention, states) + self.add(state.memory)[:, None]
         rest = ((1 - state.seen) * mask).sum(1) / mask.sum(1)
         turns = torch.full_like(rest, turn)
         features = torch.cat([queries[:, 0], state.memory, turns[:, None], rest[:, None]], dim=1)
         follow = self.scale * functional.normalize(queries, dim=2) @ encoded.vectors.T
-        follow = follow + self.gain * nearer(encoded, state)[:, None]
+        follow = follow + (gain * nearer(encoded, state))[:, None]
         answer = self.answer(features)[:, 0] + 0.25 * self.scale
         return Scores(follow, answer, functional.pad(self.operate(features), (_RELATIONS, 0)))
 
@@ -185,6 +193,9 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         self.vocabulary = ChooserVocabulary.of(config.chooser_tags)
         self.in_place = {config.chooser_tags[tag]: id_ for tag, id_ in config.chooser_topics.items()}
         self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing: the head has drawn its weights, and those of the encoder are loaded."""
 
     @classmethod
     def load(cls, directory: Path) -> Chooser:
@@ -232,15 +243,20 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             for ids in texts
         ]
         width = max(map(len, rows))
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros(len(rows), width, dtype=torch.bool)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)], mask[place, : len(row)] = torch.tensor(row), True
-        size = max(1, _BATCH_TOKENS // width)
-        ids, mask = ids.to(self.device), mask.to(self.device)
-        parts = zip(torch.split(ids, size), torch.split(mask, size), strict=True)
-        states = [self.bert(input_ids=part, attention_mask=kept).last_hidden_state for part, kept in parts]
-        return torch.cat(states), mask
+        order, states, masks = list[int](), list[Tensor](), list[Tensor]()
+        for batch in _batches([len(row) for row in rows]):
+            longest = max(len(rows[place]) for place in batch)
+            ids = torch.zeros(len(batch), longest, dtype=torch.long)
+            for number, place in enumerate(batch):
+                ids[number, : len(rows[place])] = torch.tensor(rows[place])
+            lengths = torch.tensor([len(rows[place]) for place in batch])
+            mask = (torch.arange(longest) < lengths[:, None]).to(self.device)
+            found = self.bert(input_ids=ids.to(self.device), attention_mask=mask).last_hidden_state
+            states.append(functional.pad(found, (0, 0, 0, width - longest)))
+            masks.append(functional.pad(mask, (0, width - longest)))
+            order += batch
+        back = torch.tensor(order, device=self.device).argsort()
+        return torch.cat(states)[back], torch.cat(masks)[back]
 
     def distances(self, questions: Sequence[Ids]) -> Tensor:
         """Distance of each token from the positions of the topics, in tokens, [N, T, L]; see `Encoded`."""
@@ -308,6 +324,20 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             scores.append(self.head.scores(encoded, state.at(wanted), turn))
         together = Scores(*map(torch.cat, zip(*scores, strict=True)))
         return together.at([rows[decision.question, decision.path] for decision in decisions])
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Batches of texts, as indices: of similar length, and of at most `_BATCH_TOKENS` padded tokens."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        is_full = (len(batch) + 1) * lengths[place] > _BATCH_TOKENS
+        differs = bool(batch) and lengths[place] > _SPREAD * lengths[batch[0]]
+        if batch and (is_full or (differs and len(batch) >= _BATCH_TEXTS)):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
 
 
 def relations_of(decisions: Sequence[Decision]) -> list[Words]:

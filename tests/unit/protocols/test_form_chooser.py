@@ -236,3 +236,27 @@ def test_its_tags_begin_with_those_of_paths():
     """So that a policy that knows paths can go on with forms."""
     assert FormChoosingProtocol.tags[: len(ChoosingProtocol.tags)] == ChoosingProtocol.tags
     assert set(TOPICS) <= set(FormChoosingProtocol.tags)
+
+
+def test_a_policy_that_declines_reads_the_same_options_without_this_one(tools):
+    dialogue = begun(tools, question("who scored Heat", "heat"), may_decline=True)
+    shown = said(dialogue.prompt())
+    number = len(dialogue._options) + 1
+    assert shown.endswith(f"<{number}><none> none of these</options>")
+    reply = dialogue.reply(f"<{number}>")
+    assert (reply.thought, reply.problem, reply.answers) == ("none of these", None, None)
+    dialogue.take(tools.execute("films", reply.actions))
+    again = said(dialogue.observation(4))
+    assert "<none>" not in again
+    assert again == shown[shown.index("<options>") :].replace(f"<{number}><none> none of these", "")
+    # What it chooses then is a candidate like any other form, and it cannot decline twice.
+    choose(tools, dialogue, " directed by")
+    assert "<none>" not in said(dialogue.observation(3))
+    assert answers(dialogue) == ["Michael Mann"]
+
+
+def test_declining_is_possible_at_every_turn_that_has_options(tools):
+    dialogue = begun(tools, question("who scored Heat", "heat"), may_decline=True)
+    assert "<none> none of these" in choose(tools, dialogue, " directed by")
+    assert "<none>" not in said(dialogue.observation(1))  # the last turn can only answer
+    assert "<none>" not in said(begun(tools, question("who scored Heat", "heat")).prompt())

@@ -1,0 +1,72 @@
+"""Calibrated confidence: what the fit recovers, its bounds, the error, and the curve of coverage."""
+
+import math
+import random
+
+import pytest
+
+from kbqa.confidence import Calibration, calibration_error, coverage_curve, log_likelihood
+from kbqa.trajectory import Status, Trajectory, Turn
+
+
+def drawn(intercept, slope, count, seed=1):
+    """Log-likelihoods, and answers that are right with the probability that they say."""
+    rng = random.Random(seed)
+    scores = [-rng.expovariate(0.5) for _ in range(count)]
+    return scores, [rng.random() < 1 / (1 + math.exp(-intercept - slope * score)) for score in scores]
+
+
+def test_the_fit_recovers_what_the_answers_were_drawn_from():
+    found = Calibration.fit(*drawn(2.0, 1.5, 20_000))
+    assert found.intercept == pytest.approx(2.0, abs=0.1)
+    assert found.slope == pytest.approx(1.5, abs=0.1)
+    assert found.questions == 20_000
+    scores, right = drawn(2.0, 1.5, 5_000, seed=2)
+    assert calibration_error([found.confidence(score) for score in scores], right) < 0.02
+
+
+@pytest.mark.parametrize(("right", "expected"), [(True, 31 / 32), (False, 1 / 32)])
+def test_answers_that_are_all_alike_leave_a_finite_confidence(right, expected):
+    """(N+ + 1) / (N+ + 2) of 30 right answers, 1 / (N- + 2) of 30 wrong ones (Platt 1999)."""
+    found = Calibration.fit([-0.5] * 30, [right] * 30)
+    assert found.confidence(-0.5) == pytest.approx(expected, abs=1e-3)
+
+
+def test_answers_that_a_score_separates_leave_a_finite_slope():
+    found = Calibration.fit([-n / 10 for n in range(40)], [n < 20 for n in range(40)])
+    assert 0 < found.slope < 100
+    assert found.confidence(0.0) > 0.9 > 0.1 > found.confidence(-4.0)
+
+
+def test_a_score_that_points_the_wrong_way_says_nothing():
+    found = Calibration.fit([-n / 10 for n in range(40)], [n >= 20 for n in range(40)])
+    assert found.slope == 0
+    assert found.confidence(-0.1) == pytest.approx(0.5)
+
+
+def test_few_questions_make_no_calibration():
+    assert Calibration.fit([-0.1] * 19, [True] * 19) is None
+
+
+def test_the_calibration_error_by_hand():
+    """Two bins: 0.9 said and 3 of 4 right, 0.2 said and 1 of 2 right: (4 * 0.15 + 2 * 0.3) / 6."""
+    error = calibration_error([0.9] * 4 + [0.2] * 2, [True, True, True, False, True, False])
+    assert error == pytest.approx((4 * 0.15 + 2 * 0.3) / 6)
+
+
+def test_each_threshold_has_its_coverage_and_accuracy():
+    curve = list(coverage_curve([0.9, 0.8, 0.8, 0.3], [True, True, False, False]))
+    assert [tuple(point) for point in curve] == [
+        (0.3, 1.0, 0.5),
+        (0.8, 0.75, pytest.approx(2 / 3)),
+        (0.9, 0.25, 1.0),
+    ]
+
+
+def test_the_likelihood_is_that_of_all_turns_and_unknown_without_probabilities():
+    def episode(*logprobs):
+        turns = tuple(Turn(0, len(part), part, "", Status.OK, "v") for part in logprobs)
+        return Trajectory((), turns, Status.ANSWERED)
+
+    assert log_likelihood(episode((-0.5, -0.25), (-1.0,))) == -1.75
+    assert log_likelihood(episode((), ())) is None
