@@ -49,8 +49,8 @@ def evaluate(
     policy: Annotated[
         str,
         typer.Argument(
-            help="A directory, NAME[@VERSION] under KBQA_HOME/policies, reader, or openai:MODEL; for --baseline "
-            "ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
+            help="A directory, NAME[@VERSION] under KBQA_HOME/policies, reader, or openai:MODEL; for "
+            "--baseline ranking a sentence encoder: sentence-transformers/all-MiniLM-L6-v2, or a directory."
         ),
     ],
     dataset: Annotated[str, typer.Argument(help="Data set to ask: world, metaqa-1hop, pathquestion-2h, …")],
