@@ -32,6 +32,7 @@ from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Wo
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
 _RELATIONS = 2  # the first kinds: a relation, followed forwards or backwards
+_TURNS, _REACH = 4, 8  # turns, and distances from a topic, that are told apart
 _TINY = 1e-6
 _BATCH_TOKENS = 8192  # padded tokens of one pass of the encoder; bounds its memory
 # Texts of similar length share a pass, so that little of it is padding; passes of fewer texts are slower.
@@ -46,8 +47,9 @@ class Encoded(NamedTuple):
 
     Attributes:
         questions: index of each in `states`, [Q, L, W]; `mask`, [Q, L], is True at its tokens.
-        distance: of each token from a topic's position, [Q, T, L]; 0 if the question does not name the topic.
-            The first is the distance from the nearest topic, the others are those from each of them.
+        distance: of each token from a topic's position, [Q, T, L], negative before the topic; 0 if the question
+            does not name the topic. The first is the distance from the nearest topic, the others are those
+            from each of them.
         relations: index of each in `vectors`, [K, W]; without topics.
     """
 
@@ -109,6 +111,8 @@ class Head(nn.Module):
         answer: score of the answer, from the state.
         operate: scores of the kinds of options, from the state; it begins with zeros.
         stress: factors of `gain`, `cover` and `near` as logarithms, from the state; it begins with zeros.
+        order: [TURNS, 2 * REACH + 1], a tenth of what each distance adds to the weight of a token at each
+            turn: in "the height of X 's wife" the first relation is said behind X. It begins with zeros.
     """
 
     def __init__(self, width: int) -> None:
@@ -125,6 +129,7 @@ class Head(nn.Module):
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
         # Relations need no score of their own: the answer's is relative to them.
         self.operate = nn.Linear(2 * width + 2, len(KINDS) - _RELATIONS)
+        self.order = nn.Parameter(torch.zeros(_TURNS, 2 * _REACH + 1))
         # The first relation of a path is said near its topic, and the later ones farther away.
         self.stress = nn.Linear(width, 3)
         for layer in (self.operate, self.stress):
@@ -153,7 +158,10 @@ class Head(nn.Module):
         gain, cover, near = self.gain * stress[:, :1], self.cover * stress[:, 1:2], self.near * stress[:, 2:]
         weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
         weights = (weights - cover * state.seen)[:, None]
-        weights = weights - near[..., None] * encoded.distance[state.question].log1p()
+        distance = encoded.distance[state.question]
+        weights = weights - near[..., None] * distance.abs().log1p()
+        places = distance.clamp(-_REACH, _REACH).long() + _REACH
+        weights = weights + 10 * self.order[min(turn, _TURNS - 1)][places]
         attention = weights.masked_fill(~mask[:, None], float("-inf")).softmax(2)
         queries = torch.einsum("ntl,nlw->ntw", attention, states) + self.add(state.memory)[:, None]
         rest = ((1 - state.seen) * mask).sum(1) / mask.sum(1)
@@ -259,7 +267,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         return torch.cat(states)[back], torch.cat(masks)[back]
 
     def distances(self, questions: Sequence[Ids]) -> Tensor:
-        """Distance of each token from the positions of the topics, in tokens, [N, T, L]; see `Encoded`."""
+        """Signed distance of each token from the positions of topics, in tokens, [N, T, L]; see `Encoded`."""
         kept = [question[: _QUESTION_TOKENS - 2] for question in questions]
         topics = self.vocabulary.topics
         places = [
@@ -273,7 +281,9 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             for number, row in enumerate(rows):
                 near = [place for topic, place in named if number in (0, topic)]
                 if near:
-                    row.copy_((torch.arange(len(row))[:, None] - torch.tensor(near)).abs().min(1).values)
+                    signed = torch.arange(len(row))[:, None] - torch.tensor(near)
+                    nearest = signed.abs().argmin(1, keepdim=True)
+                    row.copy_(signed.gather(1, nearest)[:, 0])
         return distances.to(self.device)
 
     def forward(self, decisions: Sequence[Decision], encoded: Encoded | None = None) -> Tensor:
