@@ -14,7 +14,7 @@ SECONDS ?= 3600
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help setup demo reader up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
-	bench-learning soak clean
+	bench-reader bench-learning soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -92,6 +92,9 @@ bench-metaqa: setup ## train policies on MetaQA's questions and answers with thr
 
 bench-pathquestion: setup ## the same on PathQuestion, with three splits by path and three at random (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
+
+bench-reader: setup ## ask the shipped reader about graphs that it has never seen (10 minutes, KBQA_DATA)
+	@$(BIN)/python -m benchmarks.reader
 
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.learning

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
+from kbqa.confidence import log_likelihood
 from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
@@ -24,6 +25,7 @@ from kbqa.trajectory import Question, Status, Trajectory
 logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 16  # questions that are judged at once, with their evidence
+_RIGHT = 1 - 1e-9  # F1 of answers that are exactly the gold answers
 _GIVEN_UP_AFTER = 3  # consecutive cases without a verdict
 
 BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
@@ -46,6 +48,7 @@ class Record:
         verdict: of the judge on `answers`; None if there was none.
         status: how the first run ended.
         outcome, failure, error: classes of the first run; see `kbqa.evaluation.failures`.
+        log_likelihood: of the first run; None if its engine reports no probabilities.
     """
 
     question: Question
@@ -57,6 +60,12 @@ class Record:
     outcome: AnswerOutcome
     failure: FailureClass | None
     error: Error | None
+    log_likelihood: float | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the first run's answers are exactly the gold answers."""
+        return self.each[0]["f1"].value > _RIGHT
 
     @property
     def group(self) -> str:
@@ -84,6 +93,7 @@ class Record:
             "outcome": self.outcome.value,
             "failure": self.failure and self.failure.value,
             "error": self.error and self.error.value,
+            "log_likelihood": self.log_likelihood,
             "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
         }
 
@@ -317,6 +327,7 @@ def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Seque
         outcome=outcome(first, hit=alone["hit_any"].value == 1),
         failure=failure(first, correct=correct.value == 1),
         error=error(question, first, f1=alone["f1"].value),
+        log_likelihood=log_likelihood(first),
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from kbqa.bases import find_base
 from kbqa.chat import ChatModel
+from kbqa.confidence import Calibration
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
 from kbqa.evaluation.baselines import BASELINES, baseline_player
 from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
@@ -54,6 +55,7 @@ class EvaluatedPolicy:
     suits: whether a question can be asked in the policy's dialect.
     play: (tools, number of the run) → its player and temperature; run 0 is played as the recipe evaluates.
     close: frees the policy.
+    calibration: how sure its answers are; None if that is not known.
     """
 
     name: str
@@ -63,6 +65,7 @@ class EvaluatedPolicy:
     suits: Callable[[Question], bool]
     play: Callable[[GraphTools, int], tuple[Player[Any], float]]
     close: Callable[[], None]
+    calibration: Calibration | None = None
 
 
 def open_candidate(
@@ -171,8 +174,9 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
     )
     play = _by(Players.of(recipe, hosted.policy, codec))
     about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
+    calibration = None if version is None else version.manifest.calibration
     return EvaluatedPolicy(
-        name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close
+        name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close, calibration
     )
 
 

@@ -114,6 +114,7 @@ def evaluate(
     from kbqa.evaluation import compare as compare_with
     from kbqa.evaluation import evaluate as measure
     from kbqa.evaluation import read_earlier
+    from kbqa.evaluation.certainty import measured
     from services.cli.candidates import open_candidate
     from services.cli.eval_report import print_summary, write
 
@@ -169,7 +170,10 @@ def evaluate(
         "questions_per_second": round(len(questions) / seconds, 2),
     }
     comparison = None if earlier is None else compare_with(evaluation.records, *earlier).to_json()
-    result = {**evaluation.to_json(), **about, "comparison": comparison}
+    confidence = (
+        None if candidate.calibration is None else measured(candidate.calibration, evaluation.records)
+    )
+    result = {**evaluation.to_json(), **about, "confidence": confidence, "comparison": comparison}
     print_summary(result)
     write(as_json, html, result, evaluation.examples)
 

@@ -56,8 +56,22 @@ def print_summary(result: Mapping[str, Any]) -> None:
         console.print(f"{result['left_out']} questions were left out because the recipe does not suit them")
     if result["unjudged"]:
         console.print(f"{result['unjudged']} questions have no verdict from the judge")
+    if result["confidence"] is not None:
+        _print_confidence(console, result["confidence"])
     if result["comparison"] is not None:
         _print_comparison(console, result["comparison"])
+
+
+def _print_confidence(console: Console, confidence: Mapping[str, Any]) -> None:
+    console.print(
+        f"confidence: calibration error {confidence['calibration_error']:.3f} over "
+        f"{confidence['questions']:,} questions with an answer"
+    )
+    table = Table("least confidence", "answered", "right among them", box=None)
+    for point in confidence["curve"]:
+        right = "" if point["accuracy"] is None else f"{point['accuracy']:.3f}"
+        table.add_row(f"{point['threshold']:.2f}", f"{point['coverage']:.3f}", right)
+    console.print(table)
 
 
 def _grouped(counted: Mapping[str, Any]) -> str | None:

@@ -47,9 +47,9 @@ class Encoded(NamedTuple):
 
     Attributes:
         questions: index of each in `states`, [Q, L, W]; `mask`, [Q, L], is True at its tokens.
-        distance: of each token from a topic's position, [Q, T, L], negative before the topic; 0 if the question
-            does not name the topic. The first is the distance from the nearest topic, the others are those
-            from each of them.
+        distance: of each token from a topic's position, [Q, T, L], negative before the topic; 0 if the
+            question does not name the topic. The first is the distance from the nearest topic, the others
+            are those from each of them.
         relations: index of each in `vectors`, [K, W]; without topics.
     """
 
