@@ -40,6 +40,7 @@ _LIKE = {
     "idea": ("genre", "language", "profession", "religion", "thing"),
 }
 _ADJECTIVES = ("main", "first", "former", "official", "primary", "current", "original", "local", "old", "new")
+_TERSE = 0.3  # share of the worlds
 _CLOSE = (0.0, 0.2, 0.6)  # shares of the relations of a kind to itself; each world has one of them
 _COMPOUND = 0.12  # share of the classes whose name has two words
 _FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
@@ -123,7 +124,8 @@ class _Invention:
         self._relatives = inventor._relatives
         self._style = rng.choice(_STYLES)
         faithful = rng.choice((0.3, 0.5, 0.7))
-        self._phrasing = Phrasing(self._lexicon, self._inflect, rng, faithful=faithful)
+        self._terse = rng.random() < _TERSE
+        self._phrasing = Phrasing(self._lexicon, self._inflect, rng, faithful=faithful, terse=self._terse)
         self._kinds: dict[str, EntityKind] = {}
         self._sorts: dict[str, str] = {}
         self._links: dict[str, Link] = {}
@@ -161,7 +163,7 @@ class _Invention:
                 how_many=self._few(_HOW_MANY),
                 clause=self._few(_CLAUSE),
                 clauses=("how ", "what ", "who ", "when ", "where "),
-                direct=rng.choice((0.3, 0.5, 0.8)),
+                direct=0.2 if self._terse else rng.choice((0.3, 0.5, 0.8)),
                 superlatives=tuple(rng.sample(_SUPERLATIVES, 4)),
                 records=tuple(rng.sample(_RECORDS, 3)),
             ),

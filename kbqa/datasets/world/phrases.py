@@ -226,12 +226,16 @@ _ADVERB_SHARING = (
 _THERE_CLAUSES = ("{n} in {{}}", "that were {n} in {{}}")
 
 
+_SHORTEST = 3  # patterns of noun phrases, in a terse world
+
+
 class Phrasing:
     """Phrases for the relations of one world.
 
     Args:
         faithful: share of the phrases that use the relation's own word.
         most: patterns of each sort that a relation gets; a world has its own few.
+        terse: whether noun phrases are as short as they can be ("X 's boss 's salary").
     """
 
     def __init__(
@@ -242,9 +246,10 @@ class Phrasing:
         *,
         faithful: float,
         most: int = 5,
+        terse: bool = False,
     ) -> None:
         self._lexicon, self._inflect, self._rng = lexicon, inflections, rng
-        self._faithful, self._most = faithful, most
+        self._faithful, self._most, self._terse = faithful, most, terse
 
     def of_verb(self, verb: str, agent: Party, patient: Party) -> tuple[Phrases, Phrases]:
         """Phrases for what an agent does something to, and for who does it."""
@@ -303,6 +308,8 @@ class Phrasing:
         sharing: Sequence[str],
         words: Callable[[], dict[str, str]],
     ) -> Phrases:
+        if self._terse:
+            named = sorted(dict.fromkeys(named), key=len)[:_SHORTEST]
         return Phrases(*(self._some(patterns, words) for patterns in (named, asked, clauses, sharing)))
 
     def _some(self, patterns: Sequence[str], words: Callable[[], dict[str, str]]) -> tuple[str, ...]:
