@@ -17,6 +17,7 @@ from kbqa.errors import BaseNotFoundError, PolicyIntegrityError
 Origin = Literal["directory", "hub cache", "package"]
 
 _WEIGHTS = "model.safetensors"
+_CONFIGS = ("config.json", "adapter_config.json")  # of whole weights, and of an adapter
 _INDEX = "model.safetensors.index.json"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _SHOWN = 12  # digits of a digest
@@ -103,7 +104,7 @@ def _in_hub_cache(name: str) -> Path | None:
 
 def _fault(directory: Path) -> str | None:
     """Why a directory is not a complete model; None if it is one."""
-    if not (directory / "config.json").is_file():
+    if not any((directory / name).is_file() for name in _CONFIGS):
         return f"{directory} holds no config.json"
     try:
         shards = set(json.loads((directory / _INDEX).read_bytes())["weight_map"].values())

@@ -54,7 +54,6 @@ def add_adapter(model: Any, adapter: Adapter, seed: int, base_model: str | None 
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,
-        base_model_name_or_path=base_model,
         target_modules=list(adapter.targets),
         task_type=None if chooses else "CAUSAL_LM",
         modules_to_save=["head"] if chooses else None,  # it has no pretrained weights
@@ -63,6 +62,7 @@ def add_adapter(model: Any, adapter: Adapter, seed: int, base_model: str | None 
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model.add_adapter(config)
+        config.base_model_name_or_path = base_model  # transformers has set the name of a directory
     except ValueError as error:
         raise ConfigurationError(f"optimisation.lora.targets: {error}") from error
 
