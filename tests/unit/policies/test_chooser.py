@@ -135,6 +135,53 @@ def test_an_option_about_a_topic_reads_the_question_around_it(forms):
     assert logits[0] != pytest.approx(float(logits[1]), abs=1e-6)
 
 
+def test_a_head_begins_as_it_says(model):
+    """The first query is the encoder's own sentence vector, and nothing is added to kinds or distances."""
+    head = model.head
+    for name in ("add", "operate", "stress"):
+        assert not getattr(head, name).weight.any(), name
+    assert not head.order.any()
+    assert 0.003 < head.attend.weight.std() < 0.007
+
+
+def test_words_count_by_where_they_stand_once_it_has_learned_so(model, codec):
+    """At the first turn, what is said behind the topic; at later ones, nothing has changed."""
+    text = "<question>place of <topic> 's name ?</question><options><1> place<2> name</options>"
+    [decision] = read(codec, model, text)
+    learned = copy.deepcopy(model)
+    with torch.no_grad():
+        learned.head.order[0, 9:12] = 1.0  # up to three words behind the topic
+        before, after = model([decision])[0], learned([decision])[0]
+        later = Decision(decision.question, (decision.options[0].words,), decision.options)
+        assert torch.equal(model([later]), learned([later]))
+    assert after[1] - after[0] > before[1] - before[0]
+    [encoded] = model.encode([decision.question], []).distance.tolist()
+    at = decision.question.index(codec.encode([Segment("<topic>")])[0]) + 1
+    assert encoded[0][at - 2 : at + 3] == [-2, -1, 0, 1, 2]
+
+
+def test_texts_of_similar_length_are_encoded_together(model, codec, monkeypatch):
+    """What a text becomes does not depend on what is encoded beside it."""
+    texts = [tuple(tokens(codec, "name " * (1 + number % 9) + "city")) for number in range(80)]
+    shapes = []
+    forward = BertModel.forward
+
+    def watched(self, input_ids, **options):
+        shapes.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(BertModel, "forward", watched)
+    with torch.no_grad():
+        states, mask = model.tokens(texts)
+        assert len(shapes) > 1
+        padded = sum(rows * width for rows, width in shapes)
+        assert padded < 0.9 * len(texts) * max(width for _, width in shapes)
+        for place in (0, 8, 40, 79):
+            alone, kept = model.tokens([texts[place]])
+            assert mask[place].sum() == kept.sum() == len(texts[place]) + 2
+            torch.testing.assert_close(states[place][mask[place]], alone[0], atol=1e-5, rtol=1e-4)
+
+
 def test_operations_get_a_score_of_their_own_once_it_has_learned_so(forms):
     model, codec = forms
     [decision] = read(codec, model, FORMS)

@@ -99,9 +99,7 @@ def test_it_is_exported_with_its_adapter_merged_or_separate(home, tmp_path):
 
     store, (directory, _) = open_store(home), opened(home)
     export(store, directory, tmp_path / "whole")
-    assert torch.equal(
-        load_model(tmp_path / "whole").head.start, load_model(version(home).path).head.start
-    )
+    assert torch.equal(load_model(tmp_path / "whole").head.start, load_model(version(home).path).head.start)
     export(store, directory, tmp_path / "apart", adapter=True)
     assert (tmp_path / "apart" / "adapter_config.json").is_file()
 
@@ -122,7 +120,9 @@ def test_reinforcement_learning_begins_with_a_reader(home):
 
 
 def test_without_a_cold_start_a_run_needs_a_step():
-    with pytest.raises(RecipeError, match=r"schedule\.steps: without a cold start there must be at least one"):
+    with pytest.raises(
+        RecipeError, match=r"schedule\.steps: without a cold start there must be at least one"
+    ):
         load_recipe("kg-r1-forms", {"schedule.steps": 0})
 
 

@@ -12,10 +12,11 @@ LICENCE = "  1 This is the licence, which is indented.  \n"
 # offset, field, part, number of words, (word, number)…, number of pointers, pointers…, frames of verbs
 NOUNS = """\
 00000100 18 n 02 parent 0 begetter 0 002 @ 00000200 n 0000 ~ 00000300 n 0000 | a father or mother
-00000200 18 n 01 relative 0 000 | a person related by blood
+00000200 18 n 01 relative 0 002 ~ 00000100 n 0000 ~ 00000600 n 0000 | a person related by blood
 00000300 18 n 02 mother 0 Female_Parent 0 000 | a woman who has given birth
 00000400 18 n 01 writer 0 000 | one who writes
 00000500 04 n 01 writing 0 000 | the act of writing
+00000600 18 n 01 cuss 0 001 ;u 00000700 n 0000 | a word that one does not say
 """
 VERBS = """\
 00000900 36 v 02 write 0 pen 0 002 + 00000400 n 0101 + 00000500 n 0101 02 + 08 00 + 02 00 | produce a text
@@ -26,6 +27,7 @@ COUNTS = {
     "begetter%1:18:00::": 0,
     "relative%1:18:00::": 5,
     "mother%1:18:00::": 8,
+    "cuss%1:18:00::": 9,
     "write%2:36:00::": 7,
     "pen%2:36:00::": 1,
     "rain%2:36:00::": 6,
@@ -67,6 +69,14 @@ def test_relatives_of_a_word(directory):
     assert lexicon.agent("write") == "writer"
     assert lexicon.act("write") == "writing"
     assert lexicon.agent("rain") is None
+    assert lexicon.below("relative") == ["parent", "mother"]
+    assert lexicon.below("relative", 9) == ["parent"]
+
+
+def test_words_whose_usage_is_marked_name_nothing(directory):
+    lexicon = Lexicon.load(directory)
+    assert "cuss" not in lexicon.nouns("person", frequency=1)
+    assert "cuss" not in lexicon.below("relative", 1)
 
 
 def test_the_directory_is_named_by_an_environment_variable(directory, monkeypatch):

@@ -100,6 +100,30 @@ def test_schemas_are_called_in_several_styles(inventor):
     assert all(styles.values()), styles
 
 
+def test_kinds_are_related_to_themselves_in_some_schemas(inventor):
+    """There, the graph does not say which relation comes first."""
+    shares = []
+    for seed in range(40):
+        links = inventor.schema(seed).links
+        shares.append(sum(link.tails[0] == link.head for link in links) / len(links))
+    assert max(shares) > 0.4
+    assert min(shares) < 0.2
+
+
+def test_some_schemas_are_terse_and_things_share_things(inventor):
+    schemas = [inventor.schema(seed).links for seed in range(40)]
+    longest = [max(len(phrase) for link in links for phrase in link.forward) for links in schemas]
+    assert max(longest) > 1.5 * min(longest)
+    sharing = [phrase for links in schemas for link in links for phrase in (*link.same_tail, *link.same_head)]
+    assert any("the same" in phrase for phrase in sharing)
+    assert all(phrase.count("{}") == 1 for phrase in sharing)
+
+
+def test_families_come_in_some_schemas(inventor):
+    named = {link.label or link.name.lower() for seed in range(60) for link in inventor.schema(seed).links}
+    assert any(word in name for name in named for word in ("mother", "father", "husband", "wife", "daughter"))
+
+
 def test_a_question_seldom_says_what_the_graph_says(worlds):
     """Otherwise matching letters would be enough."""
     paths = [question for question in everything(worlds[0]) if question.operation == "path"]
