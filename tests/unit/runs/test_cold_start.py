@@ -97,6 +97,7 @@ def test_mining_sees_no_gold_program_of_any_question(make_context, splits) -> No
         "source": "mined paths",
         "found": len(found),
         "recoveries": 0,
+        "withheld": 0,
         "gold_programs": 0,
     }
 
@@ -184,7 +185,9 @@ def test_epochs_of_a_file_train_an_adapter_that_is_published_as_whole_weights(
     before = {name: p.clone() for name, p in student.model.named_parameters()}
     section = context.recipe.cold_start
     assert section is not None
-    best = ColdStart(context, section, replace(splits, validation=splits.validation[:2]), student).run(found)
+    few = replace(splits, validation=splits.validation[:2])
+    best, calibration = ColdStart(context, section, few, student).run(found)
+    assert calibration is None  # two questions are too few
     assert best.manifest.kind == "full"
     *_, last = context.directory.records()
     assert last["of"] == -(-2 * len(found) // 4)  # two epochs, four a step

@@ -1,4 +1,4 @@
-"""A run that ends with its cold start: an adapter that reads forms, knows how sure it is, and is a base itself."""
+"""Runs that end with a cold start: an adapter that reads forms, says how sure it is, and can be a base."""
 
 from __future__ import annotations
 
