@@ -29,6 +29,7 @@ DOCUMENT = {
     "status": "answered",
     "answers": [],
     "runs": [],
+    "policy": "p",
     "policy_version": "v1",
     "recipe": "kg-r1",
     "usage": USAGE,
