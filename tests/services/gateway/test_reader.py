@@ -13,6 +13,7 @@ from kbqa.recipes import load_recipe
 from kbqa.runs.student import Student
 from kbqa.serving.policies import PoliciesByGraph, PoliciesInTurn
 from kbqa.training.adapters import add_adapter
+from services.access.keys import KeyFile
 from tests.services.gateway.conftest import FixedPolicy, NoPolicy, answer, query, recite
 from tests.unit.encoders import save_encoder
 
@@ -85,6 +86,15 @@ def test_answers_name_the_policy_of_their_graph_and_those_of_the_reader_are_kept
     assert client.post("/v1/answer", json=asked).json()["cached"]
     serving = {kg: client.get("/v1/policies", params={"kg": kg}).json()["serving"] for kg in ("films", "rdf")}
     assert {kg: policy["policy"] for kg, policy in serving.items()} == {"films": "films-1", "rdf": "reader"}
+
+
+def test_a_key_of_another_graph_does_not_learn_which_policy_a_graph_has(gateway, tmp_path):
+    file = KeyFile(tmp_path / "keys.json")
+    _, key = file.create("rdf only", graphs=("rdf",))
+    client = gateway(PoliciesByGraph(first_choice(), reader()), keys_file=file.path)
+    headers = {"X-API-Key": key}
+    asked = {kg: client.get("/v1/policies", params={"kg": kg}, headers=headers) for kg in ("films", "rdf")}
+    assert {kg: response.status_code for kg, response in asked.items()} == {"films": 403, "rdf": 200}
 
 
 @pytest.fixture(scope="module")
