@@ -63,7 +63,9 @@ def test_while_the_first_choice_is_away_the_reader_answers_and_says_why():
 def test_without_a_reader_the_first_choice_answers_for_every_graph():
     gone = NoPolicy()
     gone.unready = lambda: None  # it goes as it is asked
-    for away in (NoPolicy(), gone):
+    failed = reader()
+    failed.unready = lambda: "the engine failed"  # what it would answer fails
+    for away in (NoPolicy(), gone, failed):
         both = PoliciesByGraph(first_choice(), away)
         lease = both.lease("rdf")
         assert (lease.served.run, lease.fallback, both.unready()) == ("films-1", None, None)
