@@ -117,6 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     codec = Bytes()
     served = ServedPolicy(
+        run="scripted",
         version="v000001-scripted",
         recipe="kg-r1",
         players=Players(

@@ -243,6 +243,13 @@ METRICS: tuple[Metric, ...] = (
         (),
         (2, 5, 10, 20, 50, 100, 200, 500, 1000),
     ),
+    Metric(
+        "kbqa_gateway_confidence",
+        "histogram",
+        "Confidence of the answers found, withheld ones included.",
+        (),
+        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    ),
     Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or waiting."),
     Metric(
         "kbqa_gateway_phase_seconds",

@@ -90,10 +90,12 @@ def gateway() -> Dashboard:
         "What are the answers like?",
         chart(
             "Answers by status",
-            "Questions per second by status: answered, no_answer, no_topic_entity (the question names "
-            "nothing in the graph), partial (time limit reached), unsupported (no facts support the answer).",
+            "Questions per second by status: answered, no_answer (or none of which the policy is sure), "
+            "no_topic_entity (the question names nothing in the graph), partial (time limit reached), "
+            "unsupported (no facts support the answer).",
             Query(rate("kbqa_gateway_answers_total", "status"), "{{status}}"),
             unit="ops",
+            width=6,
             stacked=True,
         ),
         chart(
@@ -105,6 +107,17 @@ def gateway() -> Dashboard:
                 "supported",
             ),
             unit="percentunit",
+            width=6,
+            top=1,
+        ),
+        chart(
+            "Confidence",
+            "How sure the policy is of what it finds, withheld answers included: median and 10th percentile. "
+            "If it falls, users ask what the policy has not learned, or the graph has changed.",
+            Query(quantile(0.5, "kbqa_gateway_confidence"), "median"),
+            Query(quantile(0.1, "kbqa_gateway_confidence"), "10 %"),
+            unit="percentunit",
+            width=6,
             top=1,
         ),
         chart(
@@ -116,6 +129,7 @@ def gateway() -> Dashboard:
                 "{{kind}}",
             ),
             unit="suffix: tokens",
+            width=6,
         ),
     )
     row(

@@ -28,6 +28,7 @@ class AnswerOptions(TypedDict, total=False):
     max_turns: int
     timeout_s: float
     require_evidence: bool
+    min_confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,12 @@ def feedback_call(
     return Call("POST", "/v1/feedback", FeedbackReceipt, {k: v for k, v in body.items() if v is not None})
 
 
+def policies_call(kg: str | None) -> Call[PoliciesModel]:
+    asked = "" if kg is None else f"?kg={quote(kg, safe='')}"
+    return Call("GET", f"/v1/policies{asked}", PoliciesModel)
+
+
 GRAPHS: Call[GraphsModel] = Call("GET", "/v1/kg", GraphsModel)
-POLICIES: Call[PoliciesModel] = Call("GET", "/v1/policies", PoliciesModel)
 
 
 def require_success(response: httpx.Response) -> None:

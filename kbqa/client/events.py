@@ -11,7 +11,8 @@ all runs. The order follows a grammar, in which the events of different runs are
 
 `thought` and `action` are sent as soon as the policy has written a turn, `observation` when the
 graph has answered. A turn without observation is the last of its run: an answer, or the end of a
-budget. `answer` is sent once per answer, after the runs were merged and their evidence was checked.
+budget. `answer` is sent once per answer, after the runs were merged and their evidence was checked;
+candidates, of which the policy is not sure enough, are in the document only.
 `done` contains the whole document, including everything sent before; `error` contains a problem
 document (RFC 9457). Both end the stream. If the time is over before the topic entities are known,
 the stream has only `done`; if an error occurs before that, only `error`.
@@ -40,7 +41,7 @@ class LinkedEvent(BaseModel):
     Attributes:
         id: of the answer.
         kg_version: version of the graph.
-        policy_version, recipe: the policy that answers.
+        policy, policy_version, recipe: the policy that answers.
         fallback: why the promoted policy does not answer; absent if it does.
         linking: topic entities; if there are none, the question names nothing in the graph.
     """
@@ -50,6 +51,7 @@ class LinkedEvent(BaseModel):
     id: str
     kg: str
     kg_version: str
+    policy: str
     policy_version: str
     recipe: str
     fallback: str | None = None

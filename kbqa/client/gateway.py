@@ -12,13 +12,13 @@ from httpx_sse import EventSource
 
 from kbqa.client.calls import (
     GRAPHS,
-    POLICIES,
     AnswerOptions,
     Call,
     ModelT,
     answer_call,
     event_of,
     feedback_call,
+    policies_call,
     read_call,
     require_success,
     unreachable,
@@ -124,9 +124,13 @@ class Gateway:
         """The graphs that this key may ask about."""
         return self._send(GRAPHS).graphs
 
-    def policies(self) -> PoliciesModel:
-        """The policy that answers, and the versions that could."""
-        return self._send(POLICIES)
+    def policies(self, kg: str | None = None) -> PoliciesModel:
+        """The policy that answers, and the versions that could.
+
+        Args:
+            kg: graph whose policy is wanted; None for the gateway's first choice.
+        """
+        return self._send(policies_call(kg))
 
     def _send(self, call: Call[ModelT]) -> ModelT:
         with _translated(self.url):
@@ -210,9 +214,9 @@ class AsyncGateway:
         """As `Gateway.graphs`."""
         return (await self._send(GRAPHS)).graphs
 
-    async def policies(self) -> PoliciesModel:
+    async def policies(self, kg: str | None = None) -> PoliciesModel:
         """As `Gateway.policies`."""
-        return await self._send(POLICIES)
+        return await self._send(policies_call(kg))
 
     async def _send(self, call: Call[ModelT]) -> ModelT:
         with _translated(self.url):

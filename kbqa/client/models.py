@@ -26,6 +26,8 @@ class AnswerRequest(BaseModel):
         timeout_s: timeout in seconds; the answer then contains what has been found.
         stream: send every step as server-sent events (see `events`), with the document as the last one.
         require_evidence: omit answers that the graph does not support.
+        min_confidence: confidence below which answers are withheld (default: that of the key or of the
+            gateway); 0 withholds nothing.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -40,6 +42,7 @@ class AnswerRequest(BaseModel):
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     stream: bool = False
     require_evidence: bool = False
+    min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @field_validator("question")
     @classmethod
@@ -169,12 +172,19 @@ class AnswerResponse(BaseModel):
 
     Attributes:
         status: `answered`; `unsupported` if nothing in the graph supports any of the answers;
-            `no_answer`; `no_topic_entity` if the question names nothing in the graph;
-            `partial` if the time limit was reached before there was an answer.
+            `no_answer`, perhaps with candidates; `no_topic_entity` if the question names nothing in the
+            graph; `partial` if the time limit was reached before there was an answer.
         kg_version: version of the graph; absent if the time limit was reached before it was known.
         linking: entities at which the runs began; absent in the same case.
         answers: answers of all runs, those of most runs first.
-        policy_version, recipe: the policy that answered.
+        candidates: what the policy would have answered if it had been sure enough; the status is then
+            `no_answer`.
+        reason: why the candidates are not given as answers.
+        confidence: probability that the first run's answers are right; absent if there are none, or if it was
+            not measured how sure the policy's answers are.
+        policy: name of the policy that answered: the run that has trained it, `reader` for the policy that
+            kbqa brings along, or the name of an external model.
+        policy_version, recipe: its version, and the recipe that it was trained with.
         fallback: why the promoted policy did not answer; absent if it did.
         cached: whether this is an earlier answer of the same policy from the same graph; it then cost
             nothing, and `runs` are the earlier ones.
@@ -187,7 +197,11 @@ class AnswerResponse(BaseModel):
     status: AnswerStatus
     linking: Linking | None = None
     answers: list[Answer]
+    candidates: list[Answer] = []
+    reason: str | None = None
+    confidence: float | None = None
     runs: list[Run]
+    policy: str
     policy_version: str
     recipe: str
     fallback: str | None = None
@@ -252,6 +266,7 @@ class FeedbackReceipt(BaseModel):
 class ServingPolicy(BaseModel):
     """The policy that answers now; `fallback` says why it is not the promoted one."""
 
+    policy: str
     version: str
     recipe: str
     fallback: str | None = None

@@ -36,6 +36,7 @@ class Manifest(BaseModel):
         created_at: ISO 8601, UTC.
         probe: the version's probe; None in versions from before there were probes.
         calibration: how sure the version's answers are; None where that was not measured.
+        graphs: names of the graphs that its run was trained on; empty where that is not known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,6 +56,7 @@ class Manifest(BaseModel):
     created_at: str
     probe: Probe | None = None
     calibration: Calibration | None = None
+    graphs: tuple[str, ...] = ()
 
     @field_validator("files")
     @classmethod

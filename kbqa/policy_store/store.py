@@ -117,6 +117,7 @@ class PolicyStore:
         kind: Kind = "full",
         probe: Probe | None = None,
         calibration: Calibration | None = None,
+        graphs: Iterable[str] = (),
     ) -> PolicyVersion:
         """Publish a version atomically.
 
@@ -126,6 +127,7 @@ class PolicyStore:
             recipe: all resolved values, with a `name`.
             probe: a few tokens and their log-probabilities in training, with which engines are checked.
             calibration: how sure the version's answers are, if that was measured.
+            graphs: names of the graphs that its run was trained on.
 
         Raises:
             NoPolicyError: the run's name is invalid.
@@ -158,6 +160,7 @@ class PolicyStore:
                     created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
                     probe=probe,
                     calibration=calibration,
+                    graphs=tuple(graphs),
                 )
             except ValidationError as error:
                 raise PolicyIntegrityError(f"version {number} of run {run}: {error}") from error

@@ -36,8 +36,10 @@ from kbqa.protocols.registry import PROTOCOLS
 from kbqa.trajectory import Question, Segment
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
+DECLINED = "none of these"
+"""The option that declines all others, and the thought of a turn that takes it."""
+
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
-_NONE = "none of these"
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _MESSAGE_CHARS = 200
 
@@ -122,7 +124,7 @@ class FormDialogue(Dialogue):
             return Reply(well_formed=well_formed, answers=tuple(self._answers()))
         if number is not None and number == self._declining:
             self._may_decline = False
-            return Reply(_NONE, well_formed, (self._expand(self._form),))
+            return Reply(DECLINED, well_formed, (self._expand(self._form),))
         option = None if number is None else self._options.get(number)
         if option is None:
             says = "no number such as <1> was found" if number is None else f"there is no option <{number}>"
@@ -244,4 +246,4 @@ class FormDialogue(Dialogue):
             yield Segment(f"<{number}>{option.tags}")
             yield Segment(f" {option.words}", trusted=False)
         if self._declining is not None:
-            yield Segment(f"<{self._declining}><none> {_NONE}")
+            yield Segment(f"<{self._declining}><none> {DECLINED}")

@@ -201,6 +201,7 @@ class Context:
                 kind=kind,
                 probe=probe,
                 calibration=calibration,
+                graphs=self.journal.results.get("graphs", ()),
             )
         except (OSError, SafetensorError) as error:
             raise RunError(

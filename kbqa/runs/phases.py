@@ -68,6 +68,7 @@ def prepare(context: Context) -> Material:
     """Read the questions of the data set that suit the recipe, and make sure that its graphs are there.
 
     If the recipe mines paths, the gold programs are removed from the questions that the run learns from.
+    The names of the graphs are kept in the journal's results.
 
     Raises:
         DatasetError: the data set cannot be read.
@@ -78,6 +79,7 @@ def prepare(context: Context) -> Material:
     dataset = load_dataset(record.dataset, record.seed, context.data)
     kgs = tuple(graph.name for graph in dataset.graphs)
     context.kg_versions(kgs)
+    context.journal.keep(graphs=kgs)
     suitable = dataset.splits.only(context.recipe.questions.suit)
     cold_start = context.recipe.cold_start
     if cold_start is not None and cold_start.is_mined:

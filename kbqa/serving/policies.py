@@ -1,4 +1,4 @@
-"""The policy that answers. It follows the promoted version, also while questions are being answered."""
+"""The policy that answers: the promoted version, also while another one is promoted, and its stand-ins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kbqa.confidence import Calibration
 from kbqa.errors import KbqaError, NoPolicyError, PolicyIntegrityError
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyStore, PolicyVersion
@@ -27,18 +28,28 @@ class ServedPolicy:
     """A policy that answers.
 
     Attributes:
+        run: name of the policy: the run that has trained it, `reader`, or the name of an external model.
         version: full id, or the model name of an external model.
         recipe: name of the recipe that it was trained with or, for an external model, plays by.
         players: what plays its episodes.
         close: frees it; called once, when nobody uses it any more.
         alive: whether it can still answer.
+        graphs: names of the graphs that it answers for; empty for all.
+        calibration: how sure its answers are; None where that was not measured.
     """
 
+    run: str
     version: str
     recipe: str
     players: Players
     close: Callable[[], None]
     alive: Callable[[], bool]
+    graphs: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+
+    def answers_for(self, kg: str | None) -> bool:
+        """Whether it is meant for a graph; None is any."""
+        return kg is None or not self.graphs or kg in self.graphs
 
 
 class Lease:
@@ -61,8 +72,11 @@ class Lease:
 class PolicySource(Protocol):
     """Where the gateway gets its policy from."""
 
-    def lease(self) -> Lease:
+    def lease(self, kg: str | None = None, /) -> Lease:
         """The policy that answers now.
+
+        Args:
+            kg: graph of the question; None if it does not matter.
 
         Raises:
             NoPolicyError: there is none (yet); says what to do.
@@ -123,7 +137,7 @@ class FollowedPolicies:
         if held is not None:
             held.served.close()
 
-    def lease(self) -> Lease:
+    def lease(self, kg: str | None = None, /) -> Lease:
         with self._lock:
             held = self._current
             if held is None:
@@ -142,6 +156,8 @@ class FollowedPolicies:
         try:
             version = self._wanted()
         except KbqaError as error:
+            if str(error) != self._reason:
+                logger.warning("no policy to load", extra={"error": str(error)})
             self._explain(str(error))
             return
         held = self._current
@@ -207,7 +223,7 @@ class FixedPolicy:
     def stop(self) -> None:
         self._served.close()
 
-    def lease(self) -> Lease:
+    def lease(self, kg: str | None = None, /) -> Lease:
         return Lease(self._served, lambda: None)
 
     def unready(self) -> str | None:
@@ -232,16 +248,17 @@ class PoliciesInTurn:
         for source in self._sources:
             source.stop()
 
-    def lease(self) -> Lease:
+    def lease(self, kg: str | None = None, /) -> Lease:
         reasons = list[str]()
         for source in self._sources:
             if (reason := source.unready()) is None:
                 try:
-                    lease = source.lease()
+                    lease = source.lease(kg)
                 except NoPolicyError as error:  # gone since
                     reason = str(error)
                 else:
-                    lease.fallback = "; ".join(reasons) or None
+                    # A source may have had to choose, too.
+                    lease.fallback = "; ".join(filter(None, [*reasons, lease.fallback])) or None
                     return lease
             reasons.append(reason)
         raise NoPolicyError("; ".join(reasons))
@@ -249,6 +266,31 @@ class PoliciesInTurn:
     def unready(self) -> str | None:
         reasons = [source.unready() for source in self._sources]
         return None if None in reasons else "; ".join(str(reason) for reason in reasons)
+
+
+class PoliciesByGraph(PoliciesInTurn):
+    """A first choice for the graphs that it was trained on, and a reader for all others.
+
+    The reader also answers while the first choice is not available. Without a reader, the first choice
+    answers for every graph.
+    """
+
+    def __init__(self, first: PolicySource, reader: PolicySource) -> None:
+        super().__init__((first, reader))
+        self._reader = reader
+
+    def lease(self, kg: str | None = None, /) -> Lease:
+        lease = super().lease(kg)
+        if lease.served.answers_for(kg) or self._reader.unready() is not None:
+            return lease
+        try:
+            readers = self._reader.lease(kg)
+        except NoPolicyError:  # gone since
+            return lease
+        # That a graph has no policy of its own is no failure: only an earlier one is told.
+        readers.fallback = lease.fallback
+        lease.release()
+        return readers
 
 
 def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> ServedPolicy:
@@ -268,11 +310,20 @@ def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> Serve
         PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
-    started = time.monotonic()
     try:
         store.verify(version)
     except OSError as error:  # it was deleted in the meantime
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
+    return open_version(version, host)
+
+
+def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:
+    """Load a version whose files have been checked.
+
+    Raises:
+        As `load_policy`.
+    """
+    started = time.monotonic()
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")
     codec = TokenizerCodec.load(version.path)
     hosted = host.build(version, codec, deterministic=False)
@@ -280,9 +331,12 @@ def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> Serve
         "policy loaded", extra={"version": version.id, "seconds": round(time.monotonic() - started, 2)}
     )
     return ServedPolicy(
+        run=version.run,
         version=version.id,
         recipe=recipe.name,
         players=Players.of(recipe, hosted.policy, codec),
         close=hosted.close,
         alive=lambda: hosted.alive,
+        graphs=version.manifest.graphs,
+        calibration=version.manifest.calibration,
     )

@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Annotated
 
 from limits import parse_many
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store.durable import write_file
@@ -60,6 +68,7 @@ class KeyRecord(BaseModel):
         graphs: graphs that it may ask about; "*" stands for all.
         rate: rate limit of its requests (default: the service's setting).
         quota: limit of the gateway's questions (default: the gateway's setting).
+        min_confidence: confidence below which the gateway withholds answers (default: its setting).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,6 +79,7 @@ class KeyRecord(BaseModel):
     graphs: tuple[str, ...] = (EVERY_GRAPH,)
     rate: LimitText | None = None
     quota: LimitText | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
     created: AwareDatetime
     expires: AwareDatetime | None = None
     revoked: AwareDatetime | None = None
@@ -113,6 +123,7 @@ class KeyFile:
         graphs: tuple[str, ...] = (EVERY_GRAPH,),
         rate: str | None = None,
         quota: str | None = None,
+        min_confidence: float | None = None,
         expires: datetime | None = None,
     ) -> tuple[KeyRecord, str]:
         """Create a key; returns its record and the key itself, which is not stored.
@@ -126,7 +137,7 @@ class KeyFile:
         try:
             record = KeyRecord(
                 id=id_, name=name, digest=_digest(key.encode()), graphs=graphs, rate=rate, quota=quota,
-                created=now, expires=expires,
+                min_confidence=min_confidence, created=now, expires=expires,
             )  # fmt: skip
         except ValidationError as error:
             problems = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())

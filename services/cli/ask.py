@@ -16,6 +16,7 @@ from kbqa.client import AnswerOptions, Gateway
 from kbqa.client.events import ActionEvent, DoneEvent, Event, LinkedEvent, ObservationEvent, ThoughtEvent
 from kbqa.client.models import Answer, AnswerResponse, TripleEvidence, TurnRecord
 from kbqa.errors import ConfigurationError
+from kbqa.policy_store.shipped import READER
 from services.cli.options import DEFAULT_GATEWAY, AsJson, GatewayUrl
 
 NO_ANSWER = 3
@@ -45,6 +46,14 @@ def ask(
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs; their answers are merged.")] = 1,
     timeout_s: Annotated[float | None, typer.Option(help="Timeout in seconds.")] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Confidence below which answers are withheld (default: that of the key or the gateway).",
+        ),
+    ] = None,
     gateway: GatewayUrl = DEFAULT_GATEWAY,
     as_json: AsJson = False,
 ) -> None:
@@ -59,6 +68,8 @@ def ask(
         options["topic_entities"] = topic
     if timeout_s is not None:
         options["timeout_s"] = timeout_s
+    if min_confidence is not None:
+        options["min_confidence"] = min_confidence
     console = Console(soft_wrap=True, highlight=False)
     with _gateway(gateway, timeout_s) as client:
         graph = kg or _only_graph(client)
@@ -146,12 +157,26 @@ def _answers(document: AnswerResponse) -> Text:
     text = Text()
     for answer in document.answers:
         text.append(printable(answer.value), style="bold green")
-        text.append(f"   in {answer.support} runs\n" if len(document.runs) > 1 else "\n")
-        for line in _evidence(answer):
-            text.append(f"    {line}\n", style="cyan")
+        _append_support(text, answer, document)
     if document.status in _EXPLANATIONS:
-        text.append(f"{_EXPLANATIONS[document.status]}\n", style="yellow")
+        why = "" if document.reason is None else f": {document.reason}"
+        text.append(f"{_EXPLANATIONS[document.status]}{why}\n", style="yellow")
+    for answer in document.candidates[:1]:
+        text.append("best candidate: ", style="yellow")
+        text.append(printable(answer.value))
+        _append_support(text, answer, document)
+    if document.confidence is not None:
+        text.append(f"how sure: {document.confidence:g}\n", style="dim")
+    if document.policy == READER:
+        text.append("the reader answered, which was not trained on this graph\n", style="dim")
     return text
+
+
+def _append_support(text: Text, answer: Answer, document: AnswerResponse) -> None:
+    """The rest of an answer's line, and its evidence."""
+    text.append(f"   in {answer.support} runs\n" if len(document.runs) > 1 else "\n")
+    for line in _evidence(answer):
+        text.append(f"    {line}\n", style="cyan")
 
 
 def _evidence(answer: Answer) -> list[str]:
@@ -166,9 +191,11 @@ def _evidence(answer: Answer) -> list[str]:
 
 
 def _cost(document: AnswerResponse) -> Text:
-    usage = document.usage
+    usage, version = document.usage, document.policy_version
+    # An external model has no versions.
+    policy = version if document.policy == version else f"{document.policy}/{version}"
     return Text(
-        f"\npolicy {document.policy_version}, {usage.llm_calls} calls, "
+        f"\npolicy {policy}, {usage.llm_calls} calls, "
         f"{usage.generated_tokens} tokens written, {usage.kg_calls} graph actions, "
         f"{usage.elapsed_ms / 1000:.2f} s",
         style="dim",

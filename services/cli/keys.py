@@ -47,6 +47,14 @@ def create(
         str | None,
         typer.Option(help="Quota of questions, such as 1000/day (default: the gateway's setting)."),
     ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Confidence below which answers are withheld (default: the gateway's setting).",
+        ),
+    ] = None,
     file: File = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
@@ -59,7 +67,12 @@ def create(
     keys = KeyFile(file or keys_path(home))
     first = not keys.path.exists()
     record, key = keys.create(
-        name, graphs=tuple(graph or (EVERY_GRAPH,)), rate=rate, quota=quota, expires=expires
+        name,
+        graphs=tuple(graph or (EVERY_GRAPH,)),
+        rate=rate,
+        quota=quota,
+        min_confidence=min_confidence,
+        expires=expires,
     )
     if as_json:
         typer.echo(json.dumps({"key": key, **_described(record)}))
@@ -86,7 +99,8 @@ def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = Fa
         )
         return
     now = datetime.now(UTC)
-    table = Table("id", "name", "state", "graphs", "rate", "quota", "created", "expires", box=None)
+    columns = ("id", "name", "state", "graphs", "rate", "quota", "confidence", "created", "expires")
+    table = Table(*columns, box=None)
     for record in records:
         graphs = "all" if EVERY_GRAPH in record.graphs else ", ".join(record.graphs)
         expires = "never" if record.expires is None else f"{record.expires:%Y-%m-%d}"
@@ -97,6 +111,7 @@ def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = Fa
             graphs,
             record.rate or "",
             record.quota or "",
+            "" if record.min_confidence is None else f"{record.min_confidence:g}",
             f"{record.created:%Y-%m-%d}",
             expires,
         )

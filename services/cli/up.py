@@ -77,8 +77,8 @@ def up(
             typer.echo("ready")
             if not has_policy(home):
                 typer.echo(
-                    "no policy has been promoted yet, so the gateway cannot answer: "
-                    "run kbqa demo, or kbqa train and then kbqa promote RUN"
+                    "no policy has been promoted yet, so the reader answers for every graph: "
+                    "to train a policy, run kbqa demo, or kbqa train and then kbqa promote RUN"
                 )
             threading.Event().wait()
     except KeyboardInterrupt:

@@ -77,6 +77,7 @@ class AccessStack:
             metrics=self._metrics,
             rate=settings.rate,
             quota=settings.quota,
+            min_confidence=settings.min_confidence,
         )
 
     def add_headers(self, app: FastAPI) -> None:

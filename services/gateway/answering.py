@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
-from kbqa.client.events import DoneEvent, ErrorEvent, Event
+from kbqa.client.events import AnswerEvent, DoneEvent, ErrorEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.kg.versions import GraphVersions
 from kbqa.serving.policies import Lease, PolicySource
 from kbqa.telemetry import Metrics
 from services.gateway import cache
-from services.gateway.answers import usage_of
+from services.gateway.answers import usage_of, withheld
 from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
 from services.gateway.meter import Meter
@@ -53,6 +53,8 @@ class Answering:
     ) -> AsyncGenerator[Event, None]:
         """Answer one question within its time limit; `kbqa.client.events` defines the order of events.
 
+        Without `min_confidence` in the request, no answer is withheld.
+
         Args:
             question_id: id of the answer; a new one if None.
             fresh: do not use a cached answer.
@@ -84,7 +86,8 @@ class Answering:
         self._meter.looked_up(fresh=fresh, found=known is not None)
         if known is not None:
             lease.release()
-            for event in known:
+            answers, done = _ending(known, request)
+            for event in [*known[:-1], *answers, done]:
                 yield event
             return
         work = self._workers.begin(request, lease, question_id, kg_version, started + timeout_s)
@@ -92,11 +95,15 @@ class Answering:
         async with aclosing(work.events()) as events:
             async for event in events:
                 told.append(event)
-                if isinstance(event, DoneEvent):
-                    self._meter.answered(event.document, len(told))
-                    if work.repeatable and cache.is_repeatable(request, event.document):
-                        self._cache.keep(key, told)
-                yield event
+                if not isinstance(event, DoneEvent):
+                    yield event
+                elif work.repeatable and cache.is_repeatable(request, event.document):
+                    self._cache.keep(key, told)
+        answers, done = _ending(told, request)
+        self._meter.answered(done.document, len(told) + len(answers))
+        for answer in answers:
+            yield answer
+        yield done
 
     def failed(self, error: Exception) -> ErrorEvent:
         """The event that ends a stream in which an error occurred after the first event."""
@@ -120,7 +127,7 @@ class Answering:
         return request.timeout_s or min(limits.timeout_s, limits.max_timeout_s)
 
     def _lease(self, request: AnswerRequest) -> Lease:
-        lease = self._policies.lease()
+        lease = self._policies.lease(request.kg)
         if request.recipe not in (None, lease.served.recipe):
             lease.release()
             raise RecipeMismatchError(str(request.recipe), lease.served.recipe)
@@ -144,6 +151,16 @@ class _CurrentVersions:
             return await asyncio.to_thread(self._versions.of, kg)
 
 
+def _ending(told: Sequence[Event], request: AnswerRequest) -> tuple[list[AnswerEvent], DoneEvent]:
+    """The end of a stream: the answers of which the policy is sure enough, and the document."""
+    found = told[-1]
+    assert isinstance(found, DoneEvent), "a question's work ends with its document"
+    document = withheld(found.document, request.min_confidence or 0.0)
+    # If the time limit is reached before `linked` was sent, no other event may come before the document.
+    answers = document.answers if isinstance(told[0], LinkedEvent) else []
+    return [AnswerEvent(answer=answer) for answer in answers], DoneEvent(document=document)
+
+
 def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed_s: float) -> AnswerResponse:
     """The document if the time limit is reached before the graph's version is known."""
     return AnswerResponse(
@@ -153,6 +170,7 @@ def _nothing_yet(request: AnswerRequest, question_id: str, lease: Lease, elapsed
         status="partial",
         answers=[],
         runs=[],
+        policy=lease.served.run,
         policy_version=lease.served.version,
         recipe=lease.served.recipe,
         fallback=lease.fallback,

@@ -9,6 +9,7 @@ from typing import Any
 from kbqa.client.models import (
     Answer,
     AnswerKind,
+    AnswerResponse,
     AnswerStatus,
     Evidence,
     QueryEvidence,
@@ -17,9 +18,11 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
+from kbqa.confidence import Calibration, log_likelihood
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
 from kbqa.kg.retrieval import ACTIONS
+from kbqa.protocols.form_chooser import DECLINED
 from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -41,6 +44,26 @@ def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerSt
         return "answered" if not all(answer.unsupported for answer in answers) else "unsupported"
     timed_out = not runs or any(run.status is Status.TIMED_OUT for run in runs)
     return "partial" if timed_out else "no_answer"
+
+
+def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | None:
+    """The probability that a greedy run's answers are right; None if it has none, or if nobody knows."""
+    if calibration is None or not run.answers or (likelihood := log_likelihood(run)) is None:
+        return None
+    return round(calibration.confidence(likelihood), 3)
+
+
+def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:
+    """A document whose answers are only candidates if its policy is not sure enough of them."""
+    confidence = document.confidence
+    if confidence is None or confidence >= min_confidence or not document.answers:
+        return document
+    reason = f"the policy is not sure enough ({confidence:g}; at least {min_confidence:g} is wanted)"
+    if any(turn.thought == DECLINED for turn in document.runs[0].trajectory):
+        reason = "the graph seems to have no such fact"
+    return document.model_copy(
+        update={"status": "no_answer", "answers": [], "candidates": document.answers, "reason": reason}
+    )
 
 
 def record(run: Trajectory) -> Run:

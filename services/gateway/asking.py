@@ -59,6 +59,7 @@ class Asking:
             id=self.question_id,
             kg=self.request.kg,
             kg_version=self.kg_version,
+            policy=self.served.run,
             policy_version=self.served.version,
             recipe=self.served.recipe,
             fallback=self.fallback,

@@ -10,8 +10,9 @@ from cachetools import LRUCache
 from kbqa.client.events import DoneEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse, Usage
 
-# Fields that do not change the answer, only how it is sent and how long the caller waits.
-_MANNERS = {"stream", "timeout_s"}
+# Fields that do not change what the policy finds: how it is sent, how long the caller waits, and how sure of
+# it the policy must be.
+_MANNERS = {"stream", "timeout_s", "min_confidence"}
 _TRANSIENT_CODE = "KG_SERVER_ERROR"
 
 
@@ -33,7 +34,7 @@ def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
 
 
 class AnswerCache:
-    """LRU cache of the events of complete answers; for one event loop.
+    """LRU cache of the events of complete answers, as `Work.events` gives them; for one event loop.
 
     Args:
         capacity_bytes: maximum total size of the documents, as JSON.

@@ -24,7 +24,7 @@ MODEL = "kbqa"
 """Name of the model without a graph; names with a graph are `kbqa/<graph>`."""
 
 _EXPLANATIONS = {
-    "no_answer": "No answer was found.",
+    "no_answer": "No answer was found{why}.",
     "no_topic_entity": "The question names nothing in the graph: spell names as the graph does.",
     "partial": "The time limit was reached before an answer was found.",
     "unsupported": "Nothing in the graph supports this.",
@@ -224,16 +224,23 @@ class Chunks:
 
 
 def text_of(document: AnswerResponse) -> str:
-    """An answer document as text: the answers and their evidence."""
-    parts = []
+    """An answer document as text: the answers, or what comes nearest, and their evidence."""
+    parts, found = [], document.answers or document.candidates
     if document.answers:
-        parts.append(", ".join(_escaped(answer.label or answer.value) for answer in document.answers))
+        parts.append(_names(document.answers))
     if document.status in _EXPLANATIONS:
-        parts.append(_EXPLANATIONS[document.status])
-    shown = list(dict.fromkeys(line for answer in document.answers for line in _evidence(answer)))
+        why = "" if document.reason is None else f": {document.reason}"
+        parts.append(_EXPLANATIONS[document.status].format(why=why))
+    if document.candidates:
+        parts.append(f"What comes nearest: {_names(document.candidates)}")
+    shown = list(dict.fromkeys(line for answer in found for line in _evidence(answer)))
     if shown:
         parts.append(f"Evidence:\n{_fenced(shown)}")
     return "\n\n".join(parts)
+
+
+def _names(answers: list[Answer]) -> str:
+    return ", ".join(_escaped(answer.label or answer.value) for answer in answers)
 
 
 def _evidence(answer: Answer) -> list[str]:

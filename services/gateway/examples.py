@@ -28,7 +28,9 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
+from kbqa.policy_store.shipped import READER
 from kbqa.trajectory import Status
+from services.gateway.answers import withheld
 
 _ID = "7d1c8fd6f1c54c9f9f6e5a5b1d1f2a30"
 _THOUGHT = "Its director is one hop away."
@@ -87,6 +89,7 @@ _DOCUMENT = AnswerResponse(
     status="answered",
     linking=_LINKING,
     answers=[_ANSWER],
+    confidence=0.912,
     runs=[
         Run(
             status=Status.ANSWERED,
@@ -102,6 +105,7 @@ _DOCUMENT = AnswerResponse(
             ],
         )
     ],
+    policy="metaqa-20261012-093015-1a2b",
     policy_version="v000006-1f2e3d4c",
     recipe="kg-r1-small",
     usage=Usage(llm_calls=2, prompt_tokens=143, generated_tokens=38, kg_calls=5, elapsed_ms=66.4),
@@ -111,6 +115,7 @@ _EVENTS: list[Event] = [
         id=_ID,
         kg="metaqa",
         kg_version="5f2b9c01",
+        policy="metaqa-20261012-093015-1a2b",
         policy_version="v000006-1f2e3d4c",
         recipe="kg-r1-small",
         linking=_LINKING,
@@ -152,6 +157,12 @@ _COUNT_DOCUMENT = _DOCUMENT.model_copy(
 )
 
 
+_CANDIDATE_DOCUMENT = withheld(
+    _DOCUMENT.model_copy(update={"policy": READER, "policy_version": "v000001-0c1d2e3f", "confidence": 0.31}),
+    min_confidence=0.5,
+)
+
+
 def _json(document: AnswerResponse) -> dict[str, Any]:
     return document.model_dump(mode="json", exclude_none=True)
 
@@ -170,12 +181,17 @@ REQUESTS: dict[str, Any] = {
             "timeout_s": 20.0,
             "stream": True,
             "require_evidence": True,
+            "min_confidence": 0.8,
         }
     },
 }
 DOCUMENTS: dict[str, Any] = {
     "triples": {"summary": "Triples as evidence", "value": _json(_DOCUMENT)},
     "query": {"summary": "A query as evidence; answered by a fallback", "value": _json(_COUNT_DOCUMENT)},
+    "candidate": {
+        "summary": "No answer of which the policy is sure enough; by the reader",
+        "value": _json(_CANDIDATE_DOCUMENT),
+    },
 }
 STREAMS: dict[str, Any] = {
     "answered": {"value": "".join(map(server_sent, _EVENTS))},

@@ -27,6 +27,7 @@ class Meter:
         self.running = metrics.gauge("kbqa_gateway_questions_running")
         self._answers = metrics.counter("kbqa_gateway_answers_total")
         self._seconds = metrics.histogram("kbqa_gateway_answer_seconds")
+        self._confidence = metrics.histogram("kbqa_gateway_confidence")
         self._events = metrics.histogram("kbqa_gateway_answer_events")
         self._tokens = metrics.counter("kbqa_gateway_tokens_total")
         self._phases = metrics.histogram("kbqa_gateway_phase_seconds")
@@ -58,6 +59,8 @@ class Meter:
         self._answers.labels(document.status).inc()
         self._seconds.observe(usage.elapsed_ms / 1000)
         self._events.observe(events)
+        if document.confidence is not None:
+            self._confidence.observe(document.confidence)
         self._tokens.labels("prompt").inc(usage.prompt_tokens)
         self._tokens.labels("generated").inc(usage.generated_tokens)
         logger.info(
@@ -66,6 +69,7 @@ class Meter:
                 "id": document.id,
                 "kg": document.kg,
                 "status": document.status,
+                "policy": document.policy,
                 "policy_version": document.policy_version,
                 "llm_calls": usage.llm_calls,
                 "elapsed_ms": usage.elapsed_ms,

@@ -34,6 +34,12 @@ class Submission:
     fresh: bool = False
     idempotency_key: str | None = None
 
+    def asked(self) -> AnswerRequest:
+        """The request, with the confidence that its caller wants if it names none."""
+        if self.request.min_confidence is not None:
+            return self.request
+        return self.request.model_copy(update={"min_confidence": self.caller.min_confidence})
+
 
 class QuestionService:
     """Accepts questions and returns answers."""
@@ -86,7 +92,8 @@ class QuestionService:
             if turn.known is not None:
                 yield DoneEvent(document=turn.known)
                 return
-            async with aclosing(self._answering.events(submission.request, fresh=submission.fresh)) as events:
+            request = submission.asked()
+            async with aclosing(self._answering.events(request, fresh=submission.fresh)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
                         # Save it before sending it: the caller may read it again at once.

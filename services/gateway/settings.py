@@ -30,6 +30,9 @@ class GatewaySettings(AccessSettings):
         chat_timeout_s: timeout for each reply of the external model, in seconds.
         fallback: what answers while the first choice is not available: "external", or RUN/VERSION with
             the full id of a version in the policy store (default: nothing).
+        reader: let the reader answer for graphs that the promoted policy was not trained on, and while no
+            policy is available; otherwise the promoted policy answers for every graph. An external engine
+            needs no reader.
         max_rows: number of completions computed at a time in this process; each reserves memory.
         concurrency: number of questions answered at a time.
         queue: number of questions that may wait; further ones get 429.
@@ -64,6 +67,7 @@ class GatewaySettings(AccessSettings):
     chat_native_tools: bool = True
     chat_timeout_s: float = Field(60.0, gt=0)
     fallback: str | None = None
+    reader: bool = True
     poll_s: float = Field(2.0, gt=0)
     max_rows: int = Field(16, ge=1)
     concurrency: int = Field(32, ge=1)

@@ -1,26 +1,31 @@
-"""Builds the policy source from the settings: promoted policy or external model, and the fallback."""
+"""Builds the policy source from the settings: promoted policy or external model, fallback and reader."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 
 from kbqa.chat import ChatModel
 from kbqa.errors import ConfigurationError, NoPolicyError
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
+from kbqa.policy_store.shipped import READER, shipped_reader
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import Host, InProcess, OnVllm
 from kbqa.serving.players import Players
 from kbqa.serving.policies import (
     FixedPolicy,
     FollowedPolicies,
+    PoliciesByGraph,
     PoliciesInTurn,
     PolicySource,
     ServedPolicy,
     load_policy,
+    open_version,
 )
 from kbqa.telemetry import Metrics
 from services.gateway.settings import GatewaySettings
@@ -29,7 +34,7 @@ _EXTERNAL = "external"
 
 
 def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
-    """The source of policies, including the fallback.
+    """The source of policies, including the fallback and the reader.
 
     Raises:
         ConfigurationError: the external model is not fully configured, or the fallback is invalid.
@@ -38,11 +43,13 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
         first: PolicySource = FixedPolicy(external_policy(settings))
     else:
         first = _followed(settings, metrics, promoted(settings.policies()))
-    if settings.fallback is None:
-        return first
     if settings.fallback == _EXTERNAL:
-        return PoliciesInTurn([first, FixedPolicy(external_policy(settings))])
-    return PoliciesInTurn([first, _followed(settings, metrics, _fallback_version(settings))])
+        first = PoliciesInTurn([first, FixedPolicy(external_policy(settings))])
+    elif settings.fallback is not None:
+        first = PoliciesInTurn([first, _followed(settings, metrics, _fallback_version(settings))])
+    if settings.engine == _EXTERNAL or not settings.reader:
+        return first
+    return PoliciesByGraph(first, _reader(settings))
 
 
 def promoted(store: PolicyStore) -> Callable[[], PolicyVersion]:
@@ -81,6 +88,7 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
         )
     )
     return ServedPolicy(
+        run=settings.chat_model,
         version=settings.chat_model,
         recipe=recipe.name,
         players=Players.of_chat(recipe, policy, native_tools=settings.chat_native_tools),
@@ -116,3 +124,14 @@ def _followed(
         return load_policy(store, version, host)
 
     return FollowedPolicies(wanted, load, poll_s=settings.poll_s)
+
+
+def _reader(settings: GatewaySettings) -> FollowedPolicies:
+    """The policy that kbqa brings along, for every graph."""
+    host = InProcess(settings.max_rows)
+
+    def load(version: PolicyVersion) -> ServedPolicy:
+        return replace(open_version(version, host), run=READER, graphs=())
+
+    # Once found, it stays the same; looking for it reads its weights.
+    return FollowedPolicies(cache(shipped_reader), load, poll_s=settings.poll_s)

@@ -9,13 +9,13 @@ import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kbqa.client.events import AnswerEvent, DoneEvent, Event, LinkedEvent
+from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, AnswerStatus
 from kbqa.errors import PolicyUnavailableError
 from kbqa.evidence import Claims
 from kbqa.kg.actions import GraphTools
 from kbqa.serving.policies import Lease
-from services.gateway.answers import answers_of, record, status_of, usage_of
+from services.gateway.answers import answers_of, confidence_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
 from services.gateway.errors import OverloadedError
 from services.gateway.meter import Meter
@@ -138,26 +138,20 @@ class Work:
         self.future.cancel()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Everything from `linked` to `done`; closing it stops the work.
+        """Everything from `linked` to `done`, without the answers; closing it stops the work.
 
         Raises:
             KbqaError: as `ask`.
         """
-        linked = False
         try:
             while (event := await self._next()) is not None:
-                linked = linked or isinstance(event, LinkedEvent)
                 yield event
         except (asyncio.CancelledError, GeneratorExit):
             self._meter.left()
             raise
         finally:
             self.stop()
-        document = self._document()
-        if linked:
-            for answer in document.answers:
-                yield AnswerEvent(answer=answer)
-        yield DoneEvent(document=document)
+        yield DoneEvent(document=self._document())
 
     async def _next(self) -> Event | None:
         """The thread's next event; None if the thread has ended or the time limit is reached."""
@@ -193,7 +187,9 @@ class Work:
             status=status,
             linking=linking,
             answers=answers,
+            confidence=confidence_of(runs[0], served.calibration) if answers else None,
             runs=[record(run) for run in runs],
+            policy=served.run,
             policy_version=served.version,
             recipe=served.recipe,
             fallback=self._lease.fallback,

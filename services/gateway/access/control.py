@@ -46,6 +46,7 @@ class Caller:
         counted_as: name under which its requests are counted.
         graphs: graphs that it may ask about; None for all.
         rate, quota: its limits.
+        min_confidence: confidence below which answers are withheld from it, unless its request names another.
     """
 
     owner: str
@@ -53,9 +54,19 @@ class Caller:
     graphs: frozenset[str] | None
     rate: str | None
     quota: str | None
+    min_confidence: float
 
     def may_ask(self, kg: str) -> bool:
         return self.graphs is None or kg in self.graphs
+
+    def require(self, kg: str) -> None:
+        """Check that it may ask about a graph.
+
+        Raises:
+            GraphForbiddenError: its key is restricted to other graphs.
+        """
+        if self.graphs is not None and kg not in self.graphs:
+            raise GraphForbiddenError(kg, self.graphs)
 
 
 class AccessControl:
@@ -67,6 +78,7 @@ class AccessControl:
         keys: accepted keys; None admits everybody.
         open_routes: routes that need no key.
         rate, quota: limits of callers without limits of their own.
+        min_confidence: that of callers without one of their own.
     """
 
     def __init__(
@@ -80,9 +92,11 @@ class AccessControl:
         metrics: Metrics,
         rate: str | None,
         quota: str | None,
+        min_confidence: float,
     ) -> None:
         self._app, self._keys, self._counts, self._audit = app, keys, counts, audit
         self._open_routes, self._rate, self._quota = open_routes, rate, quota
+        self._min_confidence = min_confidence
         self._refusals = metrics.counter("kbqa_gateway_refusals_total")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +137,7 @@ class AccessControl:
 
     def _caller(self, scope: Scope, entry: AuditEntry) -> Caller:
         if self._keys is None:
-            return Caller("", entry.address, None, self._rate, self._quota)
+            return Caller("", entry.address, None, self._rate, self._quota, self._min_confidence)
         headers = Headers(scope=scope)
         password = _password(headers)
         if password is not None and scope["method"] not in _READING and _from_another_site(headers):
@@ -134,7 +148,9 @@ class AccessControl:
 
     def _known(self, record: KeyRecord) -> Caller:
         graphs = None if EVERY_GRAPH in record.graphs else frozenset(record.graphs)
-        return Caller(record.id, record.id, graphs, record.rate or self._rate, record.quota or self._quota)
+        least = self._min_confidence if record.min_confidence is None else record.min_confidence
+        rate, quota = record.rate or self._rate, record.quota or self._quota
+        return Caller(record.id, record.id, graphs, rate, quota, least)
 
     def _refused(self, error: AccessError, scope: Scope, entry: AuditEntry) -> Response:
         entry.refusal = error_kind(type(error))
@@ -184,10 +200,11 @@ class Quotas:
         Raises:
             GraphForbiddenError: its key is restricted to other graphs.
         """
-        if not caller.may_ask(kg):
+        try:
+            caller.require(kg)
+        except GraphForbiddenError:
             self._refusals.labels("graph-forbidden").inc()
-            assert caller.graphs is not None
-            raise GraphForbiddenError(kg, caller.graphs)
+            raise
 
     async def spend(self, caller: Caller) -> None:
         """Count a question towards the caller's quota.

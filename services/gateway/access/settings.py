@@ -24,6 +24,8 @@ class AccessSettings(ServiceSettings):
             (`KBQA_REDIS_URL`, else `REDIS_URL`; default: each gateway does so for itself).
         rate: rate limit of keys without one of their own or, without keys, of each address (default: none).
         quota: the same for the number of questions.
+        min_confidence: confidence below which answers are withheld from keys without a threshold of their
+            own, or, without keys, from everybody; requests may name another.
         counts_without_redis: if Redis does not answer, each gateway counts for itself ("local"), or
             rejects requests that must be counted ("refuse").
         redis_timeout_s: timeout for Redis, in seconds.
@@ -48,6 +50,7 @@ class AccessSettings(ServiceSettings):
     redis_url: str | None = Field(None, validation_alias=AliasChoices("KBQA_REDIS_URL", "REDIS_URL"))
     rate: LimitText | None = None
     quota: LimitText | None = None
+    min_confidence: float = Field(0.5, ge=0, le=1)
     counts_without_redis: Literal["local", "refuse"] = "local"
     redis_timeout_s: float = Field(0.5, gt=0)
     audit_log: Path | None = None

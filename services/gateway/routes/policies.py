@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
 
 from kbqa.client.models import PoliciesModel, PolicyModel, ServingPolicy
 from kbqa.errors import NoPolicyError
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.serving.policies import PolicySource
+from services.gateway.access.control import Caller, caller_of
 
 
 def policies_router(source: PolicySource, store: PolicyStore) -> APIRouter:
     router = APIRouter(tags=["policies"])
 
     @router.get("/v1/policies", summary="List the published policies and the one that answers")
-    def policies() -> PoliciesModel:
+    def policies(
+        caller: Annotated[Caller, Depends(caller_of)],
+        kg: Annotated[
+            str | None, Query(description="Graph whose policy is `serving` (default: the first choice).")
+        ] = None,
+    ) -> PoliciesModel:
+        if kg is not None:
+            caller.require(kg)
         promoted = _promoted(store)
         versions = [version for run in store.runs() for version in store.versions(run)]
         return PoliciesModel(
-            serving=_serving(source), policies=[_model(version, version == promoted) for version in versions]
+            serving=_serving(source, kg),
+            policies=[_model(version, version == promoted) for version in versions],
         )
 
     return router
 
 
-def _serving(source: PolicySource) -> ServingPolicy | None:
+def _serving(source: PolicySource, kg: str | None) -> ServingPolicy | None:
     try:
-        lease = source.lease()
+        lease = source.lease(kg)
     except NoPolicyError:
         return None
     served, fallback = lease.served, lease.fallback
     lease.release()
-    return ServingPolicy(version=served.version, recipe=served.recipe, fallback=fallback)
+    return ServingPolicy(policy=served.run, version=served.version, recipe=served.recipe, fallback=fallback)
 
 
 def _promoted(store: PolicyStore) -> PolicyVersion | None:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from kbqa.client.models import AnswerResponse
+from kbqa.confidence import Calibration
 from services.access.keys import KeyFile
 from services.cli.ask import printable, render
 from services.gateway.app import create_app
@@ -43,7 +44,7 @@ def test_an_answer_is_told_with_evidence_and_trajectory(gateway, in_process):
     assert lines[:2] == ["Tom Hanks", "    Big  starred  Tom Hanks"]
     assert "run 1: answered" in lines
     assert '     get_tail_entities("Big", "starred")' in lines
-    assert lines[-1].startswith("policy v000001-scripted, 2 calls, ")
+    assert lines[-1].startswith("policy scripted/v000001-scripted, 2 calls, ")
     assert "<information>" not in out
 
 
@@ -67,6 +68,31 @@ def test_without_an_answer_that_facts_support_the_code_is_3(gateway, in_process,
     gateway(FixedPolicy(recite(answer(text))))
     code, out, _ = in_process("ask", question, "--kg", "films")
     assert (code, says in out) == (3, True)
+
+
+def test_how_sure_the_policy_is_and_that_the_reader_answered_is_told(gateway, in_process):
+    gateway(FixedPolicy(STARS, calibration=Calibration(2.0, 0.0, 20), run="reader"))
+    code, out, _ = in_process(*ASK, "--kg", "films")
+    assert code == 0
+    assert "how sure: 0.881\n" in out
+    assert "the reader answered, which was not trained on this graph\n" in out
+    gateway(FixedPolicy(STARS))
+    out = in_process(*ASK, "--kg", "films")[1]
+    assert "how sure" not in out
+    assert "reader" not in out
+
+
+def test_the_best_candidate_is_shown_as_such(gateway, in_process):
+    gateway(FixedPolicy(STARS, calibration=Calibration(-1.0, 0.0, 20)))
+    code, out, _ = in_process(*ASK, "--kg", "films")
+    assert code == 3
+    assert out.splitlines()[:4] == [
+        "no answer was found: the policy is not sure enough (0.269; at least 0.5 is wanted)",
+        "best candidate: Tom Hanks",
+        "    Big  starred  Tom Hanks",
+        "how sure: 0.269",
+    ]
+    assert in_process(*ASK, "--kg", "films", "--min-confidence", "0.2")[0] == 0
 
 
 def test_among_several_graphs_one_must_be_chosen(gateway, in_process):
@@ -129,6 +155,7 @@ def test_names_from_a_graph_cannot_steer_the_terminal():
             }
         ],
         "runs": [],
+        "policy": "p",
         "policy_version": "v",
         "recipe": "r",
         "usage": {

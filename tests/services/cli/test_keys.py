@@ -13,13 +13,25 @@ from services.gateway.feedback import Feedback, feedback_path
 
 
 def test_a_key_is_printed_once_and_opens_the_door(in_process, tmp_path):
-    options = ("--graph", "films", "--graph", "rdf", "--days", "30", "--rate", "60/minute")
+    options = (
+        "--graph",
+        "films",
+        "--graph",
+        "rdf",
+        "--days",
+        "30",
+        "--rate",
+        "60/minute",
+        "--min-confidence",
+        "0.8",
+    )
     code, out, err = in_process("keys", "create", "reports", *options)
     assert code == 0
     assert "is not shown again" in err
     assert "restart the service" in err
     record = Keys(KeyFile(keys_path(tmp_path / "home"))).find(out.strip().encode())
     assert (record.name, record.graphs, record.rate) == ("reports", ("films", "rdf"), "60/minute")
+    assert record.min_confidence == 0.8
     assert 29 <= (record.expires - datetime.now(UTC)).days <= 30
     code, listed, _ = in_process("keys", "list")
     assert code == 0

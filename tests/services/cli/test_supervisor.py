@@ -138,7 +138,7 @@ def urls_once_ready(process):
 
 
 def test_kbqa_up_keeps_every_service_running_until_it_is_told_to_stop(kbqa):
-    process = kbqa("up", "--free-ports")
+    process = kbqa("up", "--free-ports", KBQA_GATEWAY_READER="false")
     urls = urls_once_ready(process)
     assert "no policy has been promoted yet" in process.stdout.readline()
     statuses = {name: httpx.get(f"{urls[name]}/readyz").status_code for name in SERVICES}

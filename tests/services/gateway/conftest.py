@@ -68,11 +68,15 @@ class FixedPolicy:
         version="v000001-scripted",
         first=GREEDY,
         others=OTHERS,
+        run="scripted",
+        graphs=(),
+        calibration=None,
     ):
         self.policy = policy or ScriptedPolicy(CODEC, script or recite(answer("nothing")))
         self.budget, self.leases = budget, 0
         self.protocol, self.version = protocol or KgR1("brief"), version
         self.first, self.others = first, others
+        self.run, self.graphs, self.calibration = run, graphs, calibration
         self._lock = threading.Lock()
 
     def start(self):
@@ -84,14 +88,17 @@ class FixedPolicy:
     def unready(self):
         return None
 
-    def lease(self):
+    def lease(self, kg=None, /):
         self._count(1)
         served = ServedPolicy(
+            run=self.run,
             version=self.version,
             recipe="kg-r1-small",
             players=Players(self.policy, CODEC, self.protocol, self.budget, self.first, self.others),
             close=lambda: None,
             alive=lambda: True,
+            graphs=self.graphs,
+            calibration=self.calibration,
         )
         return Lease(served, lambda: self._count(-1))
 
@@ -110,7 +117,7 @@ class NoPolicy:
     def unready(self):
         return "no policy is promoted yet"
 
-    def lease(self):
+    def lease(self, kg=None, /):
         raise NoPolicyError("no policy is promoted yet")
 
 
@@ -137,6 +144,7 @@ def gateway(kg_server_url, tmp_path):
 
     def make(policies=None, graphs=None, **settings):
         settings = {"home": tmp_path, "kg_server_url": kg_server_url, "poll_s": 0.05, **settings}
+        settings.setdefault("reader", False)
         client = TestClient(create_app(GatewaySettings.load(**settings), policies, graphs))
         clients.append(client.__enter__())
         return client

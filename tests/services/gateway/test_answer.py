@@ -27,7 +27,7 @@ def test_an_answer_has_its_evidence_and_everything_that_the_contract_names(gatew
     body = response.json()
     assert set(body) == {
         *("id", "question", "kg", "kg_version", "status", "linking", "answers", "runs"),
-        *("policy_version", "recipe", "cached", "usage"),
+        *("candidates", "policy", "policy_version", "recipe", "cached", "usage"),
     }
     assert (body["status"], body["policy_version"]) == ("answered", "v000001-scripted")
     assert body["answers"][0] == {

@@ -176,6 +176,7 @@ def test_names_from_a_graph_become_no_markup():
             }
         ],
         "runs": [],
+        "policy": "p",
         "policy_version": "v",
         "recipe": "r",
         "usage": dict.fromkeys(

@@ -56,6 +56,7 @@ def follow(publish):
             raise PolicyIntegrityError("damaged")
         number = version.number
         return ServedPolicy(
+            run="run",
             version=version.id,
             recipe="r",
             players=Players(None, None, KgR1(), Budget(1, 1, 1, 1)),

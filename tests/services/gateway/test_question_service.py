@@ -193,6 +193,11 @@ def test_feedback_that_says_nothing_is_refused(gateway, feedback):
 def test_who_answers_is_told(gateway):
     client = gateway(FixedPolicy(STARS))
     assert client.get("/v1/policies").json() == {
-        "serving": {"version": "v000001-scripted", "recipe": "kg-r1-small", "fallback": None},
+        "serving": {
+            "policy": "scripted",
+            "version": "v000001-scripted",
+            "recipe": "kg-r1-small",
+            "fallback": None,
+        },
         "policies": [],
     }

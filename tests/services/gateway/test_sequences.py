@@ -122,7 +122,7 @@ async def live(answering, fate):
         service = QuestionService(
             answering, Quotas(Counts(), metrics), SavedAnswers(shelf, 60), IdempotentAnswers(shelf, 60)
         )
-        submission = Submission(request, Caller("", "a", None, None, None), AuditEntry("1", "POST", "a"))
+        submission = Submission(request, Caller("", "a", None, None, None, 0.0), AuditEntry("1", "POST", "a"))
         async with aclosing(service.stream(submission)) as stream:
             if fate.leaves_after == 0:
                 return events, order, None

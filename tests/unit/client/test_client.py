@@ -29,6 +29,7 @@ DOCUMENT = {
     "status": "answered",
     "answers": [],
     "runs": [],
+    "policy": "p",
     "policy_version": "v1",
     "recipe": "kg-r1",
     "usage": USAGE,
@@ -132,6 +133,8 @@ def test_the_other_calls(client):
     assert client(httpx.Response(200, json={"graphs": [graph]})).call("graphs")[0].name == "films"
     policies = {"serving": None, "policies": []}
     assert client(httpx.Response(200, json=policies)).call("policies").serving is None
+    assert client(httpx.Response(200, json=policies)).call("policies", "a/b").policies == []
+    assert [sent.url.raw_path for sent in client.seen[-2:]] == [b"/v1/policies", b"/v1/policies?kg=a%2Fb"]
 
 
 @pytest.mark.parametrize(

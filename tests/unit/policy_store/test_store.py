@@ -29,6 +29,22 @@ def test_a_version_carries_its_number_recipe_and_checksums(store: PolicyStore) -
     store.verify(version)
 
 
+def test_a_version_says_which_graphs_it_was_trained_on_if_that_is_known(directory: PolicyStore) -> None:
+    def write(path: Path) -> None:
+        (path / "config.json").write_text("{}")
+
+    known = {"recipe": RECIPE, "recipe_digest": DIGEST, "step": 0, "metrics": {}}
+    assert directory.publish("r1", 1, write, **known, graphs=["films", "books"]).manifest.graphs == (
+        "films",
+        "books",
+    )
+    older = directory.publish("r1", 2, write, **known)
+    manifest = json.loads((older.path / "manifest.json").read_text())
+    del manifest["graphs"]  # as versions from before there were graphs
+    (older.path / "manifest.json").write_text(json.dumps(manifest))
+    assert directory.get("r1", older.id).manifest.graphs == ()
+
+
 def test_same_number_with_other_weights_is_another_id(store: PolicyStore) -> None:
     first, second = publish(store, 6, "before"), publish(store, 6, "after")
     assert first.id != second.id

@@ -75,6 +75,7 @@ def test_a_run_goes_from_nothing_to_its_summary(begin, small):
     versions = context.journal.results["versions"]
     assert len(set(versions.values())) == 3
     assert summary["policy"] == versions["rl"] == context.store.newest(context.run).id
+    assert {version.manifest.graphs for version in context.store.versions(context.run)} == {("world",)}
     assert phases(context.directory) == ["warm_up", "cold_start", "rl"]
     assert context.directory.progress()["phase"] == "done"
     assert context.directory.inbox.ids() == []

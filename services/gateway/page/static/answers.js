@@ -10,13 +10,14 @@ const MOST_ROWS = 8; // rows shown per query
 export function answersView(list, { light, labelOf, announce }) {
   let topics = [];
 
-  function item(answer) {
+  function item(answer, candidate = false) {
     const label = answer.label ?? answer.value;
     const { triples, sparql } = answer.evidence;
     const supported = !answer.unsupported && Boolean(sparql || triples?.length);
-    const card = h("li", { class: "answer", tabindex: "0", "aria-label": spoken(answer, label, supported),
+    const card = h("li", { class: "answer", tabindex: "0", "aria-label": spoken(answer, label, supported, candidate),
       onpointerenter: () => light(answer), onpointerleave: () => light(focused()), onfocusin: () => light(answer), onfocusout: () => light(null) },
     h("div", { class: "head" }, h("strong", { dir: "auto" }, label),
+      candidate ? h("span", { class: "chip doubtful" }, "candidate") : null,
       answer.kind === "entity" ? null : h("span", { class: "chip" }, answer.kind),
       supportOf(answer.support),
       supported ? h("button", { type: "button", class: "quiet small", onclick: () => copy(asSparql(answer, topics), "SPARQL", announce) }, "Copy SPARQL")
@@ -45,10 +46,10 @@ export function answersView(list, { light, labelOf, announce }) {
     add(answer) {
       list.append(item(answer));
     },
-    all(answers, about) {
+    all(answers, about, { candidates }) {
       topics = about;
       if (list.children.length === answers.length && answers.every((answer, index) => JSON.stringify(answer) === JSON.stringify(list.children[index].answer))) return;
-      replace(list, answers.map(item));
+      replace(list, answers.map((answer) => item(answer, candidates)));
     },
     go(number) {
       list.children[number - 1]?.focus();
@@ -70,6 +71,6 @@ function supportOf(support) {
   return runs === "1" ? null : h("span", { class: "chip", title: "runs that gave this answer" }, `${given} of ${runs} runs`);
 }
 
-function spoken(answer, label, supported) {
-  return [label, answer.kind === "entity" ? "" : answer.kind, supported ? "" : "no evidence in the graph"].filter(Boolean).join(", ");
+function spoken(answer, label, supported, candidate) {
+  return [label, candidate ? "candidate" : "", answer.kind === "entity" ? "" : answer.kind, supported ? "" : "no evidence in the graph"].filter(Boolean).join(", ");
 }

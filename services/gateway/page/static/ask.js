@@ -118,9 +118,10 @@ function show(request, document) {
   main.className = "done";
   const topics = document.linking?.topic_entities ?? [];
   document.answers.forEach(walked.answer);
-  answers.all(document.answers, topics);
+  answers.all(document.answers.length ? document.answers : document.candidates, topics, { candidates: document.candidates.length > 0 });
   const labels = document.answers.map((answer) => answer.label ?? answer.value);
-  if (document.status in SAYS) warn(SAYS[document.status]);
+  if (document.reason) warn(`No answer: ${document.reason}. What comes nearest is shown below.`);
+  else if (document.status in SAYS) warn(SAYS[document.status]);
   replace(progress, h("span", { class: `chip status-${document.status}` }, words(document.status)));
   announce(labels.length ? `${labels.length === 1 ? "The answer is" : `${labels.length} answers:`} ${labels.join(", ")}` : SAYS[document.status] ?? words(document.status));
   at("clock").textContent = `${(document.usage.elapsed_ms / 1000).toFixed(1)} s`;
@@ -129,10 +130,12 @@ function show(request, document) {
 }
 
 function factsOf(request, document) {
-  const { usage } = document;
+  const { usage, confidence, policy, policy_version: version } = document;
   return [
     h("p", { class: "usage" }, [`${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`, `${number(usage.generated_tokens)} tokens written`,
-      `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`, `policy ${document.policy_version}`].join(" · ")),
+      `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`, `policy ${policy === version ? policy : `${policy}/${version}`}`,
+      ...(confidence === undefined ? [] : [`how sure: ${confidence}`])].join(" · ")),
+    policy === "reader" ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),

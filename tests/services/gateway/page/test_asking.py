@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from kbqa.confidence import Calibration
 from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
 from tests.services.gateway.page.conftest import BUDGET, COUNTRY, Deliberate, ask, drawn, story
 from tests.services.trainer.made_runs import HOSTILE
@@ -187,6 +188,20 @@ def test_text_from_model_and_graph_stays_text(open_page, serve):
         page.get_by_role("button", name="List").click()
         assert page.locator("main img, main script, main b:has(img)").count() == 0
         assert "taken" not in page.title()
+
+
+def test_a_candidate_is_shown_as_such_with_the_reason(open_page, serve):
+    script = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
+    unsure = FixedPolicy(script, budget=BUDGET, calibration=Calibration(-1.0, 0.0, 20), run="reader")
+    with serve(unsure) as url:
+        page = open_page(url)
+        ask(page, "Who starred in Big?", "films")
+        card = page.locator("li.answer")
+        expect(card.locator(".chip")).to_have_text("candidate")
+        expect(card.locator("strong")).to_have_text("Tom Hanks")
+        expect(page.locator(".alarm")).to_contain_text("not sure enough (0.269; at least 0.5 is wanted)")
+        expect(page.locator(".usage")).to_contain_text("policy reader/v000001-scripted · how sure: 0.269")
+        expect(page.get_by_text("The reader answered")).to_be_visible()
 
 
 def test_the_past_is_kept_bounded_and_cleared(open_page, serve):
