@@ -8,16 +8,18 @@ policy was not trained on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from kbqa.trajectory import Trajectory
+from kbqa.trajectory import DECLINED, Trajectory, Turn
 
 _STEPS = 50  # of Newton's method, which needs five to ten
 _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
+_LEAST = 1e-9  # probability that a turn which declines is wrong, at least
 _FEWEST = 20  # questions that a calibration needs
 
 
@@ -64,9 +66,20 @@ class Point(NamedTuple):
 
 
 def log_likelihood(trajectory: Trajectory) -> float | None:
-    """log p of everything that a policy wrote in an episode; None if its engine reports no probabilities."""
-    logprobs = [logprob for turn in trajectory.turns for logprob in turn.logprobs]
-    return sum(logprobs) if logprobs else None
+    """log p of the choices that led to an episode's answers; None if its engine reports no probabilities.
+
+    A turn that declines counts as its opposite: the answers that follow are right only if it is wrong.
+    """
+    if not any(turn.logprobs for turn in trajectory.turns):
+        return None
+    return sum(_log_likelihood(turn) for turn in trajectory.turns)
+
+
+def _log_likelihood(turn: Turn) -> float:
+    likelihood = sum(turn.logprobs)
+    if turn.thought != DECLINED:
+        return likelihood
+    return math.log(max(-math.expm1(likelihood), _LEAST))
 
 
 def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins: int = 10) -> float:

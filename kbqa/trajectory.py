@@ -111,6 +111,10 @@ class GatedRelation:
     tier: str
 
 
+DECLINED = "none of these"
+"""Thought of a turn in which a policy says that no option leads to the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutedAction:
     """A retrieval action of a turn and its result.

@@ -33,12 +33,9 @@ from kbqa.kg.retrieval.expand import MAX_TOPICS
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.chooser import ANSWER, MOST_OPTIONS, ChoosingProtocol, answers_of, in_words, place, short
 from kbqa.protocols.registry import PROTOCOLS
-from kbqa.trajectory import Question, Segment
+from kbqa.trajectory import DECLINED, Question, Segment
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
-DECLINED = "none of these"
-"""The option that declines all others, and the thought of a turn that takes it."""
-
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _MESSAGE_CHARS = 200

@@ -22,8 +22,7 @@ from kbqa.confidence import Calibration, log_likelihood
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
 from kbqa.kg.retrieval import ACTIONS
-from kbqa.protocols.form_chooser import DECLINED
-from kbqa.trajectory import ExecutedAction, Status, Trajectory, Turn
+from kbqa.trajectory import DECLINED, ExecutedAction, Status, Trajectory, Turn
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _DATE_TYPES = {f"{_XSD}{name}" for name in ("date", "dateTime", "gYear", "gYearMonth")}

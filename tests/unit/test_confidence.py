@@ -6,7 +6,7 @@ import random
 import pytest
 
 from kbqa.confidence import Calibration, calibration_error, coverage_curve, log_likelihood
-from kbqa.trajectory import Status, Trajectory, Turn
+from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 
 
 def drawn(intercept, slope, count, seed=1):
@@ -65,8 +65,20 @@ def test_each_threshold_has_its_coverage_and_accuracy():
 
 def test_the_likelihood_is_that_of_all_turns_and_unknown_without_probabilities():
     def episode(*logprobs):
-        turns = tuple(Turn(0, len(part), part, "", Status.OK, "v") for part in logprobs)
+        turns = tuple(Turn(0, len(part), part, "", Status.OK) for part in logprobs)
         return Trajectory((), turns, Status.ANSWERED)
 
     assert log_likelihood(episode((-0.5, -0.25), (-1.0,))) == -1.75
     assert log_likelihood(episode((), ())) is None
+
+
+def test_answers_after_declining_are_right_only_if_that_was_wrong():
+    """0.9 to decline, then 0.8 for a candidate: log(0.1 * 0.8)."""
+    declined = Turn(0, 1, (math.log(0.9),), "<3>", Status.OK, DECLINED)
+    answered = Turn(1, 2, (math.log(0.8),), "<1>", Status.ANSWERED)
+    episode = Trajectory((), (declined, answered), Status.ANSWERED)
+    assert log_likelihood(episode) == pytest.approx(math.log(0.1 * 0.8))
+    certain = Trajectory(
+        (), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED
+    )
+    assert math.isfinite(log_likelihood(certain))

@@ -8,8 +8,7 @@ import pytest
 
 from kbqa.client.models import Answer, AnswerResponse, Run, TripleEvidence, TurnRecord, Usage
 from kbqa.confidence import Calibration
-from kbqa.protocols.form_chooser import DECLINED
-from kbqa.trajectory import Status, Trajectory, Turn
+from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 from services.access.keys import KeyFile
 from services.gateway.answers import confidence_of, withheld
 from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
