@@ -2,8 +2,8 @@
 
 The likelihood of an episode under its policy ranks answers well, but it is no probability that they are
 right: a policy that was trained by rewards is too sure of itself. Platt scaling (Platt 1999, "Probabilistic
-outputs for support vector machines") maps it to one, with two numbers that are fitted on questions that the
-policy was not trained on.
+outputs for support vector machines") maps its log-odds to one, with two numbers that are fitted on questions
+that the policy was not trained on.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kbqa.trajectory import DECLINED, Trajectory, Turn
 
 _STEPS = 50  # of Newton's method, which needs five to ten
 _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
-_LEAST = 1e-9  # probability that a turn which declines is wrong, at least
+_LEAST = 1e-3  # a likelihood that is nearer to 0 or 1 says no more
 _FEWEST = 20  # questions that a calibration needs
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """P(right) = sigmoid(intercept + slope * log-likelihood).
+    """P(right) = sigmoid(intercept + slope * log(p / (1 - p))), p being the likelihood of an episode.
 
     Attributes:
         questions: how many it was fitted on.
@@ -37,7 +37,7 @@ class Calibration:
 
     def confidence(self, log_likelihood: float) -> float:
         """The probability that an answer is right, in (0, 1)."""
-        return float(_sigmoid(np.float64(self.intercept + self.slope * log_likelihood)))
+        return float(_sigmoid(np.float64(self.intercept + self.slope * _log_odds(log_likelihood))))
 
     @classmethod
     def fit(cls, log_likelihoods: Sequence[float], right: Sequence[bool]) -> Calibration | None:
@@ -50,7 +50,7 @@ class Calibration:
             return None
         hits, count = sum(right), len(right)
         targets = np.where(right, (hits + 1) / (hits + 2), 1 / (count - hits + 2))
-        scores = np.column_stack([np.ones(count), np.asarray(log_likelihoods, float)])
+        scores = np.column_stack([np.ones(count), [_log_odds(one) for one in log_likelihoods]])
         weights = _logistic(scores, targets)
         if weights[1] < 0:  # by chance: more certain answers are not less often right
             weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
@@ -73,6 +73,11 @@ def log_likelihood(trajectory: Trajectory) -> float | None:
     if not any(turn.logprobs for turn in trajectory.turns):
         return None
     return sum(_log_likelihood(turn) for turn in trajectory.turns)
+
+
+def _log_odds(log_likelihood: float) -> float:
+    likelihood = min(max(math.exp(log_likelihood), _LEAST), 1 - _LEAST)
+    return math.log(likelihood / (1 - likelihood))
 
 
 def _log_likelihood(turn: Turn) -> float:

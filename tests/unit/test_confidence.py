@@ -10,18 +10,19 @@ from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 
 
 def drawn(intercept, slope, count, seed=1):
-    """Log-likelihoods, and answers that are right with the probability that they say."""
+    """Log-likelihoods, and answers that are right with the probability that their log-odds say."""
     rng = random.Random(seed)
-    scores = [-rng.expovariate(0.5) for _ in range(count)]
-    return scores, [rng.random() < 1 / (1 + math.exp(-intercept - slope * score)) for score in scores]
+    odds = [rng.uniform(-5, 5) for _ in range(count)]
+    right = [rng.random() < 1 / (1 + math.exp(-intercept - slope * one)) for one in odds]
+    return [-math.log1p(math.exp(-one)) for one in odds], right
 
 
 def test_the_fit_recovers_what_the_answers_were_drawn_from():
-    found = Calibration.fit(*drawn(2.0, 1.5, 20_000))
-    assert found.intercept == pytest.approx(2.0, abs=0.1)
-    assert found.slope == pytest.approx(1.5, abs=0.1)
+    found = Calibration.fit(*drawn(-0.5, 0.6, 20_000))
+    assert found.intercept == pytest.approx(-0.5, abs=0.1)
+    assert found.slope == pytest.approx(0.6, abs=0.1)
     assert found.questions == 20_000
-    scores, right = drawn(2.0, 1.5, 5_000, seed=2)
+    scores, right = drawn(-0.5, 0.6, 5_000, seed=2)
     assert calibration_error([found.confidence(score) for score in scores], right) < 0.02
 
 
@@ -35,7 +36,7 @@ def test_answers_that_are_all_alike_leave_a_finite_confidence(right, expected):
 def test_answers_that_a_score_separates_leave_a_finite_slope():
     found = Calibration.fit([-n / 10 for n in range(40)], [n < 20 for n in range(40)])
     assert 0 < found.slope < 100
-    assert found.confidence(0.0) > 0.9 > 0.1 > found.confidence(-4.0)
+    assert found.confidence(-0.01) > 0.9 > 0.1 > found.confidence(-4.0)
 
 
 def test_a_score_that_points_the_wrong_way_says_nothing():
@@ -78,7 +79,5 @@ def test_answers_after_declining_are_right_only_if_that_was_wrong():
     answered = Turn(1, 2, (math.log(0.8),), "<1>", Status.ANSWERED)
     episode = Trajectory((), (declined, answered), Status.ANSWERED)
     assert log_likelihood(episode) == pytest.approx(math.log(0.1 * 0.8))
-    certain = Trajectory(
-        (), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED
-    )
+    certain = Trajectory((), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED)
     assert math.isfinite(log_likelihood(certain))
