@@ -38,8 +38,8 @@ def test_the_confidence_is_that_of_the_first_runs_likelihood():
         )
 
     calibration = Calibration(intercept=1.0, slope=2.0, questions=20)
-    # sigmoid(1 + 2 * (-0.5 - 0.25 - 0.25)) = sigmoid(-1) = 0.26894
-    assert confidence_of(run((-0.5,), (-0.25, -0.25)), calibration) == 0.269
+    # p = exp(-0.5 - 0.25 - 0.25) = 0.368, log(p / (1 - p)) = -0.541, sigmoid(1 - 2 * 0.541) = 0.479
+    assert confidence_of(run((-0.5,), (-0.25, -0.25)), calibration) == 0.479
     assert confidence_of(run((-0.5,)), None) is None
     assert confidence_of(run((), ()), calibration) is None  # a chat model, which tells no probabilities
     assert confidence_of(run((-0.5,), answers=()), calibration) is None
