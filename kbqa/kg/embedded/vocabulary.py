@@ -1,0 +1,103 @@
+"""What of a graph is schema, which only serves to describe entities, and which literals may be topics.
+
+A part of the schema is
+
+- a relation, or what the graph declares as a property or class in RDF Schema or OWL. In an ontology
+  whose classes have no instances, the classes are what it is about, and no part of the schema;
+- a class without facts of its own: all that the graph says of it is its names, its instances and its
+  place among classes.
+
+Any other class is also an ordinary entity, such as the piano in Wikidata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbqa.kg.actions import Item
+from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+
+if TYPE_CHECKING:
+    from kbqa.kg.embedded.adjacency import Adjacency
+
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+_OWL = "http://www.w3.org/2002/07/owl#"
+_LANGUAGES = (_RDF, _RDFS, _OWL)  # in which vocabularies are declared
+_CLASSES = (f"{_RDFS}Class", f"{_RDFS}Datatype", f"{_OWL}Class", f"{_OWL}DeprecatedClass")
+_PROPERTIES = (
+    f"{_RDF}Property",
+    *(
+        f"{_OWL}{kind}Property"
+        for kind in (
+            *("Annotation", "Asymmetric", "Datatype", "Deprecated", "Functional", "InverseFunctional"),
+            *("Irreflexive", "Object", "Ontology", "Reflexive", "Symmetric", "Transitive"),
+        )
+    ),
+    "http://wikiba.se/ontology#Property",
+)
+# Relations of the schema: those between classes, those of properties, those from properties to classes.
+_AMONG_CLASSES = (f"{_RDFS}subClassOf",)
+_AMONG_PROPERTIES = (f"{_RDFS}subPropertyOf",)
+_TO_CLASSES = (f"{_RDFS}domain", f"{_RDFS}range")
+
+# A longer literal is a description, not a name.
+_MAX_CHARS, _MAX_WORDS = 60, 6
+
+
+class Vocabulary(NamedTuple):
+    """Ids of the parts of a schema, and of the classes that are also ordinary entities."""
+
+    schema: frozenset[str]
+    classes: frozenset[str]
+
+
+def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
+    """The schema of a graph.
+
+    Args:
+        named: whether ids are names from a delimited file; a relation and an entity may then share one.
+    """
+    outward, inward = index.sides
+    types = index.links_named(*TYPE_RELATIONS)
+    among_classes = index.links_named(*_AMONG_CLASSES)
+    among_properties = index.links_named(*_AMONG_PROPERTIES)
+    to_classes = index.links_named(*_TO_CLASSES)
+
+    def instances(*kinds: str) -> set[int]:
+        found = index.numbers(kinds).tolist()
+        return {node for kind in found for link in types for node in inward.neighbours(kind, link)}
+
+    properties = instances(*_PROPERTIES)
+    properties.update(outward.nodes_with([*among_properties, *to_classes]).tolist())
+    properties.update(inward.nodes_with(among_properties).tolist())
+    declared = instances(*_CLASSES)
+    declared.update(outward.nodes_with(among_classes).tolist())
+    declared.update(inward.nodes_with([*among_classes, *to_classes]).tolist())
+    used = {node for node in index.type_numbers() if not index.id_at(node).startswith(_LANGUAGES)}
+    if declared.isdisjoint(used):
+        declared = set()
+
+    describing = {*types, *among_classes, *among_properties, *to_classes}
+    naming = describing.union(index.links_named(*LABEL_RELATIONS))
+    pure = {
+        node
+        for node in used
+        if naming.issuperset(outward.relations_of(node)) and describing.issuperset(inward.relations_of(node))
+    }
+    schema = {index.id_at(node) for node in properties | declared | pure}
+    if not named:
+        schema.update(relation.id for relation in index.relations())
+    return Vocabulary(frozenset(schema), frozenset(index.id_at(node) for node in used - declared - pure))
+
+
+def texts(index: Adjacency) -> Iterator[Item]:
+    """The literals with short texts and without a datatype, of which a question may name one."""
+    outward, inward = index.sides
+    for node in inward.nodes().tolist():
+        if not len(outward.relations_of(node)):
+            id_, label = index.id_at(node), index.label_at(node)
+            is_text = id_.startswith('"') and not id_.endswith(">")
+            if is_text and len(label) <= _MAX_CHARS and len(label.split()) <= _MAX_WORDS:
+                yield index.item_at(node)
