@@ -4,8 +4,8 @@ A part of the schema is
 
 - a relation, or what the graph declares as a property or class in RDF Schema or OWL. In an ontology
   whose classes have no instances, the classes are what it is about, and no part of the schema;
-- a class without facts of its own: all that the graph says of it is its names, its instances and its
-  place among classes.
+- a class without facts of its own: the graph only names and describes it in RDF Schema, OWL or SKOS,
+  and lists its instances.
 
 Any other class is also an ordinary entity, such as the piano in Wikidata.
 """
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 _OWL = "http://www.w3.org/2002/07/owl#"
-_LANGUAGES = (_RDF, _RDFS, _OWL)  # in which vocabularies are declared
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+_LANGUAGES = (_RDF, _RDFS, _OWL, _SKOS)  # in which vocabularies are described
 _CLASSES = (f"{_RDFS}Class", f"{_RDFS}Datatype", f"{_OWL}Class", f"{_OWL}DeprecatedClass")
 _PROPERTIES = (
     f"{_RDF}Property",
@@ -79,12 +80,15 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
     if declared.isdisjoint(used):
         declared = set()
 
-    describing = {*types, *among_classes, *among_properties, *to_classes}
-    naming = describing.union(index.links_named(*LABEL_RELATIONS))
+    describing = {*types, *index.links_named(*LABEL_RELATIONS)}
+    describing.update(
+        link for link, relation in enumerate(index.relations()) if relation.id.startswith(_LANGUAGES)
+    )
     pure = {
         node
         for node in used
-        if naming.issuperset(outward.relations_of(node)) and describing.issuperset(inward.relations_of(node))
+        if describing.issuperset(outward.relations_of(node))
+        and describing.issuperset(inward.relations_of(node))
     }
     schema = {index.id_at(node) for node in properties | declared | pure}
     if not named:
