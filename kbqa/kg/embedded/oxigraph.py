@@ -4,8 +4,9 @@ The form of an id depends on the graph's source. In delimited files an id is the
 written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for a blank node, or the
 N-Triples form of a literal (`"1999"^^<…#gYear>`), since only that form distinguishes
 `"1"` from `1`. The label of an RDF node is its preferred rdfs:label or Freebase name
-(untagged, else English, else the first); a literal's label is its lexical form. A node
-without a label has its id as label. Every label is accepted as an argument.
+(untagged, else English, else the first), else one that `IndexBuilder` finds in SKOS or in
+relations such as foaf:name; a literal's label is its lexical form. A node without a label
+has its id as label. Every label is accepted as an argument.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ _RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 _OWL = "http://www.w3.org/2002/07/owl#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _LANGUAGES = (_RDF, _RDFS, _OWL, _SKOS)  # in which vocabularies are described
-_CLASSES = (f"{_RDFS}Class", f"{_RDFS}Datatype", f"{_OWL}Class", f"{_OWL}DeprecatedClass")
-_PROPERTIES = (
+# What classes and properties are declared to be.
+CLASS_KINDS = (f"{_RDFS}Class", f"{_RDFS}Datatype", f"{_OWL}Class", f"{_OWL}DeprecatedClass")
+PROPERTY_KINDS = (
     f"{_RDF}Property",
     *(
         f"{_OWL}{kind}Property"
@@ -70,10 +71,10 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
         found = index.numbers(kinds).tolist()
         return {node for kind in found for link in types for node in inward.neighbours(kind, link)}
 
-    properties = instances(*_PROPERTIES)
+    properties = instances(*PROPERTY_KINDS)
     properties.update(outward.nodes_with([*among_properties, *to_classes]).tolist())
     properties.update(inward.nodes_with(among_properties).tolist())
-    declared = instances(*_CLASSES)
+    declared = instances(*CLASS_KINDS)
     declared.update(outward.nodes_with(among_classes).tolist())
     declared.update(inward.nodes_with([*among_classes, *to_classes]).tolist())
     used = {node for node in index.type_numbers() if not index.id_at(node).startswith(_LANGUAGES)}

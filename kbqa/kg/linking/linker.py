@@ -173,13 +173,11 @@ class EntityLinker:
     ) -> list[Mention]:
         """Misspelt names among the tokens that are not taken, and entities of whose name the words `alone`
         are a part; candidates of a span are sorted best first."""
-        if not anchors:
-            return []
-        found = self._fuzzy_names().find([token.key for token in tokens], anchors)
-        found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
         # A word of a name is better evidence than one that resembles another name.
         parts = {i: of for i in alone if (of := self._part_of_names(tokens, i, i))}
-        found = [f for f in found if f.first < f.last or f.first not in parts]
+        anchors = [i for i in anchors if i not in parts]
+        found = self._fuzzy_names().find([token.key for token in tokens], anchors) if anchors else []
+        found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
         mentions: list[Mention] = []
         for resemblance in sorted(found, key=lambda f: (f.first - f.last, -f.score, f.name)):
             places = set(range(resemblance.first, resemblance.last + 1))
