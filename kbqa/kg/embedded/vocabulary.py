@@ -12,11 +12,13 @@ Any other class is also an ordinary entity, such as the piano in Wikidata.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.kg.actions import Item
 from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.linking.fuzzy_names import MAX_MEANINGS
 
 if TYPE_CHECKING:
     from kbqa.kg.embedded.adjacency import Adjacency
@@ -43,6 +45,8 @@ PROPERTY_KINDS = (
 _AMONG_CLASSES = (f"{_RDFS}subClassOf",)
 _AMONG_PROPERTIES = (f"{_RDFS}subPropertyOf",)
 _TO_CLASSES = (f"{_RDFS}domain", f"{_RDFS}range")
+
+_NAMING = re.compile(r".*[/#:](?:name|title|label|id|identifier)", re.IGNORECASE | re.DOTALL)
 
 # A longer literal is a description, not a name.
 _MAX_CHARS, _MAX_WORDS = 60, 6
@@ -97,12 +101,34 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
     return Vocabulary(frozenset(schema), frozenset(index.id_at(node) for node in used - declared - pure))
 
 
-def texts(index: Adjacency) -> Iterator[Item]:
-    """The literals with short texts and without a datatype, of which a question may name one."""
+def texts(index: Adjacency) -> Iterator[tuple[str, Item]]:
+    """Short literals without a datatype, of which a question may name one, with what they stand for.
+
+    That is the literal itself, but the entities that have it as a name or identifier, if these are few.
+    """
     outward, inward = index.sides
+    naming = set(_naming_relations(index))
     for node in inward.nodes().tolist():
-        if not len(outward.relations_of(node)):
-            id_, label = index.id_at(node), index.label_at(node)
-            is_text = id_.startswith('"') and not id_.endswith(">")
-            if is_text and len(label) <= _MAX_CHARS and len(label.split()) <= _MAX_WORDS:
-                yield index.item_at(node)
+        if len(outward.relations_of(node)):
+            continue
+        id_, label = index.id_at(node), index.label_at(node)
+        is_text = id_.startswith('"') and not id_.endswith(">")
+        if not is_text or len(label) > _MAX_CHARS or len(label.split()) > _MAX_WORDS:
+            continue
+        links = naming.intersection(inward.relations_of(node))
+        bearers = {head for link in links for head in inward.neighbours(node, link)}
+        if len(bearers) <= MAX_MEANINGS:
+            yield from ((label, index.item_at(bearer)) for bearer in sorted(bearers) or [node])
+
+
+def _naming_relations(index: Adjacency) -> Iterator[int]:
+    """The relations to names and identifiers that do not serve as labels, by what they are called.
+
+    Most of their values belong to one entity each, unlike the title of an employee.
+    """
+    outward, inward = index.sides
+    for link, relation in enumerate(index.relations()):
+        if _NAMING.fullmatch(relation.id):
+            num_values, num_bearers = len(inward.nodes_with([link])), len(outward.nodes_with([link]))
+            if 2 * num_values >= num_bearers:
+                yield link

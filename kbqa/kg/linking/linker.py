@@ -73,7 +73,7 @@ class _Match(NamedTuple):
         entities: empty if it is the name of a part of the schema.
         exact: whether it is written as the graph writes it.
         is_class: whether all of them are classes.
-        is_common: whether they are values that the graph writes without a capital, such as "open".
+        is_common: whether they are values of common words, such as "open", which are named in quotes only.
     """
 
     entities: Sequence[Item]
@@ -98,7 +98,8 @@ class EntityLinker:
             entities yields one mention of each.
         classes: ids of entities of which others are instances.
         schema: ids of what only serves to describe entities.
-        values: literals with short texts; those with the name of an entity are left out.
+        values: (text, what it stands for), a literal or an entity with a lesser name; those that are
+            also the name of an entity are left out.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class EntityLinker:
         *,
         classes: Collection[str] = frozenset(),
         schema: Collection[str] = frozenset(),
-        values: Iterable[Item] = (),
+        values: Iterable[tuple[str, Item]] = (),
     ) -> None:
         self._classes, self._schema = classes, schema
         self._entities: dict[str, list[tuple[str, Item]]] = {}
@@ -115,9 +116,9 @@ class EntityLinker:
         lengths: dict[str, set[int]] = {}
         for label, entity in names:
             _add(self._entities, lengths, label, entity)
-        for value in values:
-            if _key(value.label) not in self._entities and any(map(str.isalpha, value.label)):
-                _add(self._values, lengths, value.label, value)
+        for text, item in values:
+            if _key(text) not in self._entities and any(map(str.isalpha, text)):
+                _add(self._values, lengths, text, item)
         # First token → the token counts of the names that begin with it, longest first.
         self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
         self._fuzzy: FuzzyNames | None = None
@@ -250,7 +251,7 @@ class EntityLinker:
                 continue
             if match.entities:
                 is_plain = _is_plain(question, span, position, match.exact)
-                if is_plain is not plain or (match.is_common and not plain):
+                if is_plain is not plain or (match.is_common and not _is_quoted(question, span)):
                     continue
             return length, match
         return 1, None
@@ -264,7 +265,7 @@ class EntityLinker:
             return self._meaning(named, [label == text for label, _ in named])
         if (named := self._values.get(key)) is not None:
             match = self._meaning(named, [label == text for label, _ in named])
-            return match._replace(is_common=all(value.label.islower() for value in match.entities))
+            return match._replace(is_common=all(_is_common(label) for label, _ in named))
         if not _is_telling(last):
             return None
         for other in inflections(last.key):
@@ -294,8 +295,7 @@ class EntityLinker:
 def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> bool | None:
     """Whether a span is used as a name: clearly (True), perhaps (False), or not at all (None)."""
     start, end = span[0].start, span[-1].end
-    before, after = question[start - 1 : start], question[end : end + 1]
-    if before and after and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after):
+    if _is_quoted(question, span):
         return True
     if all(token.key.isdecimal() for token in span):
         return False
@@ -307,6 +307,18 @@ def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> 
         return True
     # A word such as "her", "it" or "m" is not a name, but several of them may be if they match exactly.
     return False if telling or (exact and len(span) > 1) else None
+
+
+def _is_quoted(question: str, span: Sequence[_Token]) -> bool:
+    """Whether a span stands in quotation marks or brackets."""
+    start, end = span[0].start, span[-1].end
+    before, after = question[start - 1 : start], question[end : end + 1]
+    return bool(before and after) and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after)
+
+
+def _is_common(text: str) -> bool:
+    """Whether a text consists of words in lower case."""
+    return text.islower() and all(map(str.isalpha, text.split()))
 
 
 def _is_telling(token: _Token) -> bool:

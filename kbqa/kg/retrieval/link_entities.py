@@ -1,4 +1,4 @@
-"""`link_entities`: the entities and values that a question names, for questions without given topic entities."""
+"""`link_entities`: the entities and values that a question names, if no topic entities are given."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_the_classes_of_an_ontology_without_instances_are_its_entities(load):
 
 
 def test_short_texts_without_a_datatype_are_values(load):
-    found = {item.id for item in texts(load(COMPANY))}
+    found = {item.id for _, item in texts(load(COMPANY))}
     assert {'"Toulouse"', '"Work"'} <= found
     assert not any("long note" in id_ or "X7" in id_ or "30" in id_ for id_ in found)
 
@@ -120,3 +120,16 @@ def test_a_further_name_is_shown_where_there_is_no_label(load):
         "Dr. Dee",
         f"{EX}cyd",
     ]
+
+
+def test_a_lesser_name_or_identifier_stands_for_the_few_entities_that_have_it(load):
+    parts = "".join(
+        f':p{n} rdfs:label "K{n} - part" ; :id "K{n}" ; :name "Bolt {n // 6}" ; :name "Part {n}" .\n'
+        for n in range(8)
+    )
+    store = load(parts + ':p1 :colour "Red" ; :title "Chief" . :p2 :title "Chief" . :p3 :title "Chief" .')
+    assert linked(store, "What fits the K7?") == [("p7", "K7")]
+    assert linked(store, "What fits the Bolt 1?") == [("p6", "Bolt 1"), ("p7", "Bolt 1")]
+    assert linked(store, "What fits the Bolt 0?") == []  # six are called so
+    assert linked(store, "Which are Red?") == [('"Red"', "Red")]
+    assert linked(store, "Who is the Chief?") == [('"Chief"', "Chief")]  # of three

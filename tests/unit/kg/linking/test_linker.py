@@ -337,7 +337,7 @@ def test_a_class_is_a_topic_where_it_is_written_as_a_name_or_nothing_else_is_nam
 
 
 def value(text):
-    return Item(f'"{text}"', text)
+    return text, Item(f'"{text}"', text)
 
 
 @pytest.mark.parametrize(
@@ -349,13 +349,18 @@ def value(text):
         ("Which suppliers are in France?", [("Q142", "France")]),
         ('Which orders are "open"?', [('"open"', "open")]),
         ("which orders are open?", []),
+        ("which foams have a high density?", []),
+        ('which foams are "high density"?', [('"high density"', "high density")]),
+        ("which is order ab12?", [('"ab12"', "ab12")]),
         ("Which orders have 17?", []),
         ("Who sells Acme Toulouse?", [("Acme Toulouse", "Acme Toulouse")]),
     ],
 )
 def test_a_value_is_a_topic_where_it_is_written_as_a_name(question, topics):
     names = [("France", Item("Q142", "France")), ("Acme Toulouse", Item("Acme Toulouse", "Acme Toulouse"))]
-    values = [value(text) for text in ("Toulouse", "New Delhi", "France", "open", "17")]
+    values = [
+        value(text) for text in ("Toulouse", "New Delhi", "France", "open", "17", "high density", "ab12")
+    ]
     assert found(EntityLinker(names, values=values), question) == topics
 
 

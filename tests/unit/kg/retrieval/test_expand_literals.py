@@ -104,6 +104,13 @@ def test_a_literal_that_the_graph_does_not_have_is_unknown(execute):
     assert alone.kind is ErrorKind.ENTITY_NOT_IN_KG
 
 
+def test_one_hop_actions_take_a_literal(execute):
+    assert execute("get_tail_relations", entity='"Toulouse"').kind is ErrorKind.NO_RELATIONS_FOUND
+    assert [item.id for item in execute("get_head_relations", entity='"Toulouse"').items] == [f"{EX}city"]
+    back = execute("get_head_entities", entity='"Toulouse"', relation=f"{EX}city")
+    assert [item.id for item in back.items] == [f"{EX}acme"]
+
+
 def test_a_topic_is_written_as_a_literal_only_if_it_is_one(store):
     assert leaf_of(store, '"Rome"@it') == Literal("Rome", language="it")
     assert leaf_of(store, f'"7"^^<{XSD}integer>') == Literal("7", f"{XSD}integer")
