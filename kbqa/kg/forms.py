@@ -6,16 +6,19 @@ A name in a form is an id of the graph, an exact label, a Freebase id without it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbqa.errors import LogicalFormError
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.indexing import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.naming import relation_iri
 from kbqa.kg.sparql.dialect import PREFIXES
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
+    XSD,
     And,
     Class,
     Comparison,
@@ -30,6 +33,10 @@ from kbqa.logical_forms.algebra import (
 )
 from kbqa.logical_forms.compiler import FREEBASE_NAMESPACE, in_freebase_zone, interval
 
+# A literal in N-Triples.
+_LITERAL = re.compile(
+    r'"(?:[^"\\]|\\.)*+"(?:@(?P<language>[A-Za-z0-9-]+)|\^\^<(?P<datatype>[^<>"\s]+)>)?', re.DOTALL
+)
 _RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 
@@ -73,6 +80,15 @@ def leaves(form: Expression) -> Iterator[Entity | Literal | Class]:
             yield from leaves(form.source)
         case Comparison():
             pass
+
+
+def leaf_of(store: GraphStore, name: str) -> Entity | Literal:
+    """What a form writes for an entity or a literal, given by id, or for a name."""
+    found = _LITERAL.fullmatch(name)
+    # In a delimited file, an entity may be called so.
+    if found is None or not store.entity_term(name).startswith('"'):
+        return Entity(name)
+    return Literal(lexical_form(name), found["datatype"] or f"{XSD}string", found["language"])
 
 
 def resolved_name(resolve: Callable[[str], tuple[str, ...]], name: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from kbqa.kg.actions import FOLLOW_PATH, Action, ActionResult, Failure, Item
+from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.ranking.encoders import words
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
@@ -287,10 +288,13 @@ def short(id_: str, label: str) -> str:
 
 
 def place(text: str, topic: tuple[str, str]) -> tuple[int, int] | None:
-    """Where a question names its topic, by label or id; None if it does not."""
+    """Where a question names its topic, by label or id, or nearly; None if it does not."""
     for name in sorted(set(topic), key=len, reverse=True):
         for flags in (re.NOFLAG, re.IGNORECASE):
             found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, flags)
             if found is not None:
                 return found.span()
-    return None
+    # As it was linked: "Ms. Brant" for Karen Brant, "Switches" for Switch.
+    id_, label = topic
+    mentions = EntityLinker([(label, Item(id_, label))]).link(text)
+    return (mentions[0].start, mentions[0].end) if mentions else None

@@ -147,6 +147,10 @@ class Adjacency:
     def types(self) -> Sequence[Item]:
         return [self._nodes.item(node) for node in self._types]
 
+    def type_numbers(self) -> Sequence[int]:
+        """The numbers of `types`."""
+        return self._types
+
     def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
         found: set[int] = set()
         for node in _known(map(self._nodes.number, nodes)):
@@ -327,6 +331,16 @@ class MappedSide:
 
     def relations_of(self, node: int) -> memoryview:
         return self._relations[self._groups[node] : self._groups[node + 1]]
+
+    def nodes(self) -> Numbers:
+        """The nodes that have a triple at this end, ascending."""
+        return np.flatnonzero(np.diff(np.asarray(self._groups).astype(np.int64)))
+
+    def nodes_with(self, relations: Sequence[int]) -> Numbers:
+        """The nodes that have a triple with one of the relations at this end, ascending."""
+        groups = np.flatnonzero(np.isin(np.asarray(self._relations), relations))
+        # A node without groups begins where the next one does.
+        return np.unique(np.searchsorted(np.asarray(self._groups), groups, side="right") - 1)
 
     def neighbours(self, node: int, relation: int) -> memoryview:
         start, end = self._group(node, relation)

@@ -44,6 +44,13 @@ TYPE_RELATIONS = frozenset(
 LABEL_RELATIONS = frozenset(
     {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
 )
+# Further names: of all entities by SKOS and by relations declared to be kinds of rdfs:label; of entities
+# that have no other name, by relations whose IRI ends with such a word.
+_SKOS_LABELS = frozenset(f"http://www.w3.org/2004/02/skos/core#{name}" for name in ("prefLabel", "altLabel"))
+_SUBPROPERTY = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf"
+_NAMING = re.compile(r".*[/#:](?:name|title|label)", re.IGNORECASE | re.DOTALL)
+_TEXT = re.compile(r'".*"(?:@([A-Za-z]+)[A-Za-z0-9-]*)?', re.DOTALL)  # a literal without a datatype
+_FURTHER_NAME = 5  # after the names of `LABEL_RELATIONS` and of files of labels
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
@@ -107,6 +114,8 @@ class IndexBuilder:
         Returns:
             The number of distinct triples.
         """
+        if not self._named:
+            self._add_further_names()
         # In RDF a relation may also be a node, and its labels are then stored for the node.
         for term, number in self._relations.items():
             if term in self._nodes:
@@ -148,6 +157,34 @@ class IndexBuilder:
         (directory / "index.json").write_text(json.dumps(counts) + "\n")
         return len(heads)
 
+    def _add_further_names(self) -> None:
+        """Add names by relations other than `LABEL_RELATIONS`, shown where there is no other.
+
+        The values of a relation that is only called `name` or `title` are names if most of them belong to
+        one entity each, as those of the title of a book do, and those of the title of an employee do not.
+        """
+        terms, labelled = list(self._nodes), self._node_labels.owners()
+        heads, links, tails = _numbers(self._heads), _numbers(self._links), _numbers(self._tails)
+        declared = {*LABEL_RELATIONS, *_SKOS_LABELS}
+        if _SUBPROPERTY in self._relations:
+            kinds = [self._nodes[id_] for id_ in declared if id_ in self._nodes]
+            below = heads[(links == self._relations[_SUBPROPERTY]) & np.isin(tails, kinds)]
+            declared.update(terms[number] for number in below.tolist())
+        for id_, link in self._relations.items():
+            if id_ in LABEL_RELATIONS or not (id_ in declared or _NAMING.fullmatch(id_)):
+                continue
+            rows = np.flatnonzero(links == link)
+            pairs = zip(heads[rows].tolist(), (terms[tail] for tail in tails[rows].tolist()), strict=True)
+            texts = [
+                (head, literal_value(term), tag[1]) for head, term in pairs if (tag := _TEXT.fullmatch(term))
+            ]
+            if id_ not in declared:
+                if 2 * len({text for _, text, _ in texts}) < len(texts):
+                    continue
+                texts = [named for named in texts if named[0] not in labelled]
+            for head, text, language in texts:
+                self._node_labels.add(head, text, _FURTHER_NAME + (language not in (None, "en")))
+
     def _ids(self, terms: _Numbering) -> list[str]:
         return [name_of(term) for term in terms] if self._named else list(terms)
 
@@ -185,6 +222,10 @@ class _Labels:
         self._owners.append(owner)
         self._preferences.append(preference)
         self._labels.append(label)
+
+    def owners(self) -> set[int]:
+        """All that have a label."""
+        return set(self._owners)
 
     def of(self, owner: int) -> list[tuple[str, int]]:
         """(label, preference) of an owner's labels. Labels added after the first call are not found."""

@@ -4,8 +4,9 @@ The form of an id depends on the graph's source. In delimited files an id is the
 written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for a blank node, or the
 N-Triples form of a literal (`"1999"^^<…#gYear>`), since only that form distinguishes
 `"1"` from `1`. The label of an RDF node is its preferred rdfs:label or Freebase name
-(untagged, else English, else the first); a literal's label is its lexical form. A node
-without a label has its id as label. Every label is accepted as an argument.
+(untagged, else English, else the first), else one that `IndexBuilder` finds in SKOS or in
+relations such as foaf:name; a literal's label is its lexical form. A node without a label
+has its id as label. Every label is accepted as an argument.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import pyoxigraph as ox
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.indexing import LABEL_RELATIONS, IndexBuilder
+from kbqa.kg.embedded.vocabulary import texts, vocabulary
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
@@ -110,9 +112,12 @@ class OxigraphStore(Adjacency):
         with self._linker_lock:
             if self._linker is None:
                 # Building takes a while for millions of names, so only callers of `link` wait for it.
-                names = self.nodes()
-                linked = names if self._named else (name for name in names if not _is_literal(name[1]))
-                self._linker = EntityLinker(linked)
+                names, (schema, classes) = self.nodes(), vocabulary(self, named=self._named)
+                if self._named:
+                    self._linker = EntityLinker(names, schema=schema, classes=classes)
+                else:
+                    entities = (name for name in names if not _is_literal(name[1]))
+                    self._linker = EntityLinker(entities, schema=schema, classes=classes, values=texts(self))
         return self._linker.link(question)
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:

@@ -15,6 +15,7 @@ import pyoxigraph as ox
 
 from kbqa.kg.actions import Item
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
 from kbqa.kg.endpoint.record import Endpoint, is_iri
 from kbqa.kg.endpoint.results import BLANK_IRI, Binding, id_of
 
@@ -163,6 +164,28 @@ class Naming:
             for tag in ("", *(f"@{language}" for language in self._languages))
         )
         return f"SELECT DISTINCT ?x ?text WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
+
+
+def parts_of_schema(terms: Iterable[str]) -> str:
+    """A query for the parts of the schema among some terms, as ?x; one may have several kinds.
+
+    ?kind is `property` for what is declared or used as one, `declared` for what is declared as a class, and
+    `class` for what has instances.
+    """
+    nodes = f"VALUES ?x {{ {' '.join(terms)} }}"
+    types = "|".join(f"<{id_}>" for id_ in sorted(TYPE_RELATIONS) if is_iri(id_))
+    properties, classes = (
+        f"?x {types} ?type FILTER(?type IN ({', '.join(f'<{id_}>' for id_ in kinds)}))"
+        for kinds in (PROPERTY_KINDS, CLASS_KINDS)
+    )
+    tests = (
+        ("property", properties),
+        ("property", "FILTER(EXISTS { ?head ?x ?tail })"),
+        ("declared", classes),
+        ("class", f"FILTER(EXISTS {{ ?instance {types} ?x }})"),
+    )
+    branches = union(f'{nodes} {test} BIND("{kind}" AS ?kind)' for kind, test in tests)
+    return f"SELECT DISTINCT ?x ?kind WHERE {{ {branches} }}"
 
 
 def label_of(ranked: str) -> str | None:

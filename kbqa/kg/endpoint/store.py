@@ -22,6 +22,7 @@ from cachetools import LRUCache
 
 from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
 from kbqa.kg.actions import Item, Mention
+from kbqa.kg.embedded.vocabulary import Vocabulary
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.forms import FormQueries
@@ -151,7 +152,8 @@ class EndpointStore:
         """The entities that a question names exactly, apart from capitals.
 
         Runs of up to 6 words are looked up in several capitalisations, longer runs first, at
-        most 200 names in total. An endpoint has no index for similar names.
+        most 200 names in total. An endpoint has no index for similar names, for parts of them, nor
+        for values. A declared class without instances is taken for an entity.
         """
         names = list(dict.fromkeys(_names(question)))[:_MAX_NAMES]
         found: list[tuple[str, str]] = []
@@ -159,7 +161,20 @@ class EndpointStore:
             rows = self._rows(self._naming.bearers_among(some, _MAX_BEARERS))
             found += [(row["text"]["value"], id_of(row["x"])) for row in rows]
         items = self.items([id_ for _, id_ in found])
-        return EntityLinker((name, items[id_]) for name, id_ in found if id_ in items).link(question)
+        named = [(name, items[id_]) for name, id_ in found if id_ in items]
+        schema, classes = self._vocabulary(list(items))
+        return EntityLinker(named, schema=schema, classes=classes).link(question)
+
+    def _vocabulary(self, ids: Sequence[str]) -> Vocabulary:
+        """What of some ids is schema, and which others are classes."""
+        found: dict[str, set[str]] = {"property": set(), "declared": set(), "class": set()}
+        for some in _chunks(ids, _NODES_AT_ONCE):
+            if terms := _subjects(some):
+                rows = self._rows(lookups.parts_of_schema(terms))
+                for row in rows:
+                    found[row["kind"]["value"]].add(id_of(row["x"]))
+        declared = found["declared"] & found["class"]
+        return Vocabulary(frozenset(found["property"] | declared), frozenset(found["class"] - declared))
 
     # One hop
 

@@ -1,9 +1,9 @@
-"""Finds misspelt names in a question by the words that a name and the question (nearly) share."""
+"""Finds misspelt and partial names in a question by the words that a name and the question (nearly) share."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rapidfuzz import process
@@ -17,6 +17,9 @@ _MAX_ANCHORS = 12
 _MAX_MEANT = 8
 # A word in more names than this is not used for searching; other words of the names are.
 _MAX_NAMES = 20_000
+# Of partial names: the names that a part may stand for, and those among which they are searched.
+MAX_MEANINGS = 4
+_MAX_SEARCHED = 200
 
 
 class Resemblance(NamedTuple):
@@ -29,7 +32,7 @@ class Resemblance(NamedTuple):
 
 
 class FuzzyNames:
-    """Finds names by their words, also if these are misspelt.
+    """Finds names by their words, also if these are misspelt or only some of them are given.
 
     Args:
         names: words separated by single spaces, all in the same case.
@@ -71,6 +74,30 @@ class FuzzyNames:
             if original != " ".join(words[first : last + 1])
         ]
 
+    def containing(self, words: Sequence[str]) -> list[str]:
+        """The names that have some words, in that order, and further ones; accents do not matter.
+
+        Those that end with the words are preferred, as surnames stand last. Words that are in more than
+        `MAX_MEANINGS` names stand for none of them.
+        """
+        folded = [_fold(word) for word in words]
+        # The rarest word has the fewest names.
+        fewest = min((self._names.get(word, {}) for word in folded), key=_count)
+        if _count(fewest) > _MAX_SEARCHED:
+            return []
+        found = [
+            name
+            for count, names in fewest.items()
+            if count > len(folded)
+            for name in names
+            if _has_in_order(name.split(" "), folded)
+        ]
+        if len(found) > MAX_MEANINGS:
+            ending = " " + " ".join(folded)
+            found = [name for name in found if name.endswith(ending)]
+        originals = [original for name in found for original in self._originals[name]]
+        return originals if len(found) <= MAX_MEANINGS else []
+
     def _meant(self, word: str) -> list[str]:
         """The name words that a question word may stand for: itself, and words a few errors away."""
         # More errors than in a whole name of that length, since the rest of the name may have none.
@@ -105,6 +132,15 @@ class FuzzyNames:
 def _errors_in(text: str) -> int:
     """The number of typing errors (extra, missing, wrong or swapped letters) allowed in a text."""
     return 0 if len(text) < _MIN_CHARS else 1 if len(text) < 10 else 2 if len(text) < 18 else 3
+
+
+def _count(names: Mapping[int, Sequence[str]]) -> int:
+    return sum(map(len, names.values()))
+
+
+def _has_in_order(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    remaining = iter(words)
+    return all(word in remaining for word in wanted)
 
 
 def _fold(text: str) -> str:

@@ -1,10 +1,21 @@
 """Finds topic entities: the names of a graph that a question contains.
 
 Names and questions are compared by tokens: words and single punctuation marks;
-spaces and underscores only separate. Case is ignored if there is no exact match.
-The longest name wins. A name that is also an everyday word, a number or a single
-character counts only where the question marks it as a name. The rest of the question
-is searched for misspelt names; if it has capitalised words, only those are searched.
+spaces and underscores only separate. Case is ignored if there is no exact match, and so
+is whether the last word is singular or plural. The longest name wins. A name that is also
+an everyday word, a number or a single character counts only where the question marks it as
+a name. The rest of the question is searched for misspelt names and for parts of names
+("Ms. Brant"); if it has capitalised words, only those are searched.
+
+What a name stands for decides whether it is a topic:
+
+    entity    always
+    class     an entity of which others are instances, such as a piano: where no other entity has the
+              name and the question writes it as a name, or names nothing else
+    schema    what only serves to describe entities, such as the class Department or the relation price:
+              never; nothing else is searched where the question says its name
+    value     a text that is no name of an entity, such as the country of an address: where the question
+              writes it as a name
 """
 
 from __future__ import annotations
@@ -12,11 +23,12 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item, Mention
-from kbqa.kg.linking.fuzzy_names import FuzzyNames, Resemblance
+from kbqa.kg.linking.fuzzy_names import MAX_MEANINGS, FuzzyNames, Resemblance
+from kbqa.kg.linking.inflection import inflections
 
 # Common words of questions that are also names of films, bands and tags.
 _EVERYDAY_WORDS = frozenset(
@@ -35,11 +47,16 @@ _EVERYDAY_WORDS = frozenset(
     """,
     )
 )
+# Words before a name that are no part of it.
+_FORMS_OF_ADDRESS = frozenset(
+    re.findall(r"\w+", "dame dr herr lady lord madam miss mr mrs ms mx prof professor sir")
+)
 
 _TOKEN = re.compile(r"(?:[^\W_]|[̀-ͯ])+|[^\w\s]")
 # Maximum candidates for one misspelt name, and how far their scores may be below the best.
 _MAX_CANDIDATES = 5
 _ALMOST = 0.05
+_MAX_RUN = 6  # words of a run that is searched as part of a name
 _OPENING, _CLOSING = "[\"'“‘«(<", "]\"'”’»)>"
 
 
@@ -49,56 +66,118 @@ class _Token(NamedTuple):
     key: str
 
 
+class _Match(NamedTuple):
+    """What a span may stand for.
+
+    Attributes:
+        entities: empty if it is the name of a part of the schema.
+        exact: whether it is written as the graph writes it.
+        is_class: whether all of them are classes.
+        is_common: whether they are values of common words, such as "open", which are named in quotes only.
+    """
+
+    entities: Sequence[Item]
+    exact: bool
+    is_class: bool = False
+    is_common: bool = False
+    score: float = 1.0
+
+
+class _Found(NamedTuple):
+    """Mentions, and the indices of the tokens that name something."""
+
+    mentions: list[Mention]
+    taken: set[int]
+
+
 class EntityLinker:
     """Finds the names of entities in questions.
 
     Args:
         names: (label, entity) for all labels of all entities. A label shared by several
             entities yields one mention of each.
+        classes: ids of entities of which others are instances.
+        schema: ids of what only serves to describe entities.
+        values: (text, what it stands for), a literal or an entity with a lesser name; those that are
+            also the name of an entity are left out.
     """
 
-    def __init__(self, names: Iterable[tuple[str, Item]]) -> None:
+    def __init__(
+        self,
+        names: Iterable[tuple[str, Item]],
+        *,
+        classes: Collection[str] = frozenset(),
+        schema: Collection[str] = frozenset(),
+        values: Iterable[tuple[str, Item]] = (),
+    ) -> None:
+        self._classes, self._schema = classes, schema
         self._entities: dict[str, list[tuple[str, Item]]] = {}
+        self._values: dict[str, list[tuple[str, Item]]] = {}
         lengths: dict[str, set[int]] = {}
         for label, entity in names:
-            keys = [token.key for token in _tokens(label)]
-            if keys:
-                self._entities.setdefault(" ".join(keys), []).append((label, entity))
-                lengths.setdefault(keys[0], set()).add(len(keys))
+            _add(self._entities, lengths, label, entity)
+        for text, item in values:
+            if _key(text) not in self._entities and any(map(str.isalpha, text)):
+                _add(self._values, lengths, text, item)
         # First token → the token counts of the names that begin with it, longest first.
         self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
         self._fuzzy: FuzzyNames | None = None
         self._fuzzy_lock = threading.Lock()
 
     def link(self, question: str) -> list[Mention]:
-        """Find the entities that a question names, ordered by position, without overlaps.
+        """Find the topics that a question names, ordered by position, without overlaps.
 
         Entities with the same name share a position. Offsets count characters. If some
         names are clearly used as names, those that might be ordinary words or years are left
         out: "the director of Heat" is about Heat, even if a film has the tag "director".
 
-        A misspelt name has a score below 1, and may yield several candidate entities.
+        A name that is misspelt, in part or in another number has a score below 1, and may yield several
+        candidate entities.
         """
         tokens = _tokens(question)
-        plain = self._scan(question, tokens, plain=True)
-        taken = {i for i, token in enumerate(tokens) if any(m.start <= token.start < m.end for m in plain)}
-        telling = [i for i, token in enumerate(tokens) if i not in taken and _is_telling(token)]
+        plain = self._with_longer(question, tokens, self._scan(question, tokens, plain=True))
+        telling = [i for i, token in enumerate(tokens) if i not in plain.taken and _is_telling(token)]
         capitals = [i for i in telling if _is_capital(question, tokens[i])]
-        marked = plain + self._misspelt(tokens, capitals, taken)
+        alone = [i for i in capitals if i and _is_alone(question, tokens, i, plain.taken)]
+        marked = plain.mentions + self._resembling(tokens, capitals, plain.taken, alone)
         if marked:
             return sorted(marked, key=lambda mention: mention.start)
         # In a question without capitals, any word may be a name.
         anywhere = [] if any(_is_capital(question, token) for token in tokens[1:]) else telling
-        misspelt = self._misspelt(tokens, anywhere, taken)
+        misspelt = self._resembling(tokens, anywhere, plain.taken)
         # Several words that almost match a name are better evidence than a single word that might be one.
         several = [mention for mention in misspelt if len(question[mention.start : mention.end].split()) > 1]
-        return several or self._scan(question, tokens, plain=False) or misspelt
+        return several or self._scan(question, tokens, plain=False).mentions or misspelt
 
-    def _misspelt(self, tokens: list[_Token], anchors: list[int], taken: set[int]) -> list[Mention]:
-        """Misspelt names among the tokens that are not taken; candidates of a span are sorted best first."""
-        if not anchors:
-            return []
-        found = self._fuzzy_names().find([token.key for token in tokens], anchors)
+    def _with_longer(self, question: str, tokens: list[_Token], plain: _Found) -> _Found:
+        """The names found, but a run of capitalised words that is part of a longer name wins over those in
+        it: "U990 LCD Inductor" over "LCD" and "Inductor" if there is a "U990-523 - LCD Inductor"."""
+        mentions, taken = plain
+        for first, last in _runs(question, tokens):
+            for begin, end in _parts(first, last):
+                places = set(range(begin, end + 1))
+                inside = [m for m in mentions if tokens[begin].start <= m.start < tokens[end].end]
+                cut = any(m.end > tokens[end].end for m in inside) or any(
+                    m.start < tokens[begin].start < m.end for m in mentions
+                )
+                if cut or places <= taken:
+                    continue
+                longer = self._part_of_names(tokens, begin, end)
+                if longer:
+                    mentions = [m for m in mentions if m not in inside] + longer
+                    taken = taken | places
+                    break
+        return _Found(mentions, taken)
+
+    def _resembling(
+        self, tokens: list[_Token], anchors: list[int], taken: set[int], alone: Iterable[int] = ()
+    ) -> list[Mention]:
+        """Misspelt names among the tokens that are not taken, and entities of whose name the words `alone`
+        are a part; candidates of a span are sorted best first."""
+        # A word of a name is better evidence than one that resembles another name.
+        parts = {i: of for i in alone if (of := self._part_of_names(tokens, i, i))}
+        anchors = [i for i in anchors if i not in parts]
+        found = self._fuzzy_names().find([token.key for token in tokens], anchors) if anchors else []
         found = [f for f in found if taken.isdisjoint(range(f.first, f.last + 1))]
         mentions: list[Mention] = []
         for resemblance in sorted(found, key=lambda f: (f.first - f.last, -f.score, f.name)):
@@ -106,7 +185,7 @@ class EntityLinker:
             if taken.isdisjoint(places):
                 taken = taken | places
                 mentions += self._candidates(tokens, resemblance, found)
-        return mentions
+        return mentions + [mention for i, of in parts.items() if i not in taken for mention in of]
 
     def _candidates(self, tokens: list[_Token], best: Resemblance, found: list[Resemblance]) -> list[Mention]:
         """The entities whose names match the span of `best` almost as well as `best` does."""
@@ -115,51 +194,108 @@ class EntityLinker:
         unique: dict[str, Mention] = {}
         for resemblance in sorted(alike, key=lambda f: (-f.score, f.name)):
             if resemblance.score >= best.score - _ALMOST:
-                for _, entity in self._entities[resemblance.name]:
+                for entity in self._topics(resemblance.name):
                     mention = Mention(entity.id, entity.label, start, end, resemblance.score)
                     unique.setdefault(entity.id, mention)
         return list(unique.values())[:_MAX_CANDIDATES]
+
+    def _part_of_names(self, tokens: list[_Token], first: int, last: int) -> list[Mention]:
+        """The entities of whose names some words are a part, if these are few; best first."""
+        words = [token.key for token in tokens[first : last + 1]]
+        start, end = tokens[first].start, tokens[last].end
+        unique: dict[str, Mention] = {}
+        for name in self._fuzzy_names().containing(words):
+            share = round(len(" ".join(words)) / len(name), 4)
+            for entity in self._topics(name):
+                unique.setdefault(entity.id, Mention(entity.id, entity.label, start, end, share))
+        if len(unique) > MAX_MEANINGS:
+            return []
+        return sorted(unique.values(), key=lambda mention: (-mention.score, mention.label, mention.id))
+
+    def _topics(self, key: str) -> list[Item]:
+        """The entities with a name that are not parts of the schema."""
+        return [entity for _, entity in self._entities[key] if entity.id not in self._schema]
 
     def _fuzzy_names(self) -> FuzzyNames:
         with self._fuzzy_lock:
             # Built on first use, since many graphs never need it.
             if self._fuzzy is None:
-                self._fuzzy = FuzzyNames(self._entities)
+                self._fuzzy = FuzzyNames(key for key in self._entities if self._topics(key))
             return self._fuzzy
 
-    def _scan(self, question: str, tokens: list[_Token], *, plain: bool) -> list[Mention]:
-        mentions: list[Mention] = []
+    def _scan(self, question: str, tokens: list[_Token], *, plain: bool) -> _Found:
+        found: list[tuple[_Match, list[Mention]]] = []
+        taken: set[int] = set()
         position = 0
         while position < len(tokens):
-            length, named = self._longest_at(question, tokens, position, plain)
-            mentions.extend(named)
+            length, match = self._longest_at(question, tokens, position, plain)
+            if match is not None:
+                start, end = tokens[position].start, tokens[position + length - 1].end
+                taken.update(range(position, position + length))
+                unique = {e.id: Mention(e.id, e.label, start, end, match.score) for e in match.entities}
+                found.append((match, list(unique.values())))
             position += length
-        return mentions
+        if not plain and any(mentions and not match.is_class for match, mentions in found):
+            found = [(match, mentions) for match, mentions in found if not match.is_class]
+        return _Found([mention for _, mentions in found for mention in mentions], taken)
 
     def _longest_at(
         self, question: str, tokens: list[_Token], position: int, plain: bool
-    ) -> tuple[int, list[Mention]]:
-        """The longest name that starts at a token: its number of tokens (1 if none), and its mentions."""
-        for length in self._lengths.get(tokens[position].key, ()):
+    ) -> tuple[int, _Match | None]:
+        """The longest name that starts at a token: its number of tokens (1 if none), and what it means."""
+        lengths = self._lengths.get(tokens[position].key, ())
+        for length in lengths if 1 in lengths else (*lengths, 1):
             span = tokens[position : position + length]
-            named = self._entities.get(" ".join(token.key for token in span))
-            if named is None:
+            match = self._match(question, span) if len(span) == length else None
+            if match is None:
                 continue
-            start, end = span[0].start, span[-1].end
-            exact = [entity for label, entity in named if label == question[start:end]]
-            if _is_plain(question, span, position, bool(exact)) is not plain:
-                continue
-            entities = exact or [entity for _, entity in named]
-            unique = {entity.id: Mention(entity.id, entity.label, start, end) for entity in entities}
-            return length, list(unique.values())
-        return 1, []
+            if match.entities:
+                is_plain = _is_plain(question, span, position, match.exact)
+                if is_plain is not plain or (match.is_common and not _is_quoted(question, span)):
+                    continue
+            return length, match
+        return 1, None
+
+    def _match(self, question: str, span: list[_Token]) -> _Match | None:
+        """What is named exactly by a span, apart from case, or else in another number."""
+        text = question[span[0].start : span[-1].end]
+        before, last = [token.key for token in span[:-1]], span[-1]
+        key = " ".join((*before, last.key))
+        if (named := self._entities.get(key)) is not None:
+            return self._meaning(named, [label == text for label, _ in named])
+        if (named := self._values.get(key)) is not None:
+            match = self._meaning(named, [label == text for label, _ in named])
+            return match._replace(is_common=all(_is_common(label) for label, _ in named))
+        if not _is_telling(last):
+            return None
+        for other in inflections(last.key):
+            named = self._entities.get(" ".join((*before, other)), [])
+            # The plural of a name that many share means all of them, which are no topic.
+            if 0 < len({entity.id for _, entity in named}) <= MAX_MEANINGS:
+                written = last.start - span[0].start + 1  # up to the first letter of the last word
+                alike = [label[:written] == text[:written] for label, _ in named]
+                match = self._meaning(named, alike)
+                changed = abs(len(other) - len(last.key)) or 1
+                return match._replace(score=round(1 - changed / (len(text) + changed), 4))
+        return None
+
+    def _meaning(self, named: Sequence[tuple[str, Item]], alike: Sequence[bool]) -> _Match:
+        """What entities or values with one name mean.
+
+        Args:
+            alike: whether the question writes each of them as the graph does.
+        """
+        linked = [(e, same) for (_, e), same in zip(named, alike, strict=True) if e.id not in self._schema]
+        exact = [entity for entity, same in linked if same]
+        entities = exact or [entity for entity, _ in linked]
+        others = [entity for entity in entities if entity.id not in self._classes]
+        return _Match(others or entities, bool(exact), is_class=not others)
 
 
 def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> bool | None:
     """Whether a span is used as a name: clearly (True), perhaps (False), or not at all (None)."""
     start, end = span[0].start, span[-1].end
-    before, after = question[start - 1 : start], question[end : end + 1]
-    if before and after and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after):
+    if _is_quoted(question, span):
         return True
     if all(token.key.isdecimal() for token in span):
         return False
@@ -173,6 +309,18 @@ def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> 
     return False if telling or (exact and len(span) > 1) else None
 
 
+def _is_quoted(question: str, span: Sequence[_Token]) -> bool:
+    """Whether a span stands in quotation marks or brackets."""
+    start, end = span[0].start, span[-1].end
+    before, after = question[start - 1 : start], question[end : end + 1]
+    return bool(before and after) and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after)
+
+
+def _is_common(text: str) -> bool:
+    """Whether a text consists of words in lower case."""
+    return text.islower() and all(map(str.isalpha, text.split()))
+
+
 def _is_telling(token: _Token) -> bool:
     """Whether a word is distinctive enough to search for names by it."""
     return len(token.key) > 2 and not token.key.isdecimal() and token.key not in _EVERYDAY_WORDS
@@ -180,6 +328,64 @@ def _is_telling(token: _Token) -> bool:
 
 def _is_capital(question: str, token: _Token) -> bool:
     return question[token.start : token.end][:1].isupper() and not question.isupper()
+
+
+def _runs(question: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
+    """The first and last token of each run of adjacent words that are written as names are."""
+    first = 0
+    for i in range(len(tokens)):
+        if not _is_name_like(question, tokens[i]):
+            first = i + 1
+        elif i + 1 == len(tokens) or not (
+            _are_adjacent(question, tokens[i], tokens[i + 1]) and _is_name_like(question, tokens[i + 1])
+        ):
+            yield first, i
+            first = i + 1
+
+
+def _parts(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The parts of a run, of two words at least, longer ones first."""
+    for length in range(min(last - first + 1, _MAX_RUN), 1, -1):
+        for begin in range(first, last - length + 2):
+            yield begin, begin + length - 1
+
+
+def _is_alone(question: str, tokens: Sequence[_Token], place: int, taken: Collection[int]) -> bool:
+    """Whether no other word that is written as a name stands beside one, except at the question's start.
+
+    "Angela Merkel" is not Angela Smith.
+    """
+    for i in (place - 1, place + 1):
+        if 0 < i < len(tokens) and i not in taken and _is_name_like(question, tokens[i]):
+            one, other = sorted((tokens[i], tokens[place]))
+            if _are_adjacent(question, one, other):
+                return False
+    return True
+
+
+def _are_adjacent(question: str, one: _Token, other: _Token) -> bool:
+    return question[one.end : other.start].isspace()
+
+
+def _is_name_like(question: str, token: _Token) -> bool:
+    """Whether a word is written as parts of names are: with a capital, or with digits and letters."""
+    key = token.key
+    if key in _EVERYDAY_WORDS or key in _FORMS_OF_ADDRESS:
+        return False
+    return _is_capital(question, token) or (any(map(str.isdigit, key)) and any(map(str.isalpha, key)))
+
+
+def _add(
+    index: dict[str, list[tuple[str, Item]]], lengths: dict[str, set[int]], label: str, item: Item
+) -> None:
+    keys = [token.key for token in _tokens(label)]
+    if keys:
+        index.setdefault(" ".join(keys), []).append((label, item))
+        lengths.setdefault(keys[0], set()).add(len(keys))
+
+
+def _key(label: str) -> str:
+    return " ".join(token.key for token in _tokens(label))
 
 
 def _tokens(text: str) -> list[_Token]:

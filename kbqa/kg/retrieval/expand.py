@@ -3,6 +3,8 @@
     expand {topics: ["Heat"], question: "…"}             one join for each relation of Heat, and classes
     expand {form: "(JOIN (R directed_by) Heat)", …}      the director, and what can be done with him next
 
+A topic may also be a literal, given by its id: `"Toulouse"` leads back to (JOIN locality "Toulouse").
+
 As in Pangu (Gu et al. 2023), an agent chooses among forms instead of writing one: every expansion is a
 whole form that has members (a comparison, one that may have), and its operations are those of KBQA-R1
 (Table II). An agent begins without a form, and ends at the form whose members answer the question.
@@ -35,6 +37,7 @@ from kbqa.kg.arguments import (
     ArgumentKind,
     whole_number,
 )
+from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
@@ -52,10 +55,10 @@ from kbqa.logical_forms.algebra import (
     Expression,
     Extreme,
     Join,
+    Literal,
     Relation,
     Superlative,
     Timed,
-    entities,
 )
 from kbqa.logical_forms.mentions import Mentioned, bounds, mentioned
 from kbqa.logical_forms.s_expression import print_s_expression
@@ -147,8 +150,13 @@ class _Expanding:
         self._question = arguments["question"]
         self._wanted = frozenset(arguments.get("operations", Operation))
         self._returns = arguments.get("return", False)
-        named = entities(form) if form is not None else ()
-        self._topics = [topic for topic in arguments.get("topics", ()) if topic not in named]
+        named = set() if form is None else set(leaves(form))
+        # What the form says of each topic, which is an entity or a literal.
+        self._topics = {
+            topic: leaf
+            for topic in arguments.get("topics", ())
+            if (leaf := leaf_of(self._store, topic)) not in named
+        }
 
     def begin(self) -> ActionResult:
         """The joins from each topic, and the classes with which a question may begin."""
@@ -166,7 +174,7 @@ class _Expanding:
         expansions: list[Expansion] = []
         for item, survey in known.values():
             of = survey.classes[0][0].label if named[item.label] > 1 and survey.classes else ""
-            expansions += self._joins(Entity(item.id), survey, item, of)
+            expansions += self._joins(self._topics[item.id], survey, item, of)
         if Operation.START in self._wanted:
             expansions += self._starts()
         if not expansions and unknown:
@@ -187,7 +195,7 @@ class _Expanding:
             return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
         if form.size + _LARGEST > MAX_NODES:
             return self._answer(found, [])
-        survey = self._store.survey(form, self._topics, returning=self._returns)
+        survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
         expansions = list(self._joins(form, survey))
         if found.total > 1:
             expansions += self._selections(form, survey, found.total)
@@ -195,7 +203,7 @@ class _Expanding:
         return self._answer(found, expansions)
 
     def _joins(
-        self, form: Entity | Expression, survey: Survey, topic: Item | None = None, of: str = ""
+        self, form: Entity | Literal | Expression, survey: Survey, topic: Item | None = None, of: str = ""
     ) -> Iterator[Expansion]:
         """One hop along each relation of the members, in both directions."""
         if Operation.JOIN not in self._wanted:
@@ -233,10 +241,10 @@ class _Expanding:
         label = next(iter(found.values())).label if found else topic
         for bond in bonds:
             if bond.members < total:
-                other: Entity | Expression = Entity(topic)
+                other: Entity | Literal | Expression = self._topics[topic]
                 for relation, inverse in reversed(bond.path):
                     other = Join(Relation(relation.id, inverse), other)
-                assert not isinstance(other, Entity)  # a bond has a relation
+                assert not isinstance(other, Entity | Literal)  # a bond has a relation
                 kept = And(form, other)
                 yield from self._if_wanted(kept, Operation.KEEP, bond.path, Item(topic, label))
 
@@ -335,7 +343,9 @@ ACTIONS.register(
         {"question": QUESTION},
         {
             "form": Argument(TEXT, "an S-expression, one of the forms that were listed"),
-            "topics": Argument(TOPICS, "the entities that the question names, by id or exact label"),
+            "topics": Argument(
+                TOPICS, "the entities and values that the question names, by id or exact label"
+            ),
             "operations": Argument(OPERATIONS, "operations that are wanted; all by default"),
             "expansions": Argument(whole_number(0), f"forms to list at most; {MAX_EXPANSIONS} by default"),
             "return": Argument(

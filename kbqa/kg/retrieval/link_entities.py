@@ -1,4 +1,4 @@
-"""`link_entities`: the entities that a question names, for questions without given topic entities."""
+"""`link_entities`: the entities and values that a question names, if no topic entities are given."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 ACTIONS.register(
     ActionSpec(
         LINK_ENTITIES,
-        "Find the entities that a question names. Each comes with its place in the question and a score; 1 "
-        "is its exact name.",
+        "Find the entities and values that a question names. Each comes with its place in the question and "
+        "a score; 1 is its exact name.",
         _link_entities,
         {"question": Argument(_SHORT, "the question in natural language")},
         accepts="only one question argument",
         item=Mention,
         answers="`start` and `end` are the place in characters; `score` is below 1 for what only resembles "
-        "a name.",
+        "a name: it is misspelt, in another number, or a part of a name. Names of classes and relations are "
+        "left out, except of a class that is an entity with facts of its own. In an embedded graph, a text "
+        "that no entity has as a name, such as a city in addresses, is an item, too; its id is the literal.",
     )
 )

@@ -29,6 +29,7 @@ GRAPH = """\
 :pacino a :Person ; rdfs:label "Al Pacino" .
 :kilmer a :Person ; rdfs:label "Val Kilmer" .
 :smith a :Person ; rdfs:label "Will Smith" .
+:mann :born "Chicago" .
 :song a :Song ; rdfs:label "Heat" ; :performedBy :smith .
 """
 EX = "http://films.example/"
@@ -78,6 +79,38 @@ def test_the_question_is_read_without_its_topics_and_each_has_a_tag(tools):
     assert "<inverse><topic> directed by" in shown
     assert "<inverse><topic2> starring" in shown
     assert "<start> film" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "shown"),
+    [
+        ("films by Mr. Mann?", "mann", "films by Mr. <topic>?"),
+        ("Heats by whom?", "heat", "<topic> by whom?"),
+        ("which films have 7 stars?", "heat", "which films have 7 stars?"),
+    ],
+)
+def test_a_topic_is_read_where_the_question_nearly_names_it(tools, text, topic, shown):
+    assert said(begun(tools, question(text, topic)).prompt()).startswith(f"<question>{shown}</question>")
+
+
+def test_a_literal_is_a_topic_like_any_other(tools):
+    asked = Question("q", "who was born in Chicago?", (), ('"Chicago"',), "films")
+    dialogue = begun(tools, asked)
+    assert said(dialogue.prompt()).startswith("<question>who was born in <topic>?</question>")
+    choose(tools, dialogue, "<inverse> born")
+    assert answers(dialogue) == ["Michael Mann"]
+
+
+def test_an_answer_found_from_a_literal_is_confirmed(tools):
+    asked = Question("q", "who was born in Chicago?", (), ('"Chicago"',), "films")
+    options = begun(tools, asked)._options
+    [number] = [n for n, option in options.items() if option.words == "born"]
+    codec, written = make_codec(), iter([f"<{number}>", "<0>"])
+    policy = ScriptedPolicy(codec, lambda _: next(written))
+    runs = linear_rollout(Agent(policy, codec, FormChoosingProtocol(), tools, BUDGET), asked, 1, 1.0)
+    [answer] = confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
+    assert answer.id == f"{EX}mann"
+    assert 'born> "Chicago"' in answer.evidence.sparql
 
 
 def test_an_intersection_keeps_the_members_with_a_path_to_the_other_topic(tools):

@@ -271,6 +271,33 @@ def test_iris_that_are_none_survive_json_and_are_not_accepted_back(server, conne
         store.entity_term("http://ex.org/a b")
 
 
+SCHEMA = f"""
+@prefix : <{EX}> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+:Unit a owl:Class ; rdfs:label "Unit" . :Malaria a owl:Class ; rdfs:label "Malaria" .
+:price rdfs:label "price" . :weight a owl:DatatypeProperty ; rdfs:label "weight" .
+:piano rdfs:label "piano" . :steinway a :piano ; :price 7 . :data a :Unit ; rdfs:label "Data Services" .
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("Which Unit is Data Services?", ["data"]),
+        ("what is the price and the weight of a unit?", []),
+        ("Who plays the piano?", ["piano"]),
+        ("Is a piano in Data Services?", ["data"]),
+        ("What causes Malaria?", ["Malaria"]),
+    ],
+)
+def test_a_question_does_not_name_the_schema(connect, question, topics):
+    server = SparqlServer(SCHEMA)
+    try:
+        assert [m.id.removeprefix(EX) for m in connect(server.url).link(question)] == topics
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("name", ["http://ex.org/x> ?p ?o } #", '"x" ?p', '"a\nb"', "_:b", "\ud800", 'x"\\'])
 def test_no_name_changes_what_a_look_up_asks(server, connect, name):
     store = connect(server.url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,153 @@ def test_pathquestion_topics_are_found():
     ]
     assert rows
     assert all([m.id for m in linker.link(row[0])] == [row[2].split("#")[0]] for row in rows)
+
+
+def linker_of(*names, **kinds):
+    return EntityLinker([(name, Item(name, name)) for name in names], **kinds)
+
+
+def found(linker, question):
+    return [(m.id, question[m.start : m.end]) for m in linker.link(question)]
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("How many Sensor Switches are there?", ["Sensor", "Switch"]),
+        ("which switches are there", ["Switch"]),
+        ("What are Inductive Capacities?", ["Inductive Capacity"]),
+        ("Who sells a Service Contract?", ["Service Contracts"]),
+        ("Which Sensored thing?", []),
+    ],
+)
+def test_a_name_may_be_in_the_other_number(question, topics):
+    linker = linker_of("Sensor", "Switch", "Inductive Capacity", "Service Contracts")
+    mentions = linker.link(question)
+    assert [mention.id for mention in mentions] == topics
+
+
+def test_a_name_in_the_other_number_is_not_exact():
+    [exact] = linker_of("Switch").link("what is a Switch?")
+    [plural] = linker_of("Switch").link("what are Switches?")
+    assert exact.score == 1 > plural.score > 0.5
+
+
+def test_the_plural_of_a_shared_name_means_none_of_its_entities():
+    shared = [("Switch", Item(f"Q{n}", "Switch")) for n in range(5)]
+    assert EntityLinker(shared[:4]).link("what are Switches?")
+    assert not EntityLinker(shared).link("what are Switches?")
+    parts = EntityLinker([*shared, ("Sensor", Item("S", "Sensor")), ("Sensor Switch", Item("X", "X"))])
+    assert {m.id for m in parts.link("what are Sensor Switches?")} == {"X"}
+
+
+PEOPLE = (
+    "Karen Brant",
+    "Sylvester Brant",
+    "Heinrich Hoch",
+    "Brant Hoch Meyer",
+    "Angela Smith",
+    "Jo Smith-Jones",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("In which department is Ms. Meyer?", [("Brant Hoch Meyer", "Meyer")]),
+        ("In which department is Dr Meyer?", [("Brant Hoch Meyer", "Meyer")]),
+        ("Who manages Heinrich?", [("Heinrich Hoch", "Heinrich")]),
+        ("Who manages Heinrich Hoch?", [("Heinrich Hoch", "Heinrich Hoch")]),
+        ("Who manages Karen Brannt?", [("Karen Brant", "Karen Brannt")]),
+        ("Who manages Jo Jones?", [("Jo Smith-Jones", "Jo Jones")]),
+        ("Who manages Angela Merkel?", []),
+        ("Meyer is who?", []),
+        ("who manages meyer", []),
+    ],
+)
+def test_a_part_of_a_name_is_found_where_it_is_written_as_a_name(question, topics):
+    assert found(linker_of(*PEOPLE), question) == topics
+
+
+def test_all_whom_a_part_of_a_name_may_mean_are_candidates_if_they_are_few():
+    names = [f"{first} Brant" for first in ("Al", "Bo", "Cy", "Di")]
+    mentions = linker_of(*names).link("Where is Ms. Brant?")
+    assert [m.id for m in mentions] == names
+    assert all(0 < m.score < 1 for m in mentions)
+    assert not linker_of(*names, "Ed Brant").link("Where is Ms. Brant?")
+
+
+def test_of_many_names_those_that_end_with_the_part_are_meant():
+    names = [f"Brant {last}" for last in ("Adams", "Baker", "Clark", "Davis")]
+    assert [m.id for m in linker_of(*names, "Ed Brant").link("Where is Mr. Brant?")] == ["Ed Brant"]
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("What fits the U990 LCD Inductor?", [("U990-523 - LCD Inductor", "U990 LCD Inductor")]),
+        ("What fits the LCD Inductor?", [("LCD", "LCD"), ("Inductor", "Inductor")]),
+        ("What fits an LCD from Toulouse?", [("LCD", "LCD")]),
+    ],
+)
+def test_a_part_of_a_long_name_wins_over_shorter_names_in_it(question, topics):
+    assert found(linker_of("LCD", "Inductor", "U990-523 - LCD Inductor"), question) == topics
+
+
+def test_what_describes_entities_is_no_topic():
+    linker = linker_of("Department", "price", "Marketing", "Departmant Shop", schema={"Department", "price"})
+    assert found(linker, "Which Department is Marketing?") == [("Marketing", "Marketing")]
+    assert found(linker, "Which Departments are there, and at which price?") == []
+    assert found(linker, "which department has a price") == []
+    both = EntityLinker(
+        [("Service", Item("class", "Service")), ("Service", Item("film", "Service"))], schema={"class"}
+    )
+    assert found(both, "Who directed Service?") == [("film", "Service")]
+
+
+def test_a_class_is_a_topic_where_it_is_written_as_a_name_or_nothing_else_is_named():
+    linker = linker_of("Piano", "violin", classes={"Piano"})
+    assert found(linker, "Who invented the Piano?") == [("Piano", "Piano")]
+    assert found(linker, "who invented the piano?") == [("Piano", "piano")]
+    assert found(linker, "is a piano a violin?") == [("violin", "violin")]
+    shared = [("Piano", Item("class", "Piano")), ("Piano", Item("film", "Piano"))]
+    assert found(EntityLinker(shared, classes={"class"}), "Who directed Piano?") == [("film", "Piano")]
+
+
+def value(text):
+    return text, Item(f'"{text}"', text)
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("Which suppliers are in Toulouse?", [('"Toulouse"', "Toulouse")]),
+        ("which suppliers are in toulouse?", [('"Toulouse"', "toulouse")]),
+        ("Which suppliers are in New Delhi?", [('"New Delhi"', "New Delhi")]),
+        ("Which suppliers are in France?", [("Q142", "France")]),
+        ('Which orders are "open"?', [('"open"', "open")]),
+        ("which orders are open?", []),
+        ("which foams have a high density?", []),
+        ('which foams are "high density"?', [('"high density"', "high density")]),
+        ("which is order ab12?", [('"ab12"', "ab12")]),
+        ("Which orders have 17?", []),
+        ("Who sells Acme Toulouse?", [("Acme Toulouse", "Acme Toulouse")]),
+    ],
+)
+def test_a_value_is_a_topic_where_it_is_written_as_a_name(question, topics):
+    names = [("France", Item("Q142", "France")), ("Acme Toulouse", Item("Acme Toulouse", "Acme Toulouse"))]
+    values = [
+        value(text) for text in ("Toulouse", "New Delhi", "France", "open", "17", "high density", "ab12")
+    ]
+    assert found(EntityLinker(names, values=values), question) == topics
+
+
+def test_parts_of_names_among_many_are_found_quickly():
+    first = [f"{a}{b}" for a in ("Al", "Be", "Cy", "Do", "El") for b in ("an", "bert", "dric", "ra")]
+    names = [f"{name} Family{n}" for n in range(5000) for name in first]
+    linker = linker_of(*names, "Karen Brant")
+    linker.link("Where is Ms. Brant?")  # builds the index
+    began = time.process_time()
+    for _ in range(20):
+        assert [m.id for m in linker.link("Where is Ms. Brant?")] == ["Karen Brant"]
+    assert (time.process_time() - began) / 20 < 0.05
