@@ -117,8 +117,13 @@ class Dialogue(Protocol):
         ...
 
 
+def begins_anywhere(protocol: AgentProtocol) -> bool:
+    """Whether an episode can begin without topic entities, as a dialect of forms begins at a class."""
+    return bool(getattr(protocol, "begins_anywhere", False))
+
+
 class AgentProtocol(Protocol):
-    """One paper's dialect."""
+    """One paper's dialect. It may have an attribute `begins_anywhere`; see the function of this name."""
 
     @property
     def name(self) -> str: ...

@@ -69,6 +69,7 @@ class FormChoosingProtocol:
     may_decline: bool = False
 
     name: ClassVar[str] = "form-chooser"
+    begins_anywhere: ClassVar[bool] = True
     tags: ClassVar[tuple[str, ...]] = (
         *ChoosingProtocol.tags,
         *TOPICS[1:],

@@ -60,8 +60,10 @@ def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:
     reason = f"the policy is not sure enough ({confidence:g}; at least {min_confidence:g} is wanted)"
     if any(turn.thought == DECLINED for turn in document.runs[0].trajectory):
         reason = "the graph seems to have no such fact"
+    names_nothing = document.linking is not None and not document.linking.topic_entities
+    status = "no_topic_entity" if names_nothing else "no_answer"
     return document.model_copy(
-        update={"status": "no_answer", "answers": [], "candidates": document.answers, "reason": reason}
+        update={"status": status, "answers": [], "candidates": document.answers, "reason": reason}
     )
 
 

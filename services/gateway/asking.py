@@ -21,6 +21,7 @@ from kbqa.kg.actions import (
     GraphTools,
     Mention,
 )
+from kbqa.protocols.base import begins_anywhere
 from kbqa.rollouts import linear_rollout
 from kbqa.serving.policies import ServedPolicy
 from kbqa.trajectory import Question, Status
@@ -80,9 +81,9 @@ def ask(asking: Asking, progress: Progress) -> None:
         linking = _link(asking, progress)
     progress.link(asking.linked(linking))
     topics = tuple(linking.topic_entities)
-    if not topics:
-        return
     players = served.players
+    if not topics and not begins_anywhere(players.protocol):
+        return
     budget = players.budget
     if request.max_turns is not None:
         budget = replace(budget, max_turns=request.max_turns)

@@ -170,12 +170,14 @@ class Work:
         progress.claims.close()
         status: AnswerStatus = "no_topic_entity"
         runs, answers, linking = progress.runs(), list[Answer](), progress.linking
-        if linking is not None and not linking.topic_entities:
-            runs = []
-        else:
+        names_nothing = linking is not None and not linking.topic_entities
+        if names_nothing:
+            runs = [run for run in runs if run.turns]  # none, if the policy cannot begin without a topic
+        if runs or not names_nothing:
             topics = frozenset(linking.topic_entities) if linking is not None else frozenset[str]()
             answers = answers_of(runs, topics, progress.claims)
-            status = status_of(runs, answers)
+            if answers or not names_nothing:
+                status = status_of(runs, answers)
             if request.require_evidence:
                 answers = [answer for answer in answers if not answer.unsupported]
         elapsed_ms = (time.monotonic() - self._began) * 1000

@@ -327,3 +327,10 @@ def test_metrics_tell_statuses_and_tokens(gateway):
     assert 'kbqa_gateway_tokens_total{kind="generated"}' in text
     assert "kbqa_gateway_answer_seconds_count 1.0" in text
     assert 'route="/v1/answer"' in text
+
+
+def test_a_dialect_that_begins_anywhere_is_asked_without_a_topic_entity(gateway, monkeypatch):
+    monkeypatch.setattr("services.gateway.asking.begins_anywhere", lambda protocol: True)
+    found = FixedPolicy(recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks")))
+    body = post(gateway(found), question="Where is the bathroom?").json()
+    assert (body["status"], body["answers"][0]["value"]) == ("answered", "Tom Hanks")

@@ -9,6 +9,7 @@ from kbqa.evidence import Claims
 from kbqa.evidence.support import confirmed
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols.base import begins_anywhere
 from kbqa.protocols.chooser import ChoosingProtocol
 from kbqa.protocols.form_chooser import TOPICS, FormChoosingProtocol
 from kbqa.rollouts import Agent, linear_rollout
@@ -293,3 +294,11 @@ def test_declining_is_possible_at_every_turn_that_has_options(tools):
     assert "<none> none of these" in choose(tools, dialogue, " directed by")
     assert "<none>" not in said(dialogue.observation(1))  # the last turn can only answer
     assert "<none>" not in said(begun(tools, question("who scored Heat", "heat")).prompt())
+
+
+def test_only_forms_may_begin_without_a_topic(tools):
+    assert begins_anywhere(FormChoosingProtocol())
+    assert not begins_anywhere(ChoosingProtocol())
+    dialogue = begun(tools, question("which film is the longest ?"))
+    shown = choose(tools, dialogue, "<start> film")
+    assert "<max> greatest runtime" in shown
