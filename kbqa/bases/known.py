@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that kbqa brings along, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "62b4359a6098b9d52a13e1081aaaf0ce7fbf7e4230bc59b8d364642394dbbb7d"
+_READER_DIGEST = "0b002721e9241009f200419fc176dab7d47ea37357d860aae2354e7ca5b16145"
 
 _BASES = (
     KnownBase(
