@@ -20,7 +20,7 @@ from kbqa.datasets.catalog import GENERATED_NAMES, load_dataset, open_published
 from kbqa.datasets.dataset import Dataset
 from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import Part
-from kbqa.datasets.splits import Splits
+from kbqa.datasets.splits import Splits, spread
 from kbqa.errors import ConfigurationError, DatasetError
 from services.cli.graphs import KgServerUrl, open_graphs
 from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directory
@@ -61,7 +61,9 @@ def evaluate(
         Path | None, typer.Option(metavar="PATH", help="Directory of the data set, or a file in its format.")
     ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
-    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate on the first N questions only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Evaluate on N questions only, evenly spaced over the split.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +142,7 @@ def evaluate(
         )
         opened.callback(candidate.close)
         questions = [question for question in drawn if candidate.suits(question)]
-        left_out, questions = len(drawn) - len(questions), questions[:limit]
+        left_out, questions = len(drawn) - len(questions), list(spread(questions, limit))
         if not questions:
             raise DatasetError(f"{dataset} has no suitable question in its split {split}")
         tools, versions = opened.enter_context(
