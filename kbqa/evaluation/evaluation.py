@@ -93,7 +93,8 @@ class Record:
             "outcome": self.outcome.value,
             "failure": self.failure and self.failure.value,
             "error": self.error and self.error.value,
-            "log_likelihood": self.log_likelihood,
+            # The last digits depend on what else was in a batch.
+            "log_likelihood": None if self.log_likelihood is None else round(self.log_likelihood, 3),
             "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
         }
 

@@ -205,7 +205,7 @@ def test_two_evaluations_are_compared_and_runs_united(in_process, store, data, t
     ("arguments", "says"),
     [
         (("nobody", "world"), '"nobody" is neither a directory nor a policy under'),
-        (("nobody", "world"), "(there are: tiny)"),
+        (("nobody", "world"), "(there are: tiny, reader)"),
         (("no/where", "world"), '"no/where" is neither a directory'),
         (
             ("tiny@v000009-00000000", "world"),
