@@ -1,25 +1,34 @@
 """Trains the policy that kbqa ships, and puts it into the package: reader.py [SEED].
 
-The run is an ordinary one (`kbqa train --dataset worlds --recipe reader`) in var/reader, and is resumed if it
-was interrupted. Its adapter is stored in half precision in kbqa/policies/reader, and its digest in
-kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
+The run is that of `kbqa train --dataset worlds --recipe reader`, in this process and in var/reader. It is
+resumed if it was interrupted. Its adapter is stored in half precision in kbqa/policies/reader, and its digest
+in kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
+from kbqa.errors import RunNotFoundError
+from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store import PolicyStore, PolicyVersion, open_store
 from kbqa.policy_store.manifest import MANIFEST_NAME, RECIPE_NAME
 from kbqa.policy_store.shipped import READER
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
+from kbqa.runs.local import open_run
+from kbqa.runs.training import train as run_to_its_end
+from services.cli.graphs import load_graphs, local_tools
 
+_EVERY_S = 30.0  # between two lines about the run
 ROOT = Path(__file__).parents[1]
 INTO = ROOT / "kbqa" / "policies" / "reader"
 KNOWN = ROOT / "kbqa" / "bases" / "known.py"
@@ -47,20 +56,38 @@ def main(arguments: list[str]) -> int:
 
 
 def train(home: Path, seed: int) -> PolicyVersion:
-    """The version with which the run of a seed ended; trains it unless that was done."""
-    run = f"{READER}-{seed}"
-    directory = home / "runs" / run
-    command = [sys.executable, "-m", "services.cli"]
-    if not directory.is_dir():
-        options = ["--dataset", "worlds", "--recipe", READER, "--seed", str(seed), "--name", run]
-        subprocess.run([*command, "train", *options, "--home", str(home)], check=True)
-    elif not (directory / "summary.json").is_file():
-        subprocess.run([*command, "resume", run, "--home", str(home)], check=True)
-    store = open_store(home)
-    version = store.newest(run)
+    """The version with which the run of a seed ended; trains it in this process unless that was done."""
+    torch.set_num_threads(1)  # another number gives other digits
+    run, runs = f"{READER}-{seed}", Runs(home / "runs")
+    load_graphs(home, "worlds", seed)
+    try:
+        directory = runs.get(run)
+    except RunNotFoundError:
+        directory = runs.create(load_recipe(READER), "worlds", SplitLimits(), seed, run)
+    if not directory.summary_path.is_file():
+        over = threading.Event()
+        telling = threading.Thread(target=tell, args=(directory, over))
+        telling.start()
+        try:
+            with (
+                closing(GraphCatalog(home)) as graphs,
+                open_run(directory, local_tools(graphs, home)) as context,
+            ):
+                run_to_its_end(context)
+        finally:
+            over.set()
+            telling.join()
+    version = open_store(home).newest(run)
     assert version is not None, f"run {run} has published no version"
-    store.verify(version)
     return version
+
+
+def tell(directory: RunDirectory, over: threading.Event) -> None:
+    """Say every half minute how far a run is."""
+    while not over.wait(_EVERY_S):
+        progress = directory.progress()
+        sys.stdout.write(f"{progress.get('phase')} {progress.get('step')}/{progress.get('of')}\n")
+        sys.stdout.flush()
 
 
 def ship(trained: PolicyVersion) -> PolicyVersion:
