@@ -200,7 +200,8 @@ def test_a_candidate_is_shown_as_such_with_the_reason(open_page, serve):
         expect(card.locator(".chip")).to_have_text("candidate")
         expect(card.locator("strong")).to_have_text("Tom Hanks")
         expect(page.locator(".alarm")).to_contain_text("not sure enough (0.269; at least 0.5 is wanted)")
-        expect(page.locator(".usage")).to_contain_text("policy reader/v000001-scripted · how sure: 0.269")
+        expect(page.locator(".usage")).to_contain_text("how sure: 0.269 · ")
+        expect(page.locator(".usage")).to_contain_text("policy reader/v000001-scripted")
         expect(page.get_by_text("The reader answered")).to_be_visible()
 
 
