@@ -1,0 +1,92 @@
+"""The policy that kbqa ships: complete, and right about the README's own example."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbqa.bases import READER as BASE
+from kbqa.bases import find_base
+from kbqa.confidence import log_likelihood
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policy_store.shipped import shipped_reader
+from kbqa.recipes import load_recipe, recipe_from
+from kbqa.rollouts import linear_rollout
+from kbqa.runs.student import Student
+from kbqa.serving.hosting import open_in_process
+from kbqa.serving.players import Players
+from kbqa.trajectory import DECLINED, Question
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def version():
+    return shipped_reader()
+
+
+@pytest.fixture(scope="module")
+def ask(version, tmp_path_factory):
+    """`ask(question, topic)`: its greedy run on the graph that the README writes."""
+    home = tmp_path_factory.mktemp("home")
+    lines = re.findall(r"'([^'|]+\|[^'|]+\|[^'|]+)'", README.read_text(encoding="utf-8"))
+    assert len(lines) == 4
+    (home / "films.txt").write_text("".join(f"{line}\n" for line in lines))
+    codec = TokenizerCodec.load(version.path)
+    with closing(GraphCatalog(home)) as graphs, closing(hosted(version, codec)) as engine:
+        graphs.load("films", home / "films.txt")
+        recipe = recipe_from(version.recipe(), "recipe.json")
+        player = Players.of(recipe, engine.policy, codec).player(LocalGraphTools(graphs), 0)
+
+        def ask(text: str, topic: str):
+            [run] = linear_rollout(player, Question("q", text, (), (topic,), "films"), 1, 0.0)
+            return run
+
+        yield ask
+
+
+def hosted(version, codec):
+    return open_in_process(version.path, version.manifest, codec, version.id)
+
+
+def sure(version, run) -> float:
+    return version.manifest.calibration.confidence(log_likelihood(run))
+
+
+def test_it_is_complete_and_of_a_few_megabytes(version):
+    for name, digest in version.manifest.files.items():
+        assert hashlib.sha256((version.path / name).read_bytes()).hexdigest() == digest, name
+    assert sum(file.stat().st_size for file in version.path.iterdir()) < 8e6
+    assert version.manifest.recipe_digest == load_recipe("reader").digest()
+
+
+@pytest.mark.parametrize(
+    ("question", "topic", "answer"),
+    [
+        ("who directed Heat ?", "Heat", "Michael Mann"),
+        ("where was the director of Ali born ?", "Ali", "Chicago"),
+        ("which films did Michael Mann direct ?", "Michael Mann", {"Heat", "Ali"}),
+    ],
+)
+def test_it_answers_on_a_graph_that_was_just_written(version, ask, question, topic, answer):
+    run = ask(question, topic)
+    assert set(run.answers) == ({answer} if isinstance(answer, str) else answer)
+    assert sure(version, run) > 0.5
+
+
+def test_it_says_that_a_graph_lacks_a_fact(version, ask):
+    run = ask("how tall is Michael Mann ?", "Michael Mann")
+    assert DECLINED in [turn.thought for turn in run.turns]
+    assert sure(version, run) < 0.5
+
+
+def test_it_is_a_base_to_start_from(version):
+    assert find_base(BASE).origin == "package"
+    student = Student.pretrained(BASE, (), seed=1)
+    assert student.model.head.order.any()  # trained
