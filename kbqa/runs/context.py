@@ -166,7 +166,9 @@ class Context:
 
         Raises:
             RunError: it cannot be written.
+            NoPolicyError, PolicyIntegrityError: its files are not there.
         """
+        version = self.version(version.id)  # of a bucket, the files are fetched
         manifest = version.manifest
 
         def copy(into: Path) -> None:
