@@ -216,7 +216,12 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             with no_init_weights():
                 model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
             model.load_state_dict(load_file(directory / "model.safetensors"))
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        except RuntimeError as error:
+            raise PolicyIntegrityError(
+                f"{directory}: the policy cannot be loaded: its weights are not those of this version of "
+                f"kbqa ({error}); train it again"
+            ) from error
+        except (OSError, ValueError, SafetensorError) as error:
             raise PolicyIntegrityError(f"{directory}: the policy cannot be loaded ({error})") from error
         model.bert.embeddings.requires_grad_(False)
         model.eval()
