@@ -65,7 +65,7 @@ class KnownBase:
 
 
 READER = "kbqa/reader"
-"""The policy that kbqa brings along, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
+"""The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
 _READER_DIGEST = "0b002721e9241009f200419fc176dab7d47ea37357d860aae2354e7ca5b16145"
 

@@ -183,7 +183,7 @@ class AnswerResponse(BaseModel):
         confidence: probability that the first run's answers are right; absent if there are none, or if it was
             not measured how sure the policy's answers are.
         policy: name of the policy that answered: the run that has trained it, `reader` for the policy that
-            kbqa brings along, or the name of an external model.
+            ships with kbqa, or the name of an external model.
         policy_version, recipe: its version, and the recipe that it was trained with.
         fallback: why the promoted policy did not answer; absent if it did.
         cached: whether this is an earlier answer of the same policy from the same graph; it then cost

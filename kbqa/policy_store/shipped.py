@@ -1,4 +1,4 @@
-"""The policy that kbqa brings along: the reader, which answers on graphs that have no policy of their own.
+"""The policy that ships with kbqa: the reader, which answers on graphs that have no policy of their own.
 
 It was trained on generated worlds alone (recipe `reader`, data set `worlds`) and is a version like any
 other, in `kbqa/policies/reader`: an adapter of the encoder that the choosing recipes begin with. `make

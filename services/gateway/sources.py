@@ -127,7 +127,7 @@ def _followed(
 
 
 def _reader(settings: GatewaySettings) -> FollowedPolicies:
-    """The policy that kbqa brings along, for every graph."""
+    """The policy that ships with kbqa, for every graph."""
     host = InProcess(settings.max_rows)
 
     def load(version: PolicyVersion) -> ServedPolicy:

@@ -101,7 +101,7 @@ def test_a_key_of_another_graph_does_not_learn_which_policy_a_graph_has(gateway,
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
-    """A version such as kbqa brings along: an adapter of an encoder, which has learned nothing."""
+    """A version such as the one that ships with kbqa: an adapter of an encoder, which has learned nothing."""
     encoder = save_encoder(tmp_path_factory.mktemp("encoder"), words=("that", "this", "those"))
     recipe = load_recipe("kg-r1-forms", {"base_model": str(encoder)})
     student = Student.pretrained(str(encoder), recipe.protocol.build().tags, seed=1)
