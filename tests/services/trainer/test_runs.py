@@ -235,7 +235,8 @@ def test_duplicates_and_poison_do_no_harm(runs, trainer, long_recipe, home, brok
     assert metric("dead_letter") - poison == 4
     letters = DeadLetters(create_celery("test", broker_url, consumes=TRAJECTORIES), TRAJECTORIES).read()
     assert len(letters) == 6
-    assert letters[0].message == "rubbish"
+    # In no certain order: what cannot be read is put aside by whichever thread has tried to.
+    assert {"rubbish", "{}"} <= {letter.message for letter in letters}
     reasons = " ".join(letter.reason for letter in letters)
     assert all(word in reasons for word in ("run", "no-such-run", "kbqa.no.such.task", "not a queue message"))
 
