@@ -18,6 +18,7 @@ import numpy as np
 from kbqa.trajectory import DECLINED, Trajectory, Turn
 
 _STEPS = 50  # of Newton's method, which needs five to ten
+_ROUNDING = 1e-9  # of an F1
 _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
 _LEAST = 1e-3  # a likelihood that is nearer to 0 or 1 says no more
 _FEWEST = 20  # questions that a calibration needs
@@ -55,6 +56,11 @@ class Calibration:
         if weights[1] < 0:  # by chance: more certain answers are not less often right
             weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
         return cls(float(weights[0]), float(weights[1]), count)
+
+
+def is_right(f1: float) -> bool:
+    """Whether an F1 is that of answers which are exactly the gold answers."""
+    return f1 > 1 - _ROUNDING
 
 
 class Point(NamedTuple):

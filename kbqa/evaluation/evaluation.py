@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
-from kbqa.confidence import log_likelihood
+from kbqa.confidence import is_right, log_likelihood
 from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
@@ -25,7 +25,6 @@ from kbqa.trajectory import Question, Status, Trajectory
 logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 16  # questions that are judged at once, with their evidence
-_RIGHT = 1 - 1e-9  # F1 of answers that are exactly the gold answers
 _GIVEN_UP_AFTER = 3  # consecutive cases without a verdict
 
 BREAKDOWNS: Mapping[str, Callable[[Question], str]] = {
@@ -65,7 +64,7 @@ class Record:
     @property
     def is_right(self) -> bool:
         """Whether the first run's answers are exactly the gold answers."""
-        return self.each[0]["f1"].value > _RIGHT
+        return is_right(self.each[0]["f1"].value)
 
     @property
     def group(self) -> str:

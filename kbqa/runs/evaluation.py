@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbqa.confidence import Calibration, log_likelihood
+from kbqa.confidence import Calibration, is_right, log_likelihood
 from kbqa.curves import episode_means, f1_by
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
@@ -21,7 +21,6 @@ EVALUATION_IDS = "e"
 """First letter of the ids of evaluation requests."""
 
 _POLL_S = 0.02  # seconds to wait for a reply
-_RIGHT = 1 - 1e-9  # F1 of answers that are exactly the gold answers
 _ATTEMPTS = 3  # how often a question is asked again after a failed rollout
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
@@ -128,7 +127,7 @@ class Evaluator:
 def _calibration(members: Sequence[RewardedTrajectory]) -> Calibration | None:
     """How the likelihood of episodes says whether their answers are exactly the gold answers."""
     scored = [
-        (likelihood, member.components["f1"] > _RIGHT)
+        (likelihood, is_right(member.components["f1"]))
         for member in members
         if member.trajectory.answers and (likelihood := log_likelihood(member.trajectory)) is not None
     ]

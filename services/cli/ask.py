@@ -51,7 +51,7 @@ def ask(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Confidence below which answers are withheld (default: that of the key or the gateway).",
+            help="Withhold answers with a lower confidence (default: that of the key or the gateway).",
         ),
     ] = None,
     gateway: GatewayUrl = DEFAULT_GATEWAY,

@@ -62,7 +62,7 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Evaluate on N questions only, evenly spaced over the split.")
+        int | None, typer.Option(min=1, help="Evaluate at most N questions, evenly spaced over the split.")
     ] = None,
     recipe: Annotated[
         str | None,

@@ -64,8 +64,8 @@ def print_summary(result: Mapping[str, Any]) -> None:
 
 def _print_confidence(console: Console, confidence: Mapping[str, Any]) -> None:
     console.print(
-        f"confidence: calibration error {confidence['calibration_error']:.3f} over "
-        f"{confidence['questions']:,} questions with an answer"
+        f"confidence: expected calibration error {confidence['calibration_error']:.3f} "
+        f"({confidence['questions']:,} answered questions)"
     )
     table = Table("least confidence", "answered", "right among them", box=None)
     for point in confidence["curve"]:

@@ -52,7 +52,7 @@ def create(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Confidence below which answers are withheld (default: the gateway's setting).",
+            help="Withhold answers with a lower confidence (default: the gateway's threshold).",
         ),
     ] = None,
     file: File = None,
