@@ -25,8 +25,9 @@ def load(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Facts: tab- or |-separated, N-Triples, Turtle, or RoG's JSON records, plain or gzipped. "
-            "Only tab- and |-separated graphs may span several files.",
+            help="Facts: tab- or |-separated, RDF (N-Triples, N-Quads, Turtle, TriG, RDF/XML, JSON-LD), or "
+            "RoG's JSON records, plain or gzipped. Several files, all separated or all RDF, make one graph. A "
+            "directory stands for its RDF files.",
         ),
     ],
     graph_format: Annotated[

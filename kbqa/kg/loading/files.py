@@ -1,15 +1,15 @@
-"""Reads graphs: delimited triples, N-Triples, Turtle and RoG's records, optionally gzipped.
+"""Reads graphs: delimited triples, RDF in any syntax and RoG's records, optionally gzipped.
 
 The format is detected from the content, never from a file's name. Delimited files hold one
 fact per line, with fields separated by tabs or `|`: subject, relation, object, and for dated
 facts also the time, or start and end. Names are taken exactly as written. All lines are read
-before a bad one makes the load fail, so that a report can list every bad line.
+before a bad one makes the load fail, so that a report can list every bad line. Several files,
+all delimited or all RDF, make one graph.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
 
 import pyoxigraph as ox
 
@@ -26,17 +25,26 @@ from kbqa.kg.embedded.oxigraph import named_quad
 from kbqa.kg.loading.facts import Calendar, Fact, Label, time_of
 from kbqa.kg.loading.labels import read_labels, read_names
 from kbqa.kg.loading.lines import SAMPLE_BYTES, LineSource, Progress, open_source
+from kbqa.kg.loading.rdf import kept_apart, read_rdf
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
 
-_N_TRIPLES_LINE = re.compile(r"\s*(<[^<>]*>|_:\S+)\s*<[^<>]*>\s*(<[^<>]*>|_:\S+|\".*)\s*\.\s*(#.*)?")
+_IRI, _NODE = "<[^<>]*>", r"(?:<[^<>]*>|_:\S+)"
+_N_TRIPLES_LINE = re.compile(rf"\s*{_NODE}\s*{_IRI}\s*({_NODE}|\".*)\s*\.\s*(#.*)?")
+_N_QUADS_LINE = re.compile(
+    rf"\s*{_NODE}\s*{_IRI}\s*({_NODE}|\"(?:[^\"\\]|\\.)*+\"(@[\w-]+|\^\^{_IRI})?)\s*{_NODE}\s*\.\s*(#.*)?"
+)
 _TURTLE_DIRECTIVE = re.compile(r"\s*(@prefix\s|@base\s|prefix\s+\S*:\s*<|base\s+<)", re.IGNORECASE)
 _TURTLE_STATEMENT = re.compile(r"\s*(<[^<>\s]*>|_:\S+|\[)(\s+(<[^<>\s]*>|a)\s|\s*$)")
+# With prefixes, and without: names of delimited files may look like the first.
+_TRIG_BLOCK = re.compile(r"\s*(graph\s)?\s*(<[^<>\s]*>|[\w.-]*:[\w.-]*|\[\s*\])?\s*\{", re.IGNORECASE)
+_TRIG_BLOCK_OF_IRI = re.compile(r"\s*(graph\s)?\s*(<[^<>\s]*>|_:\S+)\s*\{", re.IGNORECASE)
+_XML = re.compile(r"\s*<(\?xml|!DOCTYPE|!--|(\w+:)?RDF[\s>])")
 _JSON_RECORD = re.compile(r"\s*(\[\s*)?\{\s*\"")
+_JSON_LD_KEY = re.compile(r"\"@(context|graph|id|type)\"\s*:")
+_HDT_MAGIC = b"$HDT"
 
 _ROLES = ("subject", "relation", "object")
-_BLOCK_BYTES = 1 << 20
-_MAX_N_TRIPLE_BYTES = 1 << 24
 
 
 class GraphFormat(StrEnum):
@@ -45,16 +53,34 @@ class GraphFormat(StrEnum):
     TAB = "tab"
     PIPE = "pipe"
     NTRIPLES = "ntriples"
+    NQUADS = "nquads"
     TURTLE = "turtle"
+    TRIG = "trig"
+    RDFXML = "rdfxml"
+    JSONLD = "jsonld"
     ROG = "rog"
 
     @property
     def is_named(self) -> bool:
         """Whether triples consist of names instead of RDF terms."""
-        return self not in (GraphFormat.NTRIPLES, GraphFormat.TURTLE)
+        return self not in _SYNTAXES
 
 
 _SEPARATORS = {GraphFormat.TAB: "\t", GraphFormat.PIPE: "|"}
+# N-Quads and TriG extend N-Triples and Turtle; the first named graph may come after the sample.
+_SYNTAXES = {
+    GraphFormat.NTRIPLES: ox.RdfFormat.N_QUADS,
+    GraphFormat.NQUADS: ox.RdfFormat.N_QUADS,
+    GraphFormat.TURTLE: ox.RdfFormat.TRIG,
+    GraphFormat.TRIG: ox.RdfFormat.TRIG,
+    GraphFormat.RDFXML: ox.RdfFormat.RDF_XML,
+    GraphFormat.JSONLD: ox.RdfFormat.JSON_LD,
+}
+# Files of a directory that belong to its graph; HDT files, so that they are refused rather than left out.
+_RDF_SUFFIXES = (
+    *(".nt", ".ntriples", ".nq", ".nquads", ".ttl", ".turtle", ".trig"),
+    *(".rdf", ".rdfs", ".owl", ".jsonld", ".hdt"),
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,8 @@ class GraphSource:
     """The files of a graph, and how to read them.
 
     Attributes:
-        files: only delimited graphs may have more than one.
+        files: all delimited, all RDF, or one file of records. A directory stands for the RDF files in it and
+            in its subdirectories, by name.
         format: overrides the detected format.
         labels: file with names of ids, as lines `id TAB label [TAB alias …]`.
         entity_names, relation_names: files with the names of the ids in delimited files, as
@@ -90,7 +117,8 @@ class GraphSource:
             ConfigurationError: the files or options conflict.
         """
         with ExitStack() as opened:
-            sources = [opened.enter_context(open_source(path, progress)) for path in self.files]
+            paths = [file for path in self.files for file in _files_at(path)]
+            sources = [opened.enter_context(open_source(path, progress)) for path in paths]
             yield GraphReader(self, sources, rejected or RejectedLines(), progress)
 
 
@@ -122,7 +150,7 @@ class GraphReader:
         )
         delimited = all(format in _SEPARATORS for format in self._formats)
         if len(sources) > 1 and not delimited:
-            raise ConfigurationError("only tab- or |-separated graphs may consist of several files")
+            self._require_rdf()
         if (graph.entity_names or graph.relation_names or graph.calendar) and not delimited:
             raise ConfigurationError(
                 "--entities, --relations and --time-unit can only be used with tab- or |-separated files"
@@ -131,15 +159,14 @@ class GraphReader:
     def facts(self) -> Iterator[Fact]:
         """The facts in file order, including duplicates."""
         entities, relations = self._names(self._graph.entity_names), self._names(self._graph.relation_names)
-        for source, format in zip(self._sources, self._formats, strict=True):
+        for number, (source, format) in enumerate(zip(self._sources, self._formats, strict=True), start=1):
             reject = partial(self._rejected.add, source.path)
             if format is GraphFormat.ROG:
                 for record in read_records(source, reject):
                     yield from (Fact(named_quad(*triple)) for triple in record.triples)
-            elif format is GraphFormat.NTRIPLES:
-                yield from map(Fact, _n_triples(source, reject))
-            elif format is GraphFormat.TURTLE:
-                yield from map(Fact, _turtle(source))
+            elif format in _SYNTAXES:
+                quads = read_rdf(source, _SYNTAXES[format], reject)
+                yield from map(Fact, kept_apart(quads, number) if len(self._sources) > 1 else quads)
             else:
                 yield from _delimited(
                     source, _SEPARATORS[format], entities, relations, self._graph.calendar, reject
@@ -159,6 +186,14 @@ class GraphReader:
         """Short hash of content and options; call it after the pass."""
         return self._digest.hexdigest()[:12]
 
+    def _require_rdf(self) -> None:
+        for source, format in zip(self._sources, self._formats, strict=True):
+            if format not in _SYNTAXES:
+                first = f"{self._sources[0].path} is {self.format}, {source.path} is {format}"
+                raise ConfigurationError(
+                    f"{first}: the files of one graph must all be RDF, or all be tab- or |-separated"
+                )
+
     def _names(self, path: Path | None) -> Mapping[str, str] | None:
         if path is None:
             return None
@@ -168,28 +203,43 @@ class GraphReader:
         return names
 
 
+def _files_at(path: Path) -> list[Path]:
+    """A file itself, or the RDF files under a directory."""
+    if not path.is_dir():
+        return [path]
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and _is_rdf_name(file.name)]
+    if not files:
+        raise GraphLoadError(
+            path, f"the directory holds no RDF files ({', '.join(_RDF_SUFFIXES)}; gzipped or not)"
+        )
+    return files
+
+
+def _is_rdf_name(name: str) -> bool:
+    return not name.startswith(".") and name.lower().removesuffix(".gz").endswith(_RDF_SUFFIXES)
+
+
 def recognise(path: Path, sample: bytes) -> GraphFormat:
     """Detect the format of a file that begins with `sample`.
 
     Raises:
         GraphLoadError: the format is not supported.
     """
-    if _JSON_RECORD.match(sample.decode("utf-8", "replace")):
-        return GraphFormat.ROG
-    lines = sample.decode("utf-8", "replace").split("\n")
+    if sample.startswith(_HDT_MAGIC):
+        raise GraphLoadError(
+            path, "HDT is not supported: convert it to N-Triples with hdt2rdf (hdt-cpp, hdt-java)"
+        )
+    text = sample.decode("utf-8", "replace")
+    if _JSON_RECORD.match(text):
+        return GraphFormat.JSONLD if _JSON_LD_KEY.search(text) else GraphFormat.ROG
+    if _XML.match(text):
+        return GraphFormat.RDFXML
+    lines = text.split("\n")
     if len(sample) >= SAMPLE_BYTES and len(lines) > 1:
         lines.pop()
     lines = [line.rstrip("\r") for line in lines if line.strip()]
-    statements = [line for line in lines if not line.lstrip().startswith("#")]
-    if statements and any(map(_TURTLE_DIRECTIVE.match, lines)):
-        return GraphFormat.TURTLE
-    triples = sum(_N_TRIPLES_LINE.fullmatch(line) is not None for line in statements)
-    continued = any(line.rstrip().endswith((";", ",")) for line in statements)
-    # Half of the lines are enough: the N-Triples parser reports the bad ones best.
-    if triples and 2 * triples >= len(statements) and not continued:
-        return GraphFormat.NTRIPLES
-    if statements and _TURTLE_STATEMENT.match(statements[0]):
-        return GraphFormat.TURTLE
+    if (syntax := _recognise_rdf(lines)) is not None:
+        return syntax
     tabs = sum(2 <= line.count("\t") <= 4 for line in lines)
     pipes = sum(2 <= line.count("|") <= 4 for line in lines)
     # If all sampled lines are wrong, a format is still chosen, so that the error can name a line.
@@ -199,8 +249,32 @@ def recognise(path: Path, sample: bytes) -> GraphFormat:
         return GraphFormat.PIPE
     if "\ufffd" in "".join(lines):
         raise GraphLoadError(path, "the text is not UTF-8", 1)
-    expected = "subject, relation, object separated by tabs or |, N-Triples, Turtle, or JSON records"
+    expected = (
+        "subject, relation, object separated by tabs or |, RDF (N-Triples, N-Quads, Turtle, TriG, RDF/XML, "
+        "JSON-LD), or JSON records"
+    )
     raise GraphLoadError(path, f"the format is not recognised: expected {expected}", 1)
+
+
+def _recognise_rdf(lines: Sequence[str]) -> GraphFormat | None:
+    """The syntax of non-blank lines among those that extend N-Triples; None if it is none of them."""
+    statements = [line for line in lines if not line.lstrip().startswith("#")]
+    if statements and any(map(_TURTLE_DIRECTIVE.match, lines)):
+        return GraphFormat.TRIG if any(map(_TRIG_BLOCK.match, statements)) else GraphFormat.TURTLE
+    if any(map(_TRIG_BLOCK_OF_IRI.match, statements)):
+        return GraphFormat.TRIG
+    quads = [_N_QUADS_LINE.fullmatch(line) is not None for line in statements]
+    num_lines = sum(
+        quad or _N_TRIPLES_LINE.fullmatch(line) is not None
+        for quad, line in zip(quads, statements, strict=True)
+    )
+    continued = any(line.rstrip().endswith((";", ",")) for line in statements)
+    # Half of the lines are enough: the parser reports the bad ones best.
+    if num_lines and 2 * num_lines >= len(statements) and not continued:
+        return GraphFormat.NQUADS if any(quads) else GraphFormat.NTRIPLES
+    if statements and _TURTLE_STATEMENT.match(statements[0]):
+        return GraphFormat.TURTLE
+    return None
 
 
 def _is_dated(sample: bytes, separator: str) -> bool:
@@ -245,40 +319,3 @@ def _name(names: Mapping[str, str], id_: str, role: str) -> str:
         return names[id_]
     except KeyError:
         raise ValueError(f'the {role} "{id_[:80]}" is missing from the file of names') from None
-
-
-def _n_triples(source: LineSource, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:
-    with io.BufferedReader(source, SAMPLE_BYTES) as reader:
-        number = 1
-        while block := reader.read(_BLOCK_BYTES) + reader.readline(_MAX_N_TRIPLE_BYTES):
-            lines = block.count(b"\n")
-            if len(block) > _MAX_N_TRIPLE_BYTES and not block.endswith(b"\n"):
-                reason = f"the line is longer than {_MAX_N_TRIPLE_BYTES} bytes"
-                raise GraphLoadError(source.path, reason, number + lines)
-            try:
-                yield from list(ox.parse(block, format=ox.RdfFormat.N_TRIPLES))
-            except SyntaxError:
-                yield from _line_by_line(block, number, reject)
-            number += lines
-
-
-def _line_by_line(block: bytes, first: int, reject: Callable[[int, str], None]) -> Iterator[ox.Quad]:
-    """Parse a block that contains an error by line, so that no valid line is lost."""
-    for number, line in enumerate(block.split(b"\n"), first):
-        try:
-            yield from list(ox.parse(line, format=ox.RdfFormat.N_TRIPLES))
-        except SyntaxError as error:
-            reject(number, _reason(error))
-
-
-def _turtle(source: LineSource) -> Iterator[ox.Quad]:
-    try:
-        with io.BufferedReader(source, SAMPLE_BYTES) as reader:
-            yield from ox.parse(cast(IO[bytes], reader), format=ox.RdfFormat.TURTLE)
-    except SyntaxError as error:
-        # What follows an error in Turtle may be read wrongly, so nothing is skipped.
-        raise GraphLoadError(source.path, _reason(error), error.lineno) from None
-
-
-def _reason(error: SyntaxError) -> str:
-    return error.msg.partition(": ")[2] or error.msg

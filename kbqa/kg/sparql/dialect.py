@@ -24,6 +24,7 @@ from itertools import accumulate, islice
 from kbqa.kg.sparql.dates import DATE_TYPES, XSD, parse_date
 from kbqa.kg.sparql.guard import CheckedQuery
 from kbqa.kg.sparql.layout import Layout
+from kbqa.kg.values import INTEGER_TYPES, NUMBER_TYPES
 from kbqa.logical_forms.sparql_tokens import position
 
 FUNCTION_NAMESPACE = "urn:kbqa:f:"
@@ -73,9 +74,9 @@ _XSD_NAMES = {
     name.lower(): name
     for name in ("dateTime", "gYear", "gYearMonth", "integer", "decimal", "float", "double", "string")
 }
-# Virtuoso has casts to these types; SPARQL 1.1 only casts to xsd:integer.
-_INTEGER_TYPES = ("int", "long", "short", "byte", "nonnegativeinteger", "positiveinteger")
-_NUMBER_TYPES = frozenset(XSD + name for name in ("integer", "decimal", "float", "double"))
+# Many engines have casts to the types derived from xsd:integer; SPARQL 1.1 only casts to xsd:integer.
+_INTEGER_NAMES = frozenset(iri.removeprefix(XSD).lower() for iri in INTEGER_TYPES)
+_INTEGER = f"{XSD}integer"
 _CASTS = {XSD + name: f"<{FUNCTION_NAMESPACE}{name}>" for name in ("dateTime", "date")}
 _PARTS = ("YEAR", "MONTH", "DAY")
 # Maximum rewritten literals and order keys; further ones stay as they are, to bound the text.
@@ -156,7 +157,9 @@ def _standardised(query: CheckedQuery) -> Layout:
             elif prefix not in declared:
                 undeclared[prefix] = namespace
         elif token.kind == "iri":
-            layout.iris[i] = token.text[1:-1]
+            iri = layout.iris[i] = token.text[1:-1]
+            if layout.next_is(i, "(") and iri in INTEGER_TYPES:
+                layout.write(i, f"<{_INTEGER}>")
         elif token.kind == "word":
             word = token.text.upper()
             if word in _OPERATORS and layout.bracket(i) == "(":
@@ -179,7 +182,7 @@ def _declarations(layout: Layout) -> dict[str, str]:
 
 def _name_xsd(layout: Layout, i: int, prefix: str, local: str) -> None:
     name = _XSD_NAMES.get(local.lower(), local)
-    if layout.next_is(i, "(") and local.lower() in _INTEGER_TYPES:
+    if layout.next_is(i, "(") and local.lower() in _INTEGER_NAMES:
         name = "integer"
     if name != local:
         layout.write(i, f"{prefix}:{name}")
@@ -306,17 +309,18 @@ def _literal(value: tuple[str, str]) -> str:
 
 
 def _value(layout: Layout, first: int, last: int) -> tuple[str, str]:
-    """Lexical form and datatype."""
+    """Lexical form and datatype; to the embedded engine, all types of integers are one."""
     text = layout.tokens[first].text
     if layout.kind(first) == "number":
         return text, XSD + ("double" if "e" in text.lower() else "decimal" if "." in text else "integer")
-    return text[1:-1], layout.iris[last] or ""
+    datatype = layout.iris[last] or ""
+    return text[1:-1], _INTEGER if datatype in INTEGER_TYPES else datatype
 
 
 def _spellings(layout: Layout, first: int, last: int) -> list[tuple[str, str]]:
     """Other literals with the same meaning that the engine does not consider equal."""
     lexical, datatype = _value(layout, first, last)
-    if datatype in _NUMBER_TYPES:
+    if datatype in NUMBER_TYPES:
         return [(text, iri) for text, iri in _number_spellings(lexical) if iri != datatype]
     date = parse_date(lexical) if datatype in DATE_TYPES else None
     if date is None:

@@ -167,6 +167,11 @@ def test_a_bad_record_is_named(write, record, reason):
 
 def test_what_does_not_go_together_is_refused(write):
     triples, rdf = write("a|r|b\n"), write(NT, "rdf")
+    with pytest.raises(ConfigurationError, match="rdf is ntriples, .*graph is pipe: .* all be RDF"):
+        facts(GraphSource([rdf, triples]))
+    records = write('{"id": "q", "graph": [["a", "r", "b"]]}\n', "records")
+    with pytest.raises(ConfigurationError, match="records is rog"):
+        facts(GraphSource([records, records]))
     for source in (
         GraphSource([triples, rdf]),
         GraphSource([rdf], entity_names=triples),

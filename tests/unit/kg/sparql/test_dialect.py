@@ -85,6 +85,35 @@ def test_xsd_of_another_namespace_is_not_touched():
     assert standard(check_query(query)).text == query
 
 
+XSD = "http://www.w3.org/2001/XMLSchema#"
+INTEGERS = (
+    *("int", "long", "short", "byte", "nonNegativeInteger"),
+    *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
+)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_all_types_of_integers_are_numbers(ask, name):
+    has = "<http://example.org/n>"
+
+    def numbers(where):
+        bindings = ask(f"SELECT ?x {{ ?x {has} ?n . {where} }}")
+        return sorted(binding["x"]["value"].rpartition("/")[2] for binding in bindings)
+
+    for cast in (f"xsd:{name}", f"<{XSD}{name}>"):
+        assert numbers(f"FILTER({cast}(?n) = 24)") == ["double", "padded", "whole"]
+    assert numbers(f'FILTER(?n < "25"^^xsd:{name})') == ["double", "whole"]
+    assert numbers(f'?x {has} "24"^^xsd:{name}') == ["double", "whole"]
+    assert numbers(f'VALUES ?n {{ "24"^^xsd:{name} 24 }}') == ["double", "whole", "whole"]
+
+
+def test_casts_to_integers_are_standard_for_any_endpoint():
+    query = f"ASK {{ FILTER(xsd:unsignedInt(1) = <{XSD}long>(1)) }}"
+    assert standard(check_query(query)).text == (
+        f"PREFIX xsd: <{XSD}> ASK {{ FILTER(xsd:integer(1) = <{XSD}integer>(1)) }}"
+    )
+
+
 def test_a_value_that_stands_for_itself_is_not_multiplied(in_memory):
     ask = in_memory("<http://ex.org/a> <http://ex.org/p> 1 .")
     assert len(list(ask("SELECT ?n { VALUES ?n { 1 2 } }"))) == 2
