@@ -26,8 +26,8 @@ def load(
         list[Path],
         typer.Argument(
             help="Facts: tab- or |-separated, RDF (N-Triples, N-Quads, Turtle, TriG, RDF/XML, JSON-LD), or "
-            "RoG's JSON records, plain or gzipped. Several files, all separated or all RDF, make one graph. A "
-            "directory stands for its RDF files.",
+            "RoG's JSON records, plain or gzipped. Several files, all separated or all RDF, make one graph. "
+            "A directory stands for its RDF files.",
         ),
     ],
     graph_format: Annotated[
