@@ -10,6 +10,7 @@ from pathlib import Path
 from kbqa.datasets.formats import Malformed
 from kbqa.datasets.splits import Splits
 from kbqa.errors import DatasetError
+from kbqa.kg.loading.files import graph_files
 
 _LISTED = 3  # graphs that an error names
 
@@ -21,7 +22,7 @@ class Graph:
     Attributes:
         name: under which it is loaded, as in `Question.kg`.
         text: of its file, if it is generated.
-        file: if it is published with the questions.
+        file: if it is published with the questions; a directory for the RDF files in it.
     """
 
     name: str
@@ -38,8 +39,9 @@ class Graph:
         if self.file is None:
             yield from (self.text or "").splitlines()
         else:
-            with self.file.open(encoding="utf-8") as file:
-                yield from file
+            for path in graph_files(self.file):
+                with path.open(encoding="utf-8") as file:
+                    yield from file
 
     def as_file(self, directory: Path) -> Path:
         """Its file, which is written into `directory` if it is generated."""

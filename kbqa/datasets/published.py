@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from kbqa.datasets.ck25 import CK25
 from kbqa.datasets.cwq import CWQ
 from kbqa.datasets.formats import Answers, Format, Malformed, OnError, lines, read
 from kbqa.datasets.grailqa import GRAILQA, GRAPHQUESTIONS
@@ -20,7 +21,8 @@ from kbqa.datasets.records import RECORDS
 from kbqa.datasets.simplequestions import SIMPLEQUESTIONS
 from kbqa.datasets.trex import TREX
 from kbqa.datasets.webqsp import WEBQSP
-from kbqa.errors import DatasetError
+from kbqa.errors import DatasetError, GraphLoadError
+from kbqa.kg.loading.files import graph_files
 from kbqa.trajectory import Question
 
 
@@ -41,7 +43,7 @@ class Family:
         kg: name of the graph; empty if the questions name it.
         files: part → patterns of file names in the set's directory; the first pattern with a match is used.
         folder: the set's subdirectory of the data directory.
-        graph: name of the graph's file in the set's directory, if there is one.
+        graph: name of the graph's file in the set's directory, if there is one; "." for the RDF files in it.
         sampled: whether small policies train on the set, for which a sample of the splits is enough.
         united: whether a part consists of all files that match its pattern, instead of the first.
     """
@@ -101,6 +103,7 @@ FAMILIES: Mapping[str, Family] = {
     "qald-10": _split("wikidata", QALD, "qald10", "qald_9_plus_train_wikidata.json", "", "qald_10.json"),
     "lcquad-2": _split("wikidata", LCQUAD, "lcquad2", "train.json", "", "test.json"),
     "trex": _split("wikidata", TREX, "trex", "trex-train-kilt.jsonl", "", "trex-dev-kilt.jsonl"),
+    "ck25": _split("ck25", CK25, "ck25", "", "", "questions_dev.yml|questions*.y*ml", "."),
     "multitq": _split(
         *("multitq", MULTITQ, "multitq", "train.json|questions/train.json"),
         *("dev.json|questions/dev.json", "test.json|questions/test.json", "kg/full.txt"),
@@ -195,7 +198,10 @@ def _found(directory: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
 
 def _graph(family: Family, directory: Path) -> Path | None:
     path = directory / family.graph if family.graph else None
-    return path if path is not None and path.is_file() else None
+    try:
+        return path if path is not None and path.exists() and graph_files(path) else None
+    except GraphLoadError:  # a directory without RDF files
+        return None
 
 
 def _is_own(file: Path) -> bool:

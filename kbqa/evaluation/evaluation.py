@@ -17,6 +17,7 @@ from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
 from kbqa.evaluation.significance import Interval, bootstrap
+from kbqa.evaluation.text2sparql import set_f1_of
 from kbqa.evidence import Claims, confirmed, supported_share
 from kbqa.judges import Judge, Verdict
 from kbqa.kg.actions import GraphTools
@@ -194,6 +195,7 @@ def evaluate(
     *,
     tools: GraphTools | None = None,
     examples: int = 400,
+    text2sparql: bool = False,
 ) -> Evaluation:
     """Judge and measure runs while they are played.
 
@@ -202,17 +204,20 @@ def evaluate(
         tools: check with each question's graph whether it supports the answers, at once for all answers of
             a question; without them, `supported` is left out.
         examples: maximum questions whose trajectories are kept, to bound memory.
+        text2sparql: also measure `set_f1`, of questions with a gold query; needs tools.
 
     Raises:
         DatasetError: there are no questions.
         GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
     """
     panel, gallery = _Panel(judge), Gallery(examples)
+    set_f1 = partial(set_f1_of, tools=tools) if text2sparql and tools is not None else _unmeasured
     records: list[Record] = []
     cases = iter(played)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         while batch := list(islice(cases, _AT_A_TIME)):
-            for record, (_, runs) in zip(pool.map(partial(_record, panel, tools), batch), batch, strict=True):
+            found = pool.map(partial(_record, panel, tools, set_f1), batch)
+            for record, (_, runs) in zip(found, batch, strict=True):
                 records.append(record)
                 gallery.offer(record, runs)
     if not records:
@@ -299,11 +304,20 @@ class _Support:
         return share if self._claims.unreached is None else None
 
 
-def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Sequence[Trajectory]]) -> Record:
+def _unmeasured(question: Question, runs: Sequence[Trajectory]) -> None:
+    return None
+
+
+def _record(
+    panel: _Panel,
+    tools: GraphTools | None,
+    set_f1: Callable[[Question, Sequence[Trajectory]], float | None],
+    case: tuple[Question, Sequence[Trajectory]],
+) -> Record:
     question, runs = case
     first, answers = runs[0], named_answers(question, runs)
     verdict, support = panel.verdict(question, answers), _Support(question, tools)
-    whole = measure(question, runs, verdict, support.share(runs))
+    whole = measure(question, runs, verdict, support.share(runs), set_f1(question, runs))
     each = [whole]
     if len(runs) > 1:
         each = [
@@ -312,6 +326,7 @@ def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Seque
                 [run],
                 panel.verdict(question, named_answers(question, [run])),
                 support.share([run]),
+                set_f1(question, [run]),
             )
             for run in runs
         ]

@@ -77,6 +77,9 @@ METRICS: Mapping[str, EvaluationMetric] = {
         "Supported",
         "share of a question's answers whose evidence the graph confirms; mean over answered questions",
     ),
+    "set_f1": EvaluationMetric(
+        "Set F1", "F1 of the values that the query behind the answers finds (TEXT2SPARQL; see text2sparql.py)"
+    ),
     "answered": EvaluationMetric("Answered", "share of questions whose episode ended with an answer"),
     "turns": EvaluationMetric("Turns", "per run", is_share=False),
     "llm_calls": EvaluationMetric(
@@ -105,6 +108,7 @@ def measure(
     runs: Sequence[Trajectory],
     verdict: Verdict | None,
     supported: float | None = None,
+    set_f1: float | None = None,
 ) -> dict[str, Measure]:
     """The measures of a question, by metric.
 
@@ -113,6 +117,7 @@ def measure(
         verdict: of the judge on the answers; None if there was none.
         supported: `kbqa.evidence.supported_share` of the answers; None if there are no answers, or no graph
             could be asked.
+        set_f1: `kbqa.evaluation.text2sparql.set_f1_of` the runs; None if it is not measured.
     """
     answers, gold = named_answers(question, runs), question.answers
     queries = [action for run in runs for action in run.actions]
@@ -129,6 +134,7 @@ def measure(
         "executability": Measure(sum(map(was_executed, queries)), len(queries)),
         "retrieval": Measure(max(retrieval(question, run) for run in runs)),
         "supported": Measure(supported or 0.0, float(supported is not None)),
+        "set_f1": Measure(set_f1 or 0.0, float(set_f1 is not None)),
         "answered": Measure(float(any(run.answers for run in runs))),
         "turns": Measure(sum(turns) / len(runs)),
         # Turns that no model wrote, such as the ranking baseline's, have no policy version.

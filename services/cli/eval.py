@@ -91,6 +91,13 @@ def evaluate(
     ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs per question; their answers are merged.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the split and of sampled runs.")] = 1,
+    text2sparql: Annotated[
+        bool,
+        typer.Option(
+            "--text2sparql",
+            help="Also measure set F1 as the TEXT2SPARQL challenge does, by executing gold and own queries.",
+        ),
+    ] = False,
     compare: Annotated[
         Path | None,
         typer.Option(
@@ -157,7 +164,7 @@ def evaluate(
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
         )
-        evaluation = measure(shown, candidate.judge, tools=tools)
+        evaluation = measure(shown, candidate.judge, tools=tools, text2sparql=text2sparql)
         seconds = time.perf_counter() - began
     about = {
         **candidate.about,

@@ -28,6 +28,7 @@ from services.gateway.routes.graphs import graphs_router
 from services.gateway.routes.policies import policies_router
 from services.gateway.routes.problems import PROBLEM_RESPONSES
 from services.gateway.routes.questions import questions_router
+from services.gateway.routes.text2sparql import text2sparql_router
 from services.gateway.settings import GatewaySettings
 from services.gateway.sources import policies_of
 from services.http import install, operations_app
@@ -93,6 +94,7 @@ def create_app(
         questions_router(settings, service, access.saved),
         feedback_router(settings, access.saved, access.feedback, metrics),
         chat_router(settings, service, tools),
+        text2sparql_router(settings, service, tools),
         graphs_router(tools),
         policies_router(source, settings.policies()),
         page,

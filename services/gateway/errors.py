@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from kbqa.client.events import ErrorEvent, Problem
 from kbqa.errors import (
@@ -34,6 +35,17 @@ class RecipeMismatchError(KbqaError):
         super().__init__(
             f'the policy was trained with the recipe "{promoted}", not "{wanted}": leave `recipe` out, '
             "or promote a run of the other recipe with kbqa promote RUN"
+        )
+
+
+class UnknownDatasetError(KbqaError):
+    """No graph stands for the `dataset` of a TEXT2SPARQL request."""
+
+    def __init__(self, dataset: str, known: Sequence[str]) -> None:
+        listed = ", ".join(known) or "none"
+        super().__init__(
+            f'no graph stands for the dataset "{dataset[:200]}" (known: {listed}): map it to one with '
+            "KBQA_GATEWAY_DATASETS=URI=GRAPH"
         )
 
 
@@ -121,6 +133,7 @@ STATUS: dict[type[KbqaError], int] = {
     FeedbackFullError: 507,
     RequestRefusedError: 422,
     RecipeMismatchError: 409,
+    UnknownDatasetError: 404,
     UnknownTopicEntityError: 422,
     SubgraphNotFoundError: 404,
     PromptTooLongError: 422,

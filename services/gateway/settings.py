@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic_settings import NoDecode
 
 from services.gateway.access.settings import AccessSettings
+from services.settings import comma_separated
+
+
+def _datasets(value: object) -> object:
+    """Read `URI=GRAPH,URI=GRAPH`; a URI may contain `=`."""
+    entries = comma_separated(value)
+    if not isinstance(entries, tuple):
+        return value
+    pairs = [entry.rpartition("=") for entry in entries]
+    if not all(uri and graph for uri, _, graph in pairs):
+        raise ValueError("write URI=GRAPH, separated by commas")
+    return {uri: graph for uri, _, graph in pairs}
 
 
 class GatewaySettings(AccessSettings):
@@ -44,6 +58,8 @@ class GatewaySettings(AccessSettings):
         max_question_chars: maximum length of a question, in characters.
         max_body_bytes: maximum size of a request, in bytes.
         cache_bytes: memory for cached answers, as JSON, in bytes; 0 disables the cache.
+        datasets: names of graphs for clients of the TEXT2SPARQL protocol, as `URI=GRAPH`, separated by
+            commas: https://text2sparql.aksw.org/2025/corporate/=ck25. A graph's own name needs no entry.
         keep_alive_s: seconds without an event after which a stream sends a keep-alive comment.
     """
 
@@ -80,4 +96,5 @@ class GatewaySettings(AccessSettings):
     max_question_chars: int = Field(2000, ge=1)
     max_body_bytes: int = Field(256 * 2**10, ge=1024)
     cache_bytes: int = Field(32 * 2**20, ge=0)
+    datasets: Annotated[Mapping[str, str], NoDecode, BeforeValidator(_datasets)] = Field(default_factory=dict)
     keep_alive_s: float = Field(10.0, gt=0)

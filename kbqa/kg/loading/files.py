@@ -117,7 +117,7 @@ class GraphSource:
             ConfigurationError: the files or options conflict.
         """
         with ExitStack() as opened:
-            paths = [file for path in self.files for file in _files_at(path)]
+            paths = [file for path in self.files for file in graph_files(path)]
             sources = [opened.enter_context(open_source(path, progress)) for path in paths]
             yield GraphReader(self, sources, rejected or RejectedLines(), progress)
 
@@ -203,8 +203,12 @@ class GraphReader:
         return names
 
 
-def _files_at(path: Path) -> list[Path]:
-    """A file itself, or the RDF files under a directory."""
+def graph_files(path: Path) -> list[Path]:
+    """A graph's file itself, or the RDF files under a directory, by name.
+
+    Raises:
+        GraphLoadError: there are none.
+    """
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and _is_rdf_name(file.name)]

@@ -34,6 +34,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that need no key."""
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_ASKING_PATHS = frozenset({"/text2sparql"})  # where even a GET costs quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,8 @@ class AccessControl:
             return Caller("", entry.address, None, self._rate, self._quota, self._min_confidence)
         headers = Headers(scope=scope)
         password = _password(headers)
-        if password is not None and scope["method"] not in _READING and _from_another_site(headers):
+        only_reads = scope["method"] in _READING and scope["path"] not in _ASKING_PATHS
+        if password is not None and not only_reads and _from_another_site(headers):
             raise CrossSiteError
         record = self._keys.find(password if password is not None else presented_key(headers))
         entry.key, entry.key_name = record.id, record.name
