@@ -37,8 +37,9 @@ Execute = Callable[[str], tuple[str, ...]]
 def _records(file: Path) -> Iterator[tuple[int, tuple[Any, Execute]]]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
-    except yaml.YAMLError as error:
-        raise DatasetError(f"{file} is not YAML: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise DatasetError(f"{file}{line}: not YAML: {error.problem}") from None
     questions = content.get("questions") if isinstance(content, dict) else None
     if not isinstance(questions, list):
         raise DatasetError(f'{file}: the format ck25 is a list of records under "questions"')

@@ -115,8 +115,7 @@ def _link(asking: Asking, progress: Progress) -> Linking:
     if given:
         actions = [Action(GET_TAIL_RELATIONS, {"entity": entity, "limit": 1}) for entity in given]
     else:
-        limit = most * _ALTERNATIVES
-        actions = [Action(LINK_ENTITIES, {"question": request.question, "limit": limit})]
+        actions = [link_action(request.question, most)]
     results = asking.tools.execute(request.kg, actions, graph=request.graph)
     progress.kg_calls = len(actions)
     if request.graph is not None and any(_is(result, ErrorKind.SAMPLE_MISSING) for result in results):
@@ -127,13 +126,27 @@ def _link(asking: Asking, progress: Progress) -> Linking:
             raise UnknownTopicEntityError(unknown, request.kg)
         return Linking(topic_entities=list(given), mentions=[])
     (linked,) = results
-    if isinstance(linked, Failure):
-        raise GraphUnavailableError(f"the entities in the question cannot be looked up: {linked.message}")
-    return linking_of(request.question, linked.items, most)
+    return linking_of(request.question, mentions_of(linked), most)
 
 
 def _is(result: ActionResult, kind: ErrorKind) -> bool:
     return isinstance(result, Failure) and result.kind is kind
+
+
+def link_action(question: str, most: int) -> Action:
+    """The action that finds the entities in a question, of which `most` may become topic entities."""
+    return Action(LINK_ENTITIES, {"question": question, "limit": most * _ALTERNATIVES})
+
+
+def mentions_of(linked: ActionResult) -> Sequence[Mention]:
+    """The mentions that `link_action` found.
+
+    Raises:
+        GraphUnavailableError: the graph did not look for them.
+    """
+    if isinstance(linked, Failure):
+        raise GraphUnavailableError(f"the entities in the question cannot be looked up: {linked.message}")
+    return linked.items
 
 
 def linking_of(question: str, mentions: Sequence[Mention], most: int) -> Linking:

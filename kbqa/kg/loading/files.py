@@ -30,10 +30,9 @@ from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
 
 _IRI, _NODE = "<[^<>]*>", r"(?:<[^<>]*>|_:\S+)"
-_N_TRIPLES_LINE = re.compile(rf"\s*{_NODE}\s*{_IRI}\s*({_NODE}|\".*)\s*\.\s*(#.*)?")
-_N_QUADS_LINE = re.compile(
-    rf"\s*{_NODE}\s*{_IRI}\s*({_NODE}|\"(?:[^\"\\]|\\.)*+\"(@[\w-]+|\^\^{_IRI})?)\s*{_NODE}\s*\.\s*(#.*)?"
-)
+_OBJECT = rf"(?:{_NODE}|\"(?:[^\"\\]|\\.)*+\"(?:@[\w-]+|\^\^{_IRI})?)"
+_N_TRIPLES_LINE = re.compile(rf"\s*{_NODE}\s*{_IRI}\s*{_OBJECT}\s*\.\s*(#.*)?")
+_N_QUADS_LINE = re.compile(rf"\s*{_NODE}\s*{_IRI}\s*{_OBJECT}\s*{_NODE}\s*\.\s*(#.*)?")
 _TURTLE_DIRECTIVE = re.compile(r"\s*(@prefix\s|@base\s|prefix\s+\S*:\s*<|base\s+<)", re.IGNORECASE)
 _TURTLE_STATEMENT = re.compile(r"\s*(<[^<>\s]*>|_:\S+|\[)(\s+(<[^<>\s]*>|a)\s|\s*$)")
 # With prefixes, and without: names of delimited files may look like the first.

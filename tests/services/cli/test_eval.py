@@ -92,6 +92,28 @@ def test_a_policy_is_evaluated_without_any_service(in_process, store, data, tmp_
     assert result["metrics"]["total_tokens"] > result["metrics"]["generated_tokens"] > 0
 
 
+def test_set_f1_is_measured_with_entities_that_the_question_names(in_process, store, tmp_path):
+    directory = tmp_path / "firms"
+    directory.mkdir()
+    (directory / "graph.ttl").write_text('<http://x/a> <http://x/name> "Acme" ; <http://x/city> "Toulouse" .')
+    query = "SELECT ?c { <http://x/b> <http://x/city> ?c }"
+    questions = "".join(
+        f'- {{id: {id_}, question: {{en: "Where is Acme?"}}, query: {{sparql: "{sparql}"}}}}\n'
+        for id_, sparql in enumerate((query, query.replace("/b", "/a")))
+    )
+    (directory / "questions.yml").write_text(f"questions:\n{questions}")
+    file = tmp_path / "figures.json"
+    asked = ("eval", "tiny", "ck25", "--data", str(directory), "--text2sparql", "--json", str(file))
+    code, out, err = in_process(*asked)
+    assert (code, err) == (0, "")
+    assert "Set F1" in out
+    result = json.loads(file.read_text())
+    # The first gold query finds nothing, so that its question is left out of the mean.
+    assert [record["measures"]["set_f1"] for record in result["records"]] == [None, 0.0]
+    # The first one names another entity, but the question names Acme.
+    assert {record["group"] for record in result["records"]} == {"http://x/a : http://x/city"}
+
+
 def test_greedy_figures_come_out_the_same_again(in_process, store, data, tmp_path):
     def figures(name):
         arguments = ("eval", "tiny", "metaqa-1hop", "--data", str(data), "--json", str(tmp_path / name))

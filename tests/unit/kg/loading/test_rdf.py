@@ -53,6 +53,7 @@ def read(*files, format=None, rejected=None):
         (f"{A} {R} {B} {G} .\n", GraphFormat.NQUADS),
         (f"{A} {R} {B} _:g .\n", GraphFormat.NQUADS),
         (f"{PREFIX}:a :r :b .\n", GraphFormat.TURTLE),
+        (f"{A} {R} {B} ; {R} {B} .\n", GraphFormat.TURTLE),
         (f"{PREFIX}:g {{ :a :r :b }}\n", GraphFormat.TRIG),
         (f"{PREFIX}GRAPH :g\n{{ :a :r :b }}\n{{\n:a :r :b }}", GraphFormat.TRIG),
         (f"{G} {{\n{NT}{NT}{NT}}}\n", GraphFormat.TRIG),
@@ -68,6 +69,11 @@ def test_every_syntax_is_recognised_and_read_into_one_graph(write, content, form
         found, triples = read(write(written))
         assert found is format
         assert set(triples) == {f"{A} {R} {B}"}
+
+
+def test_statements_of_turtle_on_one_line_are_not_n_triples(write):
+    found, triples = read(write(f'{A} {R} "x; y" ; {R} "z" .'))
+    assert (found, triples) == (GraphFormat.TURTLE, [f'{A} {R} "x; y"', f'{A} {R} "z"'])
 
 
 def test_a_named_graph_may_come_late(write):
