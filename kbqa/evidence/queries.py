@@ -9,6 +9,8 @@ from kbqa.errors import LogicalFormError
 from kbqa.evidence.claims import CitedQuery
 from kbqa.evidence.support import Evidence
 from kbqa.kg.actions import EXECUTE_LOGICAL_FORM, Action, GraphTools, Success, Triple
+from kbqa.kg.sparql.dialect import standard
+from kbqa.kg.sparql.guard import check_query
 from kbqa.logical_forms.algebra import Entity, Expression, Join, Literal, Relation
 from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
 
@@ -19,7 +21,7 @@ def query_behind(
     kg: str,
     graph: str | None = None,
 ) -> str | None:
-    """The query that supports the most of the answers; None if none of them has evidence.
+    """The query that supports the most of the answers, in SPARQL 1.1; None if none of them has evidence.
 
     If a chain of triples is the evidence, the query asks for everything to which the chain's relations
     lead from where it starts.
@@ -41,7 +43,9 @@ def query_behind(
     if not counts:
         return None
     [(query, _)] = counts.most_common(1)
-    return query if isinstance(query, str) else _in_sparql(query, tools, kg, graph)
+    text = query if isinstance(query, str) else _in_sparql(query, tools, kg, graph)
+    # The graph understands more than other engines, such as prefixes that are not declared.
+    return None if text is None else standard(check_query(text)).text
 
 
 def _form(chain: Sequence[Triple], answer: str | None) -> Expression | None:

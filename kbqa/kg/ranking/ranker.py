@@ -4,8 +4,9 @@
     schema.relations.rank("place of birth", top_k=5)                    # among all of the graph
     schema.relations.rank("place of birth", page.items, top_k=5)        # among some of them
 
-Each text is encoded once and reused in all rankings. An item has two texts, its label and
-its id without namespace; its score is the higher of their similarities to the query. An item
+Each text is encoded once and reused in all rankings. An item has up to three texts: its label,
+its id without namespace and, for the relations of an embedded graph, its description in the
+graph's vocabulary. Its score is the highest of their similarities to the query. An item
 scores 1 if the query equals its id or label, ignoring namespace, case, punctuation and spaces.
 Scores are rounded to four decimals, so that thresholds apply to the number that an agent reads.
 """
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbqa.kg.actions import Item, ScoredItem
+from kbqa.kg.descriptions import description_of
 from kbqa.kg.ranking.encoders import Encoder, Matrix, Vector, unit_rows, words
 from kbqa.kg.store import GraphStore
 
@@ -48,10 +50,10 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 
 class _Entry(NamedTuple):
-    """An item, the vector rows of its two texts (equal if it has one), and its normalised names."""
+    """An item, the vector rows of its texts (the first if it lacks one), and its normalised names."""
 
     item: Item
-    rows: tuple[int, int]
+    rows: tuple[int, int, int]
     forms: frozenset[str]
 
 
@@ -62,12 +64,18 @@ class Ranker:
         encoder: encodes texts as vectors.
         all_items: returns the items to rank by default; called once.
         directory: caches the vectors of `all_items` on disk; None for no cache.
+        describe: returns an item's description; None if it has none.
     """
 
     def __init__(
-        self, encoder: Encoder, all_items: Callable[[], Sequence[Item]], directory: Path | None = None
+        self,
+        encoder: Encoder,
+        all_items: Callable[[], Sequence[Item]],
+        directory: Path | None = None,
+        describe: Callable[[Item], str | None] = lambda item: None,
     ) -> None:
         self._encoder, self._all_items, self._directory = encoder, all_items, directory
+        self._describe = describe
         self._query_vector = lru_cache(_MAX_QUERIES)(encoder.encode_query)
         self._entries: dict[str, _Entry] = {}
         self._rows: dict[str, int] = {}
@@ -99,7 +107,7 @@ class Ranker:
             with self._warming:
                 if self._all is None:
                     items = self._all_items()
-                    texts = list(dict.fromkeys(text for item in items for text in _texts(item)))
+                    texts = list(dict.fromkeys(text for item in items for text in self._texts(item)))
                     vectors = self._all_vectors(texts, stopped)
                     if vectors is not None:
                         self._keep(texts, vectors)
@@ -189,8 +197,8 @@ class Ranker:
         """The score of each entry, rounded. [len(entries)]"""
         vector = self._query_vector(_spoken(query), instruction)
         rows = np.array([entry.rows for entry in entries])
-        if (rows[:, 0] == rows[:, 1]).all():
-            rows = rows[:, :1]  # names without labels: one text each
+        while rows.shape[1] > 1 and (rows[:, 0] == rows[:, -1]).all():
+            rows = rows[:, :-1]  # no descriptions; names without labels
         vectors = self._vectors
         # Copying most of the rows would take longer than multiplying all of them.
         similarities = (vectors @ vector)[rows] if rows.size > len(vectors) // 2 else vectors[rows] @ vector
@@ -205,13 +213,19 @@ class Ranker:
         items = list(items)
         new = [item for item in items if item.id not in self._entries]
         if new:
-            texts = {item.id: _texts(item) for item in new}
-            self._keep([text for pair in texts.values() for text in pair])
+            texts = {item.id: self._texts(item) for item in new}
+            self._keep([text for all_ in texts.values() for text in all_])
             for item in new:
-                first, second = texts[item.id]
+                label, name, description = (self._rows[text] for text in texts[item.id])
                 forms = frozenset(map(_bare, (item.id, item.label, _local_name(item.id))))
-                self._entries[item.id] = _Entry(item, (self._rows[first], self._rows[second]), forms)
+                self._entries[item.id] = _Entry(item, (label, name, description), forms)
         return [self._entries[item.id] for item in items]
+
+    def _texts(self, item: Item) -> tuple[str, str, str]:
+        """Label, name and description, as they are encoded."""
+        name = _spoken(_local_name(item.id))
+        label = name if item.label == item.id else _spoken(item.label)
+        return label, name, self._describe(item) or label
 
     def _keep(self, texts: Sequence[str], vectors: Matrix | None = None) -> Matrix:
         """Add missing rows for the texts, from `vectors` if given; returns all rows."""
@@ -262,8 +276,13 @@ class SchemaIndex:
             store = reference()
             return [] if store is None else store.relations() if kind == "relations" else store.types()
 
+        def described(item: Item) -> str | None:
+            store = reference()
+            # At an endpoint, each would be a request.
+            return None if store is None or store.is_remote else description_of(store, item.id)
+
         self.encoder = encoder
-        self.relations = Ranker(encoder, lambda: listed("relations"), directory)
+        self.relations = Ranker(encoder, lambda: listed("relations"), directory, described)
         self.types = Ranker(encoder, lambda: listed("types"), directory)
 
     def warm(self, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -299,11 +318,6 @@ class Schemas:
 def _spoken(text: str) -> str:
     """A name split into words, to compare it with phrases; a text with spaces is unchanged."""
     return text if " " in text else words(text)
-
-
-def _texts(item: Item) -> tuple[str, str]:
-    name = _spoken(_local_name(item.id))
-    return (name if item.label == item.id else _spoken(item.label)), name
 
 
 def _local_name(id_: str) -> str:

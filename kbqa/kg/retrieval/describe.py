@@ -7,6 +7,7 @@ from typing import Any
 
 from kbqa.kg.actions import DESCRIBE, ActionResult, ErrorKind, Item, Success
 from kbqa.kg.arguments import ENTITY
+from kbqa.kg.descriptions import DESCRIPTION_RELATIONS, description_of
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.handlers import Surroundings, paging, resolved_entities
 from kbqa.kg.specs import ACTIONS, ActionSpec
@@ -15,7 +16,7 @@ from kbqa.kg.store import GraphStore, Page
 _RDFS, _FREEBASE = "http://www.w3.org/2000/01/rdf-schema#", "http://rdf.freebase.com/ns/"
 _SKOS, _SCHEMA = "http://www.w3.org/2004/02/skos/core#", "http://schema.org/"
 
-# Relations whose values are names, and relations whose values are descriptions.
+# Relations whose values are names.
 _NAME_RELATIONS = (
     f"{_RDFS}label",
     f"{_SKOS}prefLabel",
@@ -27,21 +28,12 @@ _NAME_RELATIONS = (
         for name in ("type.object.name", "common.topic.alias")
     ),
 )
-_DESCRIPTION_RELATIONS = (
-    f"{_SCHEMA}description",
-    f"{_RDFS}comment",
-    "http://dbpedia.org/ontology/abstract",
-    f"{_FREEBASE}common.topic.description",
-    "common.topic.description",
-)
-
 # Per action.
 _MAX_ENTITIES = 10
 # Per entity and direction; each costs a look-up, which at an endpoint is a request.
 _MAX_RELATIONS, _MAX_REMOTE_RELATIONS = 64, 16
 _MAX_FACTS = 10
 _MAX_NAMES = 20
-_DESCRIPTION_CHARS = 1000
 
 
 def describe(store: GraphStore, entity: str) -> dict[str, Any]:
@@ -56,7 +48,7 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
     types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
-    told = {*_NAME_RELATIONS, *_DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
+    told = {*_NAME_RELATIONS, *DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
     most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
     tail = store.tail_relations([entity], limit=most)
     head = store.head_relations([entity], limit=most)
@@ -65,26 +57,10 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
         "label": item.label,
         "aliases": sorted({name.label for name in names} - {item.label}),
         "types": [_json(type_) for type_ in types],
-        "description": _description(store, entity),
+        "description": description_of(store, entity),
         "tail": _facts(tail, told, lambda r: store.tail_entities([entity], [r], limit=1), [item, None]),
         "head": _facts(head, told, lambda r: store.head_entities([entity], [r], limit=1), [None, item]),
     }
-
-
-def _description(store: GraphStore, entity: str) -> str | None:
-    found = store.tail_entities([entity], _DESCRIPTION_RELATIONS, limit=_MAX_NAMES).items
-    if not found:
-        return None
-    text = min(found, key=_foreignness).label
-    return text if len(text) <= _DESCRIPTION_CHARS else f"{text[:_DESCRIPTION_CHARS]}…"
-
-
-def _foreignness(literal: Item) -> int:
-    """0 for text without a language, 1 for English, 2 for others."""
-    _, quote, suffix = literal.id.rpartition('"')
-    if not quote or not suffix.startswith("@"):
-        return 0
-    return 1 if suffix[1:].partition("-")[0] == "en" else 2
 
 
 def _facts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from kbqa.errors import EncoderUnavailableError
 from kbqa.kg.actions import Item, ScoredItem
+from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.loading.files import GraphSource
 from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Ranker, Schemas
 
@@ -220,3 +223,39 @@ def test_a_graph_has_one_index_as_long_as_it_is_open(encoder):
     other = OxigraphStore.from_triples([("Heat", "type.object.type", "film")])
     assert schemas.of(other) is not index
     assert [item.id for item in schemas.of(other).types.rank("films")] == ["film"]
+
+
+INSTANCES = "<http://x/ada> <http://x/P1> <http://x/london> ; <http://x/P2> <http://x/byron> ."
+VOCABULARY = """
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+<http://x/P1> rdfs:comment "Der Geburtsort."@de, "The city in which a person was born."@en .
+<http://x/P2> rdfs:label "parent" ; rdfs:comment "One of the two people of whom a person is a child." .
+"""
+
+
+@pytest.fixture
+def vocabulary_of_its_own(tmp_path):
+    (tmp_path / "instances.ttl").write_text(INSTANCES)
+    (tmp_path / "vocabulary.ttl").write_text(VOCABULARY)
+    with closing(GraphCatalog(tmp_path / "home")) as catalog:
+        catalog.load("people", GraphSource([tmp_path / "instances.ttl", tmp_path / "vocabulary.ttl"]))
+        yield catalog.get("people")
+
+
+def test_relations_are_also_ranked_by_what_their_vocabulary_says(vocabulary_of_its_own, encoder):
+    relations = Schemas(encoder).of(vocabulary_of_its_own).relations
+    facts = vocabulary_of_its_own.tail_relations(["http://x/ada"], limit=9).items
+    for query, best in (("in which city was she born", "http://x/P1"), ("whose child is she", "http://x/P2")):
+        for items in (None, facts):
+            first = relations.rank(query, items)[0]
+            assert first.id == best
+            assert 0 < first.score < 1
+    assert relations.rank("parent", facts)[0].score == 1.0
+    assert "The city in which a person was born." in encoder.encoded  # English before German
+
+
+def test_a_server_is_not_asked_for_descriptions(vocabulary_of_its_own, encoder, monkeypatch):
+    monkeypatch.setattr(type(vocabulary_of_its_own), "is_remote", True)
+    relations = Schemas(encoder).of(vocabulary_of_its_own).relations
+    relations.rank("birth", vocabulary_of_its_own.tail_relations(["http://x/ada"], limit=9).items)
+    assert not any("born" in text for text in encoder.encoded)
