@@ -51,7 +51,7 @@ def text2sparql_router(
         """The query whose result is the answer, for clients of the TEXT2SPARQL challenge."""
         caller = caller_of(request)
         kg = settings.datasets.get(dataset)
-        if kg is None:
+        if kg is None or not caller.may_ask(kg):
             kg = await run_in_threadpool(_named, dataset, settings, tools, caller)
         return await unless_gone(request, _reply(request, dataset, question, kg))
 

@@ -25,6 +25,7 @@ REQUESTS = {
     ("GET", "/v1/answers/{answer_id}"): ("/v1/answers/{own}", None, 200, 404),
     ("POST", "/v1/feedback"): ("/v1/feedback", {"answer_id": "{own}", "verdict": "right"}, 201, 404),
     ("POST", "/v1/chat/completions"): ("/v1/chat/completions", CHAT, 200, 403),
+    ("GET", "/text2sparql"): ("/text2sparql?dataset=films&question=Big", None, 200, 404),
     ("GET", "/v1/models"): ("/v1/models", None, 200, 200),
     ("GET", "/v1/models/{model:path}"): ("/v1/models/kbqa/films", None, 200, 404),
     ("GET", "/v1/kg"): ("/v1/kg", None, 200, 200),
