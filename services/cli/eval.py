@@ -144,6 +144,7 @@ def evaluate(
         graphs = (replace(asked.graph, name=kg, text=None, file=None),)
         drawn = tuple(replace(question, kg=kg) for question in drawn)
     name = None if baseline is None else baseline.value
+    needs_graph = text2sparql or name not in ("vanilla", "cot")
     with ExitStack() as opened:
         candidate = open_candidate(
             policy, home, location, recipe=recipe, baseline=name, max_hops=max_hops, known_hops=known_hops
@@ -154,7 +155,7 @@ def evaluate(
         if not questions:
             raise DatasetError(f"{dataset} has no suitable question in its split {split}")
         tools, versions = opened.enter_context(
-            open_graphs(() if name in ("vanilla", "cot") else graphs, home, kg_server=kg_server)
+            open_graphs(graphs if needs_graph else (), home, kg_server=kg_server)
         )
         began = time.perf_counter()
         if text2sparql:
