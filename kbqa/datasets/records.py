@@ -2,7 +2,8 @@
 
     {"id", "text" or "question", "answers": […], "topic_entities": […],
      "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …],
-     "form"?, "sparql"?, "operation"?, "level"?}
+     "form"?, "sparql"?, "operation"?, "level"?,
+     "variants"?: [[…], …], "names"?: [[answer, name, …], …]}
 
 The fields are those of `Question`. RoG's records are read too: `a_entity` and `q_entity`
 are then answers and topic entities, and the record's id names its subgraph.
@@ -65,6 +66,8 @@ def _question(record: Any, source: QuestionSource) -> Question:
         kg=str(record.get("kg") or source.kg),
         graph=id_ if given else graph,
         path=tuple(map(_hop, path)),
+        variants=_lists(record, "variants"),
+        names=_lists(record, "names"),
         **{name: optional_text(record, name) for name in _OPTIONAL},
     )
 
@@ -74,6 +77,14 @@ def _texts(record: Mapping[str, Any], name: str, other: str) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f'"{name}" is not a list of texts')
     return tuple(texts)
+
+
+def _lists(record: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], ...]:
+    lists = record.get(name) or []
+    fits = isinstance(lists, list) and all(isinstance(one, list) for one in lists)
+    if not fits or not all(isinstance(text, str) for one in lists for text in one):
+        raise ValueError(f'"{name}" is not a list of lists of texts')
+    return tuple(map(tuple, lists))
 
 
 def _hop(hop: Any) -> Hop:

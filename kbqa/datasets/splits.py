@@ -34,6 +34,16 @@ class Splits:
         parts = (self.cold_start, self.train, self.validation, self.test)
         return Splits(*(in_turns(filter(suits, part)) for part in parts))
 
+    def map(self, change: Callable[[Question], Question]) -> Splits:
+        """The splits with every question changed."""
+        parts = (self.cold_start, self.train, self.validation, self.test)
+        return Splits(*(tuple(map(change, part)) for part in parts))
+
+    @property
+    def all(self) -> tuple[Question, ...]:
+        """The questions of all splits; one that is in two splits occurs twice."""
+        return (*self.cold_start, *self.train, *self.validation, *self.test)
+
 
 def in_turns(questions: Iterable[Question]) -> tuple[Question, ...]:
     """The questions in an order in which the parts of a mixture take turns.

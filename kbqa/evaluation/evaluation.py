@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from kbqa.confidence import is_right, log_likelihood
 from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
-from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
+from kbqa.evaluation.measures import METRICS, Measures, given_answers, measure, named_answers
 from kbqa.evaluation.significance import Interval, bootstrap
 from kbqa.evidence import Claims, confirmed, supported_share
+from kbqa.gold import judged
 from kbqa.judges import Judge, Verdict
 from kbqa.kg.actions import GraphTools
 from kbqa.trajectory import Question, Status, Trajectory
@@ -86,6 +87,7 @@ class Record:
             "group": self.group,
             "question": question.text,
             "gold": list(question.answers),
+            **({"variants": [list(gold) for gold in question.variants]} if question.variants else {}),
             "answers": list(self.answers),
             **{name: of(question) for name, of in BREAKDOWNS.items()},
             "status": self.status.value,
@@ -271,11 +273,11 @@ class _Panel:
         self._judge = judge
         self._silent = 0
 
-    def verdict(self, question: Question, answers: Sequence[str]) -> Verdict | None:
+    def verdict(self, question: Question, runs: Sequence[Trajectory]) -> Verdict | None:
         if self._silent >= _GIVEN_UP_AFTER:
             return None
         try:
-            verdict = self._judge.verdict(question.text, question.answers, answers)
+            verdict = judged(self._judge.verdict, question, *given_answers(runs), runs)
         except JudgeUnavailableError as error:
             self._silent += 1
             logger.warning("the judge gave no verdict", extra={"question": question.id, "reason": str(error)})
@@ -301,8 +303,8 @@ class _Support:
 
 def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Sequence[Trajectory]]) -> Record:
     question, runs = case
-    first, answers = runs[0], named_answers(question, runs)
-    verdict, support = panel.verdict(question, answers), _Support(question, tools)
+    first, answers = runs[0], named_answers(question, runs).answers
+    verdict, support = panel.verdict(question, runs), _Support(question, tools)
     whole = measure(question, runs, verdict, support.share(runs))
     each = [whole]
     if len(runs) > 1:
@@ -310,7 +312,7 @@ def _record(panel: _Panel, tools: GraphTools | None, case: tuple[Question, Seque
             measure(
                 question,
                 [run],
-                panel.verdict(question, named_answers(question, [run])),
+                panel.verdict(question, [run]),
                 support.share([run]),
             )
             for run in runs

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, resolve, rhits1
+from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, rhits1
 from kbqa.evidence import unite
+from kbqa.gold import Comparison, compare
 from kbqa.judges import Verdict
 from kbqa.kg.actions import ErrorCode
 from kbqa.rewards.kg_r1 import retrieval
@@ -92,12 +93,17 @@ METRICS: Mapping[str, EvaluationMetric] = {
 """Every metric, in the order in which a report shows them."""
 
 
-def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
-    """The answers of a run, or the union of several runs (KG-R1, 4.1), in the form of the gold answers."""
+def given_answers(runs: Sequence[Trajectory]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The answers of a run, or the union of several runs (KG-R1, 4.1); and the ids of each."""
     if len(runs) == 1:
-        return resolve(runs[0].answers, runs[0].answer_ids, question.answers)
+        return runs[0].answers, runs[0].answer_ids
     united = unite(runs)
-    return resolve([answer.text for answer in united], [answer.ids for answer in united], question.answers)
+    return [answer.text for answer in united], [answer.ids for answer in united]
+
+
+def named_answers(question: Question, runs: Sequence[Trajectory]) -> Comparison:
+    """The answers of one or several runs, beside the gold answers that they come nearest to."""
+    return compare(question, *given_answers(runs))
 
 
 def measure(
@@ -114,7 +120,7 @@ def measure(
         supported: `kbqa.evidence.supported_share` of the answers; None if there are no answers, or no graph
             could be asked.
     """
-    answers, gold = named_answers(question, runs), question.answers
+    answers, gold = named_answers(question, runs)
     queries = [action for run in runs for action in run.actions]
     turns = [len(run.turns) for run in runs]
     judged = 0.0 if verdict is None else 1.0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kbqa.cold_start.mining import blind
 from kbqa.datasets import Splits, load_dataset, spread
+from kbqa.datasets.gold import gold_form_of, gold_namer
 from kbqa.errors import DatasetError, RunError
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyVersion
@@ -76,7 +77,8 @@ def prepare(context: Context) -> Material:
     """
     context.journal.enter("prepare")
     record, limits = context.record, context.record.limits
-    dataset = load_dataset(record.dataset, record.seed, context.data)
+    form = gold_form_of(context.recipe.protocol.build())
+    dataset = load_dataset(record.dataset, record.seed, context.data, answers=form)
     kgs = tuple(graph.name for graph in dataset.graphs)
     context.kg_versions(kgs)
     context.journal.keep(graphs=kgs)
@@ -103,6 +105,7 @@ def prepare(context: Context) -> Material:
                 f"data set {record.dataset} has no train questions of its part {part} for this recipe: "
                 "leave the part out"
             )
+    questions = questions.map(gold_namer(questions.all, context.tools, record.dataset))
     return Material(kgs, dataset.graph_lines, questions, dataset.shares)
 
 

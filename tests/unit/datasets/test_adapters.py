@@ -40,9 +40,23 @@ def test_webqsp_takes_the_first_complete_parse(reading):
         path=(Hop("people.person.employment"), Hop("business.tenure.title")),
         sparql=parse["Sparql"],
         operation="path",
+        names=(("Programmer", "m.0prog"),),
     )
     (by_id,) = reading("webqsp", files.WEBQSP, answers=Answers.IDS).questions
     assert by_id.answers == ("m.0prog", "1815-12-10")
+    assert by_id.names == (("m.0prog", "Programmer"),)
+
+
+def test_every_good_parse_of_webqsp_is_a_set_of_gold_answers(reading):
+    content = copy.deepcopy(files.WEBQSP)
+    parses = content["Questions"][0]["Parses"]
+    answer = {"AnswerType": "Entity", "AnswerArgument": "m.0math", "EntityName": "Mathematician"}
+    empty, same = parses[1] | {"Answers": []}, parses[1]
+    content["Questions"][0]["Parses"] = [empty, *parses, same, parses[1] | {"Answers": [answer]}]
+    (question,) = reading("webqsp", content).questions
+    assert question.golds == (("Programmer", "1815-12-10"), ("Mathematician",))
+    assert question.names == (("Programmer", "m.0prog"), ("Mathematician", "m.0math"))
+    assert question.sparql == parses[1]["Sparql"]
 
 
 def test_cwq_topics_come_from_the_query_unless_they_are_listed(reading):
@@ -67,6 +81,7 @@ def test_grailqa_has_form_query_level_and_topics(reading):
         sparql=files.GRAILQA[0]["sparql_query"],
         operation="path",
         level="zero-shot",
+        names=(("Mary", "m.0mary"),),
     )
     assert reading("grailqa", files.GRAILQA, answers=Answers.IDS).questions[0].answers == ("m.0mary",)
 
