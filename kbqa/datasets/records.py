@@ -41,10 +41,14 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     aside = path.with_name(f"{path.name}.part")
     with aside.open("w", encoding="utf-8") as file:
         for question in questions:
-            record = {name: value for name, value in asdict(question).items() if value}
-            needed = {"answers": question.answers, "topic_entities": question.topic_entities}
-            file.write(json.dumps(record | needed, ensure_ascii=False) + "\n")
+            file.write(json.dumps(as_record(question), ensure_ascii=False) + "\n")
     aside.replace(path)
+
+
+def as_record(question: Question) -> dict[str, Any]:
+    """A question as a JSON record, without empty fields."""
+    record = {name: value for name, value in asdict(question).items() if value}
+    return record | {"answers": question.answers, "topic_entities": question.topic_entities}
 
 
 def _question(record: Any, source: QuestionSource) -> Question:

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, zip_longest
+from math import comb
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from kbqa.confidence import is_right, log_likelihood
@@ -150,6 +152,16 @@ class Evaluation:
         """The summary over all questions, of the union of their runs."""
         return summarise([record.measures for record in self.records], self._groups)
 
+    def pass_at(self, k: int) -> float:
+        """Pass@K: the probability that one of `k` runs, drawn from those played, has a gold answer.
+
+        The unbiased estimate 1 - C(n-c, k) / C(n, k) of Chen et al. (2021), where c of n runs have one; mean
+        over questions.
+        """
+        hits = [sum(run["hit_any"].value for run in record.each) for record in self.records]
+        n = len(self.records[0].each)
+        return fmean(1 - comb(n - round(c), k) / comb(n, k) for c in hits)
+
     @property
     def _groups(self) -> list[str]:
         return [record.group for record in self.records]
@@ -164,6 +176,7 @@ class Evaluation:
             **self.summary.to_json(),
             "unjudged": sum(record.verdict is None for record in self.records),
             "runs": [summary.to_json() for summary in single] if runs > 1 else [],
+            "pass_at": {str(k): self.pass_at(k) for k in range(1, runs + 1)} if runs > 1 else {},
             "breakdowns": {name: self._breakdown(of) for name, of in BREAKDOWNS.items()},
             "classes": {
                 "outcome": _shares(AnswerOutcome, (record.outcome for record in self.records)),

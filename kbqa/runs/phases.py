@@ -25,6 +25,7 @@ from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
 
+_VALIDATION = 120  # questions taken out of the training set of a data set without validation questions
 _SHOW_EVERY = 10  # steps between two metrics records
 
 
@@ -90,6 +91,14 @@ def prepare(context: Context) -> Material:
             cold_start=tuple(map(blind, suitable.cold_start)),
             train=tuple(map(blind, suitable.train)),
         )
+    if not suitable.validation:
+        count = limits.validation or min(_VALIDATION, len(suitable.train) // 10)
+        suitable = suitable.with_validation(count, record.seed)
+        logger.info(
+            "the data set has no validation questions, so some are taken out of the training set",
+            extra={"dataset": record.dataset, "count": len(suitable.validation)},
+        )
+        context.journal.keep(validation_from_train=len(suitable.validation))
     questions = replace(
         suitable,
         train=suitable.train[: limits.train],
