@@ -24,6 +24,13 @@ from kbqa.datasets.formats import (
 from kbqa.datasets.programs import of_query, path_from
 from kbqa.trajectory import Question
 
+_OPERATIONS = {
+    "composition": "path",
+    "conjunction": "intersection",
+    "superlative": "superlative",
+    "comparative": "comparison",
+}
+
 
 def _question(record: Any, source: QuestionSource) -> Question:
     id_, sparql = identity(record, "ID"), optional_text(record, "sparql")
@@ -39,7 +46,7 @@ def _question(record: Any, source: QuestionSource) -> Question:
         kg=source.kg,
         path=path_from(gold, topics),
         sparql=sparql,
-        operation=gold.operation,
+        operation=_OPERATIONS.get(optional_text(record, "compositionality_type")) or gold.operation,
         names=called(answers, source.answers),
     )
 

@@ -17,8 +17,7 @@ def load_questions(name: str, *, seed: int = 0, data_directory: Path | None = No
         DatasetError: there is no such data set or file, or it is malformed.
     """
     if name in DATASETS:
-        splits = load_dataset(name, seed, data_directory).splits
-        return [*splits.cold_start, *splits.train, *splits.validation, *splits.test]
+        return list(load_dataset(name, seed, data_directory).splits.all)
     if not Path(name).exists():
         raise DatasetError(
             f"{name}: there is no such file: name a file of questions, or one of {', '.join(DATASETS)}"

@@ -52,8 +52,10 @@ class Splits:
 
     @property
     def all(self) -> tuple[Question, ...]:
-        """The questions of all splits; one that is in two splits occurs twice."""
-        return (*self.cold_start, *self.train, *self.validation, *self.test)
+        """The questions of all splits, each once."""
+        trained = {question.id for question in self.train}
+        apart = (question for question in self.cold_start if question.id not in trained)
+        return (*apart, *self.train, *self.validation, *self.test)
 
 
 def in_turns(questions: Iterable[Question]) -> tuple[Question, ...]:

@@ -63,6 +63,8 @@ def test_cwq_topics_come_from_the_query_unless_they_are_listed(reading):
     (question,) = reading("cwq", files.CWQ).questions
     assert (question.topic_entities, question.answers) == (("m.0ada", "m.0bob"), ("Programmer",))
     assert (question.operation, question.path) == ("intersection", ())
+    (superlative,) = reading("cwq", [files.CWQ[0] | {"compositionality_type": "superlative"}]).questions
+    assert superlative.operation == "superlative"
     listed = [files.CWQ[0] | {"topic_entity": {"m.0bob": "Bob"}}]
     (question,) = reading("cwq", listed, answers=Answers.IDS).questions
     assert (question.topic_entities, question.answers) == (("m.0bob",), ("m.0prog",))
