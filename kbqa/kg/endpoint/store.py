@@ -149,7 +149,7 @@ class EndpointStore:
 
     def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
         asked = dict.fromkeys(name for name in names if name)
-        found = {name: (item,) for name, item in self.items(list(asked)).items()}
+        found: dict[str, tuple[Item, ...]] = {name: (item,) for name, item in self.items(list(asked)).items()}
         labels = [name for name in asked if name not in found and not name.startswith(BLANK_IRI)]
         for some in _chunks(labels, _NODES_AT_ONCE // 2):
             bearers = self._bearers(some, limit)

@@ -356,6 +356,19 @@ def test_a_data_set_is_found_by_its_published_file_names(tmp_path, name, own):
     assert dataset.graph.is_included is (name == "multitq")
 
 
+def test_official_files_are_used_whole(tmp_path):
+    for name in ("train", "dev"):
+        records = [files.GRAILQA[0] | {"qid": f"{name}{n}"} for n in range(40)]
+        (tmp_path / f"grailqa_v1.0_{name}.json").write_text(files.text_of(records))
+    splits = load_dataset("grailqa", 1, data=tmp_path).splits
+    assert [question.id for question in splits.train] == [f"train{n}" for n in range(40)]
+    assert splits.cold_start == splits.train
+    assert [question.id for question in splits.test] == [f"dev{n}" for n in range(40)]
+    assert splits.validation == ()
+    assert len(splits.all) == 80
+    assert load_dataset("grailqa", 2, data=tmp_path).splits == splits
+
+
 def test_without_a_train_file_dev_is_what_a_policy_trains_on(tmp_path):
     for file in ("1hop_dev.txt", "1hop_test.txt"):
         (tmp_path / file).write_text(files.METAQA + "who taught [Bob] ?\tJim\n" * (file == "1hop_dev.txt"))

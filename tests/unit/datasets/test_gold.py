@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kbqa.answers import f1
 from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of, gold_namer, is_computed
+from kbqa.datasets.records import read_questions
 from kbqa.errors import DatasetError, GraphUnavailableError
 from kbqa.gold import compare
 from kbqa.kg.actions import Action
@@ -14,6 +17,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import KbqaR1, KgR1
 from kbqa.trajectory import Question
+from services.gateway.feedback import Feedback, questions_of
 
 RDF = """
 @prefix : <http://ex.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -54,6 +58,29 @@ def test_labels_get_the_ids_that_bear_them_and_ids_their_labels(tools):
 def test_where_labels_are_ids_nothing_changes(tools):
     question = asked("Mann", kg="plain")
     assert named(tools, question) == [question]
+
+
+def test_feedback_on_an_answer_is_right_by_either_name(tools, tmp_path):
+    said = Feedback.model_validate(
+        {
+            "id": "1",
+            "time": "2025-01-01T00:00:00Z",
+            "owner": "",
+            "answer_id": "a",
+            "verdict": "right",
+            "question": "which land?",
+            "kg": "g",
+            "topic_entities": [],
+            "policy_version": "v",
+            "status": "answered",
+            "answers": [f"{EX}italy"],
+            "gold": [f"{EX}italy"],
+        }
+    )
+    file = tmp_path / "said.jsonl"
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in questions_of([said])))
+    [question] = named(tools, *read_questions(file))
+    assert [f1(*compare(question, [name], [])) for name in ("Italy", f"{EX}italy", "Rome")] == [1.0, 1.0, 0.0]
 
 
 def test_names_that_the_data_set_gives_are_kept(tools):
