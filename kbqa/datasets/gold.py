@@ -22,9 +22,10 @@ from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 500  # names of one action
+_AT_ONCE = 100  # names of one action; at an endpoint, three queries
 _MOST = 200_000  # names that are looked up in a graph
 _CHECKED = 10_000  # names among which at least one has to be in the graph
+_EXPECTED = 0.9  # share of the answers that a graph should contain; below it, a warning is logged
 _EXAMPLES = 3
 # What a query can compute, and a graph need not contain.
 _COMPUTED = re.compile(
@@ -121,7 +122,9 @@ def _names(
             f"such as {', '.join(reached.missing)}), so no answer could ever be right: "
             f"kbqa kg check {kg} {dataset} says why"
         )
-    logger.info("gold answers", extra={"kg": kg, "answers": reached.answers, "known": reached.known})
+    level = logging.WARNING if reached.known < _EXPECTED * reached.answers else logging.INFO
+    counts = {"kg": kg, "answers": reached.answers, "known": reached.known}
+    logger.log(level, "gold answers that the graph contains", extra=counts)
     return names
 
 

@@ -115,7 +115,11 @@ def cold_start(
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     split: Annotated[
-        Split, typer.Option(help="Split to take questions from; cold_start holds those set aside for this.")
+        Split,
+        typer.Option(
+            help="Split to take questions from; cold_start holds those set aside for this, or the training "
+            "questions with a gold program."
+        ),
     ] = (Split.COLD_START),
     limit: Annotated[
         int | None,

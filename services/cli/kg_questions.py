@@ -62,7 +62,8 @@ def subgraphs(
                 if not topics:
                     without.append(question.id)
                     continue
-                gold = _resolved(store, question.answers) if whence is Seed.TOPICS_AND_GOLD else []
+                answers = tuple(answer for gold in question.golds for answer in gold)
+                gold = _resolved(store, answers) if whence is Seed.TOPICS_AND_GOLD else []
                 writer.add_search(question.id, [*topics, *gold])
             return writer.finish()
 
