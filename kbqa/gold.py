@@ -7,18 +7,11 @@ script.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
 from typing import NamedTuple, Protocol, TypeVar
 
 from kbqa.answers import answer_set, f1, resolve
 from kbqa.trajectory import Question, Trajectory
-
-# The ids of Freebase and Wikidata, as queries and RDF write them.
-_WRITTEN_ID = re.compile(
-    r"(?:ns:|wd:|<?https?://(?:rdf\.freebase\.com/ns|www\.wikidata\.org/entity)/)([mgQ][.\w]+)>?"
-)
 
 
 class Verdict(Protocol):
@@ -56,8 +49,7 @@ def compare(question: Question, answers: Sequence[str], ids: Sequence[Sequence[s
 
 def comparisons(question: Question, answers: Sequence[str], ids: Sequence[Sequence[str]]) -> list[Comparison]:
     """The comparison with each set of gold answers."""
-    meant = [(*entities, *_bare_id(str(text))) for text, entities in zip_longest(answers, ids, fillvalue=())]
-    return [Comparison(resolve(answers, meant, gold, question.names), gold) for gold in question.golds]
+    return [Comparison(resolve(answers, ids, gold, question.names), gold) for gold in question.golds]
 
 
 def judged(
@@ -87,12 +79,6 @@ def judged(
         found = found or said
     assert found is not None, "a question has at least one set of gold answers"
     return found
-
-
-def _bare_id(text: str) -> tuple[str, ...]:
-    """The short id that a prefixed name or IRI stands for, such as Q38 for wd:Q38; empty for another text."""
-    written = _WRITTEN_ID.fullmatch(text.strip())
-    return () if written is None else (written[1],)
 
 
 def gold_names(question: Question) -> frozenset[str]:

@@ -28,9 +28,6 @@ BY_ID = asked("Q38", "Q29", names=(("Q38", "Italy"), ("Q29", "Spain")))
         (BY_ID, ["Italy"], [("Q38", "Q1")], 0.5),  # a label that two entities share means both
         (BY_ID, ["italy.", "France"], [(), ("Q142",)], 0.5),
         (BY_ID, ["Q142"], [("Q142",)], 0.0),
-        (BY_ID, ["wd:Q38", "<http://www.wikidata.org/entity/Q29>"], [], 1.0),
-        (BY_LABEL, ["wd:Q38", "wd:Q142"], [], 0.5),
-        (asked("m.0c1"), ["ns:m.0c1"], [], 1.0),
     ],
 )
 def test_an_id_is_right_for_a_label_and_the_other_way_round(question, answers, ids, expected):

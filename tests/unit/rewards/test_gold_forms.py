@@ -44,7 +44,7 @@ SETS = Question("q", "?", ("Spain", "Malta"), (), "g", variants=(("Italy",),), n
 @pytest.mark.parametrize("asked", [LABELS, IDS, SETS], ids=["labels", "ids", "several sets"])
 @pytest.mark.parametrize(
     "trajectory",
-    [play("Q38", ids=(("Q38",),)), play("Italy", ids=(("Q38",),)), play("Italy"), play("wd:Q38")],
+    [play("Q38", ids=(("Q38",),)), play("Italy", ids=(("Q38",),)), play("Italy")],
 )
 @pytest.mark.parametrize(
     ("reward", "outcome"),
