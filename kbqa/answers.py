@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
@@ -30,21 +31,35 @@ def answer_set(answers: Iterable[str]) -> frozenset[str]:
     return frozenset(filter(None, map(normalise, answers)))
 
 
-def resolve(answers: Sequence[str], ids: Sequence[Sequence[str]], gold: Iterable[str]) -> list[str]:
+def resolve(
+    answers: Sequence[str],
+    ids: Sequence[Sequence[str]],
+    gold: Iterable[str],
+    names: Iterable[Sequence[str]] = (),
+) -> list[str]:
     """Convert answers to the form of the gold answers: texts or ids.
 
     A label that several entities share stands for all of them. If an answer's text is not a gold answer, but
-    the id of one of its entities is, the answer is replaced by the ids of all its entities. Otherwise its
-    text is kept.
+    one of its entities is, the answer is replaced by all its entities. Otherwise its text is kept. A name of
+    a gold answer becomes that gold answer.
 
     Args:
         ids: for each answer, ids of the entities for which it stands; missing entries mean none.
+        names: gold answers with their other names: (answer, name, …).
     """
     wanted = answer_set(gold)
+    called: defaultdict[str, list[str]] = defaultdict(list)
+    for answer, *others in names:
+        if normalise(answer) in wanted:
+            for name in others:
+                called[normalise(name)].append(answer)
+    known = wanted | called.keys()
     named: list[str] = []
     for text, entities in zip_longest(answers, ids, fillvalue=()):
-        by_id = normalise(str(text)) not in wanted and not wanted.isdisjoint(answer_set(entities))
-        named += entities if by_id else (str(text),)
+        by_id = normalise(str(text)) not in wanted and not known.isdisjoint(answer_set(entities))
+        for name in entities if by_id else (str(text),):
+            form = normalise(name)
+            named += [name] if form in wanted else called.get(form, [name])
     return named
 
 

@@ -54,6 +54,9 @@ class Question:
 
     Attributes:
         answers: gold answers, as labels or ids.
+        variants: further sets of gold answers, each as right as `answers` (WebQSP's other parses).
+        names: gold answers of any of these sets, each with its other names: (answer, name, …). The names of
+            an id are labels; those of a label are the ids that bear it.
         topic_entities: entities that the question names, as ids.
         graph: id of a per-question subgraph, if there is one.
         path: gold relation path from the topic entity, if the data set states one.
@@ -77,6 +80,13 @@ class Question:
     operation: str = ""
     level: str = ""
     part: str = ""
+    variants: tuple[tuple[str, ...], ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def golds(self) -> tuple[tuple[str, ...], ...]:
+        """All sets of gold answers; an answer that equals one of them is right."""
+        return (self.answers, *self.variants)
 
     @property
     def hops(self) -> int:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from kbqa.answers import em_set
 from kbqa.cold_start.teachers import LISTENING, Lesson, teacher_of
+from kbqa.gold import Comparison, compare
 from kbqa.kg.actions import (
     GET_HEAD_RELATIONS,
     GET_TAIL_RELATIONS,
@@ -205,8 +207,17 @@ def is_right(played: Played) -> bool:
     """Whether an episode ended with exactly the gold answers, by name or by id."""
     if played.answers is None:
         return False
+    question = played.question
     named_so = ({a.text for a in played.answers}, {id_ for a in played.answers for id_ in a.ids})
-    return set(played.question.answers) in named_so
+    if any(set(gold) in named_so for gold in question.golds):
+        return True
+    return bool(question.names) and em_set(*compared(played))
+
+
+def compared(played: Played) -> Comparison:
+    """The answers of an episode, beside the gold answers that they come nearest to."""
+    given = played.answers or ()
+    return compare(played.question, [answer.text for answer in given], [answer.ids for answer in given])
 
 
 def _execute(

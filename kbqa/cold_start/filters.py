@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from kbqa.answers import f1, hit_any, normalise
-from kbqa.cold_start.demonstrations import Played, is_right
+from kbqa.cold_start.demonstrations import Played, compared, is_right
 from kbqa.kg.actions import Success, named
 
 REFERENCED_F1 = 0.9
@@ -39,7 +39,7 @@ def outcome(played: Played) -> Rejection | None:
     """
     if played.answers is None:
         return Rejection.UNANSWERED
-    if not hit_any(_texts(played), played.question.answers):
+    if not hit_any(*compared(played)):
         return Rejection.INCORRECT
     return None if _grounded(played) else Rejection.UNGROUNDED
 
@@ -48,7 +48,7 @@ def referenced(played: Played) -> Rejection | None:
     """KBQA-R1's filter (IV-B1, step 3): F1 above 0.9, and every turn well formed."""
     if played.answers is None:
         return Rejection.UNANSWERED
-    if not f1(_texts(played), played.question.answers) > REFERENCED_F1:
+    if not f1(*compared(played)) > REFERENCED_F1:
         return Rejection.INCORRECT
     return None if all(turn.well_formed for turn in played.turns) else Rejection.MALFORMED
 
@@ -64,11 +64,7 @@ def exact(played: Played) -> Rejection | None:
 
 def score(played: Played) -> float:
     """The F1 of an episode; 0 without answers."""
-    return f1(_texts(played), played.question.answers)
-
-
-def _texts(played: Played) -> list[str]:
-    return [answer.text for answer in played.answers or ()]
+    return f1(*compared(played))
 
 
 def _grounded(played: Played) -> bool:

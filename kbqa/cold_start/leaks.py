@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from kbqa.answers import normalise
 from kbqa.cold_start.demonstrations import Played
+from kbqa.gold import gold_names
 from kbqa.kg.actions import Success, named
 
 HINT_MARK = "[Reference:"
@@ -84,7 +85,7 @@ def find_leaks(played: Played, *, plans: bool = False) -> Iterator[Finding]:
 
 def _gold_names(played: Played) -> list[str]:
     """The gold answers, as given and as results name them."""
-    gold = set(map(normalise, played.question.answers))
+    gold = set(gold_names(played.question))
     for turn in played.turns:
         for result in turn.results:
             for item in named(result.items) if isinstance(result, Success) else ():

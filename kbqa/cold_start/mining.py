@@ -93,7 +93,7 @@ def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds
     if len(question.topic_entities) != 1 or not question.answers:
         return
     [topic] = question.topic_entities
-    gold = set(question.answers)
+    golds = [set(gold) for gold in question.golds if gold]
     known: set[str] = set()
     at_hand: dict[Path, dict[str, Item]] = {(): {topic: Item(topic, topic)}}
     spent: dict[Path, int] = {(): 0}  # look-ups
@@ -115,7 +115,7 @@ def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds
                 if not others or len(reached) > bounds.width:
                     continue
                 following[*path, hop] = reached
-                if _are(others, gold):
+                if any(_are(others, gold) for gold in golds):
                     yield (*path, hop)
         at_hand = following
 

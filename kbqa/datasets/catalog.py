@@ -32,8 +32,9 @@ class Design(StrEnum):
     """How much of a data set is used, and how it is split if its publishers did not split it.
 
     `SAMPLE`: small validation and test splits, so that evaluation is fast; the default for the sets
-    on which small policies train (MetaQA, PathQuestion). `WHOLE`: the published test file; if there
-    is none, a tenth each for validation and test, split by (topic, path). `RANDOM`: like `WHOLE`, but
+    on which small policies train (MetaQA, PathQuestion) and for a file of questions. `WHOLE`: the
+    published files; if there is only one, a tenth each for validation and test, split by (topic, path).
+    `RANDOM`: like `WHOLE`, but
     split at random, as in published results on sets without a split; this leaks paraphrases and
     paths. `WHOLE` and `RANDOM` do not depend on the seed; `whole-1`, `whole-2` and so on are other
     splits.
@@ -93,14 +94,23 @@ def load_dataset(
     files = {part: published.read(part) for part in published.parts}
     questions = [question for part in files.values() for question in part]
     graphs = sorted({question.kg for question in questions})
+    if graphs == [""] and any(question.graph for question in questions):
+        raise DatasetError(
+            f"{name}: these are RoG's records, which bring along their graph: load them with "
+            f"kbqa data load-rog NAME {published.files[published.parts[0]][0]}"
+        )
     if len(graphs) != 1 or not graphs[0]:
         raise DatasetError(f'{name}: all questions must have the same graph in "kg", but they have {graphs}')
     design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
     draw = seed if design is Design.SAMPLE else draw
     whole = files.pop(Part.ALL, None)
+    if whole is not None:
+        splits = _divided(whole, design, draw)
+    else:
+        splits = _official(name, files, design, draw, carved=published.family.sampled)
     return Dataset(
         name,
-        _divided(whole, design, draw) if whole is not None else _official(name, files, design, draw),
+        splits,
         (Graph(graphs[0], file=published.graph_file),),
         malformed=tuple(published.malformed),
         leaking=design is Design.RANDOM,
@@ -163,16 +173,28 @@ def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Spli
     return split(questions, seed, cold_start=cold_start, validation=tenth, test=tenth)
 
 
-def _official(name: str, parts: dict[Part, tuple[Question, ...]], design: Design, seed: int) -> Splits:
+def _official(
+    name: str, parts: dict[Part, tuple[Question, ...]], design: Design, seed: int, *, carved: bool
+) -> Splits:
     """Splits of a set that is published in several files.
 
-    Without a train file, the dev file is used for training, except the questions that the test
-    split asks in other words.
+    The train file is the training set, and its questions with a gold program are also those of the cold
+    start, as in KBQA-R1 and KnowCoder-A1. Without a train file, the dev file is used for training, except the
+    questions that the test split asks in other words.
+
+    Args:
+        carved: whether cold start and validation are taken out of the training set, so that all splits are
+            disjoint; always so without a train file.
     """
     if design is Design.RANDOM:
         raise DatasetError(f"{name}: the data set has a published split; omit the design")
     sampled = design is Design.SAMPLE
     test, material, validation = (parts.get(part, ()) for part in (Part.TEST, Part.TRAIN, Part.DEV))
+    if material and not carved and not sampled:
+        programmed = tuple(
+            question for question in material if question.path or question.form or question.sparql
+        )
+        return Splits(programmed or material, material, validation, test)
     if sampled:
         test = _sample(test, _SAMPLE["test"], f"metaqa/{seed}")
     if not material:

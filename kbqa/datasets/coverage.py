@@ -1,17 +1,30 @@
-"""Checks whether a graph knows the names in a data set: topics, answers and relations.
+"""Checks how many of the names in a data set a graph knows: topics, answers and relations.
 
 This reveals a wrong dump, or one with other ids, in seconds instead of after days of training.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from kbqa.answers import normalise
+from kbqa.datasets.gold import is_computed
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
 
 _EXAMPLES = 5
+_AT_ONCE = 1000  # names that are looked up together
+_ID = re.compile(r"[mg]\.\w+|[QP]\d+|\w*:\S+|<\S+>")
+
+
+class Missing(NamedTuple):
+    """A name that the graph does not know, and why it may not."""
+
+    name: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -21,12 +34,15 @@ class Found:
     Attributes:
         names: number of names.
         missing: number of names that the graph does not know.
+        computed: number of numbers, dates and truth values that it does not contain, which a query may
+            compute; they are not missing.
         examples: some of the missing names.
     """
 
     names: int = 0
     missing: int = 0
-    examples: list[str] = field(default_factory=list)
+    computed: int = 0
+    examples: list[Missing] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,8 @@ class Coverage:
     Attributes:
         questions: number of questions checked.
         resolved: number of questions whose names are all known.
-        topics, answers, relations: names by their role in the questions.
+        topics, answers, relations: names by their role in the questions. An answer is known if the graph
+            knows any of its names, such as its id or its label.
     """
 
     questions: int
@@ -51,43 +68,92 @@ class Coverage:
         return self.resolved / self.questions if self.questions else 0.0
 
 
-def coverage(store: GraphStore, questions: Iterable[Question]) -> Coverage:
-    """Resolve the topic entities, gold answers and relations of gold paths, as actions would."""
-    topics = _Names(store.resolve_entity)
-    answers = _Names(store.resolve_entity)
-    relations = _Names(store.resolve_relation)
-    total = resolved = 0
+def coverage(store: GraphStore, questions: Sequence[Question]) -> Coverage:
+    """Look up the topic entities, gold answers and relations of gold paths, as actions would."""
+    names = {name for asked in questions for group in (*asked.golds, *asked.names) for name in group}
+    entities = _known(store, names.union(*(asked.topic_entities for asked in questions)))
+    others = {answer: rest for asked in questions for answer, *rest in asked.names}
+    topics = _Names(entities.__contains__, lambda name: _why_no_entity(store, name))
+    answers = _Names(
+        lambda name: not entities.isdisjoint((name, *others.get(name, ()))),
+        lambda name: _why_no_entity(store, name),
+        is_computed,
+    )
+    relations = _Names(
+        lambda name: bool(store.resolve_relation(name)), lambda name: _why_no_relation(store, name)
+    )
+    resolved = 0
     for question in questions:
-        total += 1
         known = (
             topics.know(question.topic_entities),
-            answers.know(question.answers),
+            answers.know(dict.fromkeys(answer for gold in question.golds for answer in gold)),
             relations.know([hop.relation for hop in question.path]),
         )
         resolved += all(known)
-    return Coverage(total, resolved, topics.found, answers.found, relations.found)
+    return Coverage(len(questions), resolved, topics.found, answers.found, relations.found)
+
+
+def _known(store: GraphStore, names: set[str]) -> frozenset[str]:
+    """The names that stand for an entity or value."""
+    asked = sorted(filter(None, names))
+    batches = (asked[start : start + _AT_ONCE] for start in range(0, len(asked), _AT_ONCE))
+    return frozenset(name for some in batches for name in store.named(some, limit=1))
+
+
+def _why_no_entity(store: GraphStore, name: str) -> str:
+    if _ID.fullmatch(name):
+        return "no id of the graph"
+    if store.resolve_relation(name):
+        return "a relation of the graph, not an entity"
+    for mention in store.link(name):
+        if normalise(mention.label) == normalise(name):
+            return f"the graph writes it {mention.label}"
+        if mention.end - mention.start == len(name):
+            return f"no label of the graph; the nearest is {mention.label}"
+    return "no label of the graph"
+
+
+def _why_no_relation(store: GraphStore, name: str) -> str:
+    if store.resolve_entity(name):
+        return "an entity of the graph, not a relation"
+    return "no relation of the graph"
 
 
 class _Names:
-    """Resolves names of one kind, each once."""
+    """The names of one kind, each counted once.
 
-    def __init__(self, resolve: Callable[[str], Sequence[str]]) -> None:
+    Args:
+        knows: whether the graph knows a name.
+        why: why it does not know it; asked for a few names only.
+        needless: whether a name need not be in the graph.
+    """
+
+    def __init__(
+        self,
+        knows: Callable[[str], bool],
+        why: Callable[[str], str],
+        needless: Callable[[str], bool] = lambda name: False,
+    ) -> None:
         self.found = Found()
-        self._resolve = resolve
-        self._known: dict[str, bool] = {}
+        self._knows, self._why, self._needless = knows, why, needless
+        self._seen: dict[str, bool] = {}
 
     def know(self, names: Iterable[str]) -> bool:
         """Whether the graph knows all of them."""
-        known = [self._knows(name) for name in names]  # a list, so that every name is counted
+        known = [self._know(name) for name in names]  # a list, so that every name is counted
         return all(known)
 
-    def _knows(self, name: str) -> bool:
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = bool(self._resolve(name))
-            self.found.names += 1
-            if not known:
-                self.found.missing += 1
-                if len(self.found.examples) < _EXAMPLES:
-                    self.found.examples.append(name)
+    def _know(self, name: str) -> bool:
+        if name in self._seen:
+            return self._seen[name]
+        known, found = self._knows(name), self.found
+        found.names += 1
+        if not known and self._needless(name):
+            found.computed += 1
+            known = True
+        elif not known:
+            found.missing += 1
+            if len(found.examples) < _EXAMPLES:
+                found.examples.append(Missing(name, self._why(name)))
+        self._seen[name] = known
         return known

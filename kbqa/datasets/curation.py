@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from kbqa.datasets.formats import Answers, called
 from kbqa.datasets.programs import short_id
 from kbqa.errors import GraphUnavailableError
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, ErrorKind, Failure, GraphTools
@@ -61,19 +62,21 @@ def curate(questions: Sequence[Question], tools: GraphTools, kg: str) -> Curatio
             if isinstance(verdict, Exclusion):
                 curation.excluded[verdict] += 1
             else:
-                curation.kept.append(replace(question, answers=(verdict,), kg=kg))
+                answer, _ = verdict
+                names = called([verdict], Answers.IDS)
+                curation.kept.append(replace(question, answers=(answer,), names=names, variants=(), kg=kg))
     curation.excluded = +curation.excluded
     return curation
 
 
-def _verdict(result: ActionResult) -> str | Exclusion:
-    """The answer, or the reason for excluding the question."""
+def _verdict(result: ActionResult) -> tuple[str, str] | Exclusion:
+    """The answer and its label, or the reason for excluding the question."""
     if isinstance(result, Failure):
         if result.kind in (ErrorKind.BACKEND_UNAVAILABLE, ErrorKind.OVERLOADED):
             raise GraphUnavailableError(f"a gold query was not executed: {result.message}")
         return Exclusion.TIMED_OUT if result.kind is ErrorKind.QUERY_TIMEOUT else Exclusion.FAILED
     if "boolean" in result.details:
-        return str(result.details["boolean"]).lower()
+        return str(result.details["boolean"]).lower(), ""
     if result.total != 1:
         return Exclusion.SEVERAL_ROWS if result.total else Exclusion.NO_ROW
     variables, [row] = result.details["variables"], result.items
@@ -81,4 +84,4 @@ def _verdict(result: ActionResult) -> str | Exclusion:
     # Wikidata represents an unknown value by a generated IRI.
     if term is None or term["type"] == "bnode" or "/.well-known/genid/" in term["value"]:
         return Exclusion.NO_TERM
-    return short_id(term["value"])
+    return short_id(term["value"]), term.get("label", "")

@@ -8,7 +8,7 @@ listed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -204,6 +204,12 @@ def identity(record: Any, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise ValueError(f'"{name}" is not an id')
     return str(value)
+
+
+def called(answers: Iterable[tuple[str, str]], form: Answers) -> tuple[tuple[str, str], ...]:
+    """(gold answer, other name) of the answers that have both an id and a label, given as (id, label)."""
+    both = ((label, id_) if form is Answers.LABELS else (id_, label) for id_, label in answers)
+    return tuple(dict.fromkeys((answer, name) for answer, name in both if answer and name and answer != name))
 
 
 def unique(texts: Iterator[str] | list[str]) -> tuple[str, ...]:

@@ -12,7 +12,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Answers, QuestionSource, identity, json_list, optional_text, require, unique
+from kbqa.datasets.formats import (
+    Answers,
+    QuestionSource,
+    called,
+    identity,
+    json_list,
+    optional_text,
+    require,
+    unique,
+)
 from kbqa.datasets.programs import of_program, path_from
 from kbqa.trajectory import Question
 
@@ -31,10 +40,11 @@ def _question(record: Any, source: QuestionSource) -> Question:
     level = optional_text(record, "level")
     if level and level not in _LEVELS:
         raise ValueError(f'"level" is "{level}", not one of {", ".join(_LEVELS)}')
+    answers = [_names(answer) for answer in require(record, "answer", list)]
     return Question(
         id=id_,
         text=require(record, "question", str),
-        answers=unique([_answer(answer, source.answers) for answer in require(record, "answer", list)]),
+        answers=unique([_gold(*names, source.answers) for names in answers]),
         topic_entities=topics,
         kg=source.kg,
         path=path_from(gold, topics),
@@ -42,6 +52,7 @@ def _question(record: Any, source: QuestionSource) -> Question:
         sparql=sparql,
         operation=_OPERATIONS.get(optional_text(record, "function")) or gold.operation,
         level=level,
+        names=called(answers, source.answers),
     )
 
 
@@ -52,11 +63,15 @@ def _topics(record: Any) -> tuple[str, ...]:
     return unique([require(node, "id", str) for node in grounded])
 
 
-def _answer(answer: Any, names: Answers) -> str:
-    if isinstance(answer, str):  # GraphQuestions'
-        return answer
-    argument = require(answer, "answer_argument", str)
-    return argument if names is Answers.IDS else optional_text(answer, "entity_name") or argument
+def _names(answer: Any) -> tuple[str, str]:
+    """(id or value, label) of an answer; GraphQuestions has one text, which becomes the first."""
+    if isinstance(answer, str):
+        return answer, ""
+    return require(answer, "answer_argument", str), optional_text(answer, "entity_name")
+
+
+def _gold(argument: str, label: str, form: Answers) -> str:
+    return argument if form is Answers.IDS else label or argument
 
 
 GRAILQA = json_list("grailqa", _question)

@@ -136,7 +136,7 @@ class Published:
         Raises:
             DatasetError: there is no file of the set.
         """
-        family = FAMILIES.get(name) or _own(name)
+        family = FAMILIES.get(name) or _own(name, sampled=(root / name).is_file())
         if (root / name).is_file():
             return cls(family, {Part.ALL: (root / name,)}, answers, on_error)
         return cls._in(family, name, root / family.folder, " (looked under KBQA_DATA)", answers, on_error)
@@ -185,9 +185,9 @@ class Published:
         return tuple(questions)
 
 
-def _own(name: str) -> Family:
+def _own(name: str, *, sampled: bool = False) -> Family:
     """A set in our own format of records."""
-    return Family("", RECORDS, _OWN_FILES, name, sampled=True)
+    return Family("", RECORDS, _OWN_FILES, name, sampled=sampled)
 
 
 def _found(directory: Path, names: tuple[str, ...]) -> tuple[Path, ...]:

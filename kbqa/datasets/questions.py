@@ -11,15 +11,15 @@ from kbqa.trajectory import Question
 
 
 def load_questions(name: str, *, seed: int = 0, data_directory: Path | None = None) -> list[Question]:
-    """Load the questions of a file, or of all splits of a known data set.
+    """Load the questions of a file, or of all splits of a data set.
 
     Raises:
         DatasetError: there is no such data set or file, or it is malformed.
     """
-    if name in DATASETS:
-        splits = load_dataset(name, seed, data_directory).splits
-        return [*splits.cold_start, *splits.train, *splits.validation, *splits.test]
-    if not Path(name).exists():
+    is_file = Path(name).exists() and name not in DATASETS
+    if not is_file and (name in DATASETS or data_directory is not None):
+        return list(load_dataset(name, seed, data_directory).splits.all)
+    if not is_file:
         raise DatasetError(
             f"{name}: there is no such file: name a file of questions, or one of {', '.join(DATASETS)}"
         )

@@ -2,7 +2,8 @@
 
     {"id", "text" or "question", "answers": […], "topic_entities": […],
      "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …],
-     "form"?, "sparql"?, "operation"?, "level"?}
+     "form"?, "sparql"?, "operation"?, "level"?,
+     "variants"?: [[…], …], "names"?: [[answer, name, …], …]}
 
 The fields are those of `Question`. RoG's records are read too: `a_entity` and `q_entity`
 are then answers and topic entities, and the record's id names its subgraph.
@@ -40,10 +41,14 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     aside = path.with_name(f"{path.name}.part")
     with aside.open("w", encoding="utf-8") as file:
         for question in questions:
-            record = {name: value for name, value in asdict(question).items() if value}
-            needed = {"answers": question.answers, "topic_entities": question.topic_entities}
-            file.write(json.dumps(record | needed, ensure_ascii=False) + "\n")
+            file.write(json.dumps(as_record(question), ensure_ascii=False) + "\n")
     aside.replace(path)
+
+
+def as_record(question: Question) -> dict[str, Any]:
+    """A question as a JSON record, without empty fields."""
+    record = {name: value for name, value in asdict(question).items() if value}
+    return record | {"answers": question.answers, "topic_entities": question.topic_entities}
 
 
 def _question(record: Any, source: QuestionSource) -> Question:
@@ -65,6 +70,8 @@ def _question(record: Any, source: QuestionSource) -> Question:
         kg=str(record.get("kg") or source.kg),
         graph=id_ if given else graph,
         path=tuple(map(_hop, path)),
+        variants=_lists(record, "variants"),
+        names=_lists(record, "names"),
         **{name: optional_text(record, name) for name in _OPTIONAL},
     )
 
@@ -74,6 +81,14 @@ def _texts(record: Mapping[str, Any], name: str, other: str) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f'"{name}" is not a list of texts')
     return tuple(texts)
+
+
+def _lists(record: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], ...]:
+    lists = record.get(name) or []
+    fits = isinstance(lists, list) and all(isinstance(one, list) for one in lists)
+    if not fits or not all(isinstance(text, str) for one in lists for text in one):
+        raise ValueError(f'"{name}" is not a list of lists of texts')
+    return tuple(map(tuple, lists))
 
 
 def _hop(hop: Any) -> Hop:

@@ -13,9 +13,10 @@ from kbqa.trajectory import Question
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Disjoint splits; also disjoint by (topic entity, relation path), unless the set's own split is not.
+    """Splits: disjoint, also by (topic entity, relation path), unless the set's own split is not.
 
-    The parts of a mixture take turns (`in_turns`).
+    If the training set is a whole published file, the questions of the cold start are among it. The parts of
+    a mixture take turns (`in_turns`).
 
     Attributes:
         cold_start: questions whose gold paths the cold start may read.
@@ -33,6 +34,28 @@ class Splits:
         """The splits restricted to the questions that suit."""
         parts = (self.cold_start, self.train, self.validation, self.test)
         return Splits(*(in_turns(filter(suits, part)) for part in parts))
+
+    def with_validation(self, count: int, seed: int) -> Splits:
+        """The splits with a validation set of `count` questions taken out of the training set."""
+        chosen = random.Random(f"validation/{seed}").sample(self.train, min(count, len(self.train)))
+        ids = {question.id for question in chosen}
+        cold_start, train = (
+            tuple(question for question in part if question.id not in ids)
+            for part in (self.cold_start, self.train)
+        )
+        return Splits(cold_start, train, in_turns(chosen), self.test)
+
+    def map(self, change: Callable[[Question], Question]) -> Splits:
+        """The splits with every question changed."""
+        parts = (self.cold_start, self.train, self.validation, self.test)
+        return Splits(*(tuple(map(change, part)) for part in parts))
+
+    @property
+    def all(self) -> tuple[Question, ...]:
+        """The questions of all splits, each once."""
+        trained = {question.id for question in self.train}
+        apart = (question for question in self.cold_start if question.id not in trained)
+        return (*apart, *self.train, *self.validation, *self.test)
 
 
 def in_turns(questions: Iterable[Question]) -> tuple[Question, ...]:

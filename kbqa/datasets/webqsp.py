@@ -5,15 +5,16 @@
                   "AnnotatorComment": {"ParseQuality": "Complete", "QuestionQuality": "Good", …},
                   "Answers": [{"AnswerType": "Entity" or "Value", "AnswerArgument": …, "EntityName": …}]}]}]}
 
-If there are several parses, the first one is used that its annotator marked as complete, with a
-good question; without such a mark, the first of all.
+A question may have several parses. Those that their annotator marked as complete, with a good question, are
+sets of gold answers, each as right as the others; without such a mark, all parses are. The program and the
+topic entity are those of the first.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kbqa.datasets.formats import Answers, QuestionSource, json_list, optional_text, require, unique
+from kbqa.datasets.formats import Answers, QuestionSource, called, json_list, optional_text, require, unique
 from kbqa.datasets.programs import of_query, path_from
 from kbqa.trajectory import Question
 
@@ -22,21 +23,27 @@ def _question(record: Any, source: QuestionSource) -> Question:
     parses = require(record, "Parses", list)
     if not parses:
         raise ValueError('"Parses" is empty')
-    parse = next(filter(_is_good, parses), parses[0])
-    sparql = optional_text(parse, "Sparql") if isinstance(parse, dict) else ""
-    answers = require(parse, "Answers", list)
+    good = list(filter(_is_good, parses)) or parses
+    named = [[_names(answer) for answer in require(parse, "Answers", list)] for parse in good]
+    # A parse without an answer in Freebase cannot be right, unless there is no other.
+    golds = dict.fromkeys(unique([_gold(*names, source.answers) for names in answers]) for answers in named)
+    first, *variants = [gold for gold in golds if gold] or [()]
+    parse = next((parse for parse, answers in zip(good, named, strict=True) if answers), good[0])
+    sparql = optional_text(parse, "Sparql")
     topic = optional_text(parse, "TopicEntityMid")
     topics = (topic,) if topic else ()
     gold = of_query(sparql)
     return Question(
         id=require(record, "QuestionId", str),
         text=optional_text(record, "RawQuestion") or require(record, "ProcessedQuestion", str),
-        answers=unique([_answer(answer, source.answers) for answer in answers]),
+        answers=first,
         topic_entities=topics,
         kg=source.kg,
         path=path_from(gold, topics),
         sparql=sparql,
         operation=gold.operation,
+        variants=tuple(variants),
+        names=called((names for answers in named for names in answers), source.answers),
     )
 
 
@@ -46,9 +53,13 @@ def _is_good(parse: Any) -> bool:
     return isinstance(comment, dict) and quality.items() <= comment.items()
 
 
-def _answer(answer: Any, names: Answers) -> str:
-    argument = require(answer, "AnswerArgument", str)
-    return argument if names is Answers.IDS else optional_text(answer, "EntityName") or argument
+def _names(answer: Any) -> tuple[str, str]:
+    """(id or value, label) of an answer; the label may be empty."""
+    return require(answer, "AnswerArgument", str), optional_text(answer, "EntityName")
+
+
+def _gold(argument: str, label: str, form: Answers) -> str:
+    return argument if form is Answers.IDS else label or argument
 
 
 WEBQSP = json_list("webqsp", _question, key="Questions")

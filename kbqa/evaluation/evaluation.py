@@ -10,15 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, zip_longest
+from math import comb
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from kbqa.confidence import is_right, log_likelihood
 from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
-from kbqa.evaluation.measures import METRICS, Measures, measure, named_answers
+from kbqa.evaluation.measures import METRICS, Measures, given_answers, measure, named_answers
 from kbqa.evaluation.significance import Interval, bootstrap
 from kbqa.evaluation.text2sparql import set_f1_of
 from kbqa.evidence import Claims, confirmed, supported_share
+from kbqa.gold import judged
 from kbqa.judges import Judge, Verdict
 from kbqa.kg.actions import GraphTools
 from kbqa.trajectory import Question, Status, Trajectory
@@ -87,6 +90,7 @@ class Record:
             "group": self.group,
             "question": question.text,
             "gold": list(question.answers),
+            **({"variants": [list(gold) for gold in question.variants]} if question.variants else {}),
             "answers": list(self.answers),
             **{name: of(question) for name, of in BREAKDOWNS.items()},
             "status": self.status.value,
@@ -149,6 +153,16 @@ class Evaluation:
         """The summary over all questions, of the union of their runs."""
         return summarise([record.measures for record in self.records], self._groups)
 
+    def pass_at(self, k: int) -> float:
+        """Pass@K: the probability that one of `k` runs, drawn from those played, has a gold answer.
+
+        The unbiased estimate 1 - C(n-c, k) / C(n, k) of Chen et al. (2021), where c of n runs have one; mean
+        over questions.
+        """
+        hits = [sum(run["hit_any"].value for run in record.each) for record in self.records]
+        n = len(self.records[0].each)
+        return fmean(1 - comb(n - round(c), k) / comb(n, k) for c in hits)
+
     @property
     def _groups(self) -> list[str]:
         return [record.group for record in self.records]
@@ -163,6 +177,7 @@ class Evaluation:
             **self.summary.to_json(),
             "unjudged": sum(record.verdict is None for record in self.records),
             "runs": [summary.to_json() for summary in single] if runs > 1 else [],
+            "pass_at": {str(k): self.pass_at(k) for k in range(1, runs + 1)} if runs > 1 else {},
             "breakdowns": {name: self._breakdown(of) for name, of in BREAKDOWNS.items()},
             "classes": {
                 "outcome": _shares(AnswerOutcome, (record.outcome for record in self.records)),
@@ -276,11 +291,11 @@ class _Panel:
         self._judge = judge
         self._silent = 0
 
-    def verdict(self, question: Question, answers: Sequence[str]) -> Verdict | None:
+    def verdict(self, question: Question, runs: Sequence[Trajectory]) -> Verdict | None:
         if self._silent >= _GIVEN_UP_AFTER:
             return None
         try:
-            verdict = self._judge.verdict(question.text, question.answers, answers)
+            verdict = judged(self._judge.verdict, question, *given_answers(runs), runs)
         except JudgeUnavailableError as error:
             self._silent += 1
             logger.warning("the judge gave no verdict", extra={"question": question.id, "reason": str(error)})
@@ -315,8 +330,8 @@ def _record(
     case: tuple[Question, Sequence[Trajectory]],
 ) -> Record:
     question, runs = case
-    first, answers = runs[0], named_answers(question, runs)
-    verdict, support = panel.verdict(question, answers), _Support(question, tools)
+    first, answers = runs[0], named_answers(question, runs).answers
+    verdict, support = panel.verdict(question, runs), _Support(question, tools)
     whole = measure(question, runs, verdict, support.share(runs), set_f1(question, runs))
     each = [whole]
     if len(runs) > 1:
@@ -324,7 +339,7 @@ def _record(
             measure(
                 question,
                 [run],
-                panel.verdict(question, named_answers(question, [run])),
+                panel.verdict(question, [run]),
                 support.share([run]),
                 set_f1(question, [run]),
             )

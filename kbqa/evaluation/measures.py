@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, resolve, rhits1
+from kbqa.answers import answer_set, em_set, f1, hit_any, hits1_first, rhits1
 from kbqa.evidence import unite
+from kbqa.gold import Comparison, compare
 from kbqa.judges import Verdict
 from kbqa.kg.actions import ErrorCode
 from kbqa.rewards.kg_r1 import retrieval
@@ -39,30 +40,46 @@ class EvaluationMetric:
         about: definition and source.
         is_share: whether the metric is a fraction of 1 for which more is better; else it is a count.
         is_binary: whether each question's value is 0 or 1, so that McNemar's test applies.
+        papers: what papers call it, where that is another name or one with several meanings.
     """
 
     title: str
     about: str
     is_share: bool = True
     is_binary: bool = False
+    papers: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """The definition, with what papers call the metric."""
+        return "; in papers: ".join(filter(None, (self.about, self.papers)))
 
 
 METRICS: Mapping[str, EvaluationMetric] = {
     "hits@1": EvaluationMetric("Hits@1", "share of questions whose first answer is gold", is_binary=True),
     "f1": EvaluationMetric(
-        "F1", "harmonic mean of precision and recall over answer sets, mean over questions"
+        "F1", "harmonic mean of precision and recall over answer sets, mean over questions", papers="all: F1"
     ),
     "em_set": EvaluationMetric(
-        "Exact match", "share of questions whose answers equal the gold answers (KBQA-R1)", is_binary=True
+        "Exact match",
+        "share of questions whose answers equal the gold answers",
+        is_binary=True,
+        papers="KBQA-R1: EM",
     ),
     "hit_any": EvaluationMetric(
-        "Hit", "share of questions with a gold answer (KnowCoder-A1's EM, ISP-KGR's Hit)", is_binary=True
+        "Hit",
+        "share of questions with a gold answer",
+        is_binary=True,
+        papers="KG-R1: Hit@1; KnowCoder-A1: EM; ISP-KGR: Hit",
     ),
-    "rhits1": EvaluationMetric("RHits@1", "probability that a randomly chosen answer is gold (KnowCoder-A1)"),
+    "rhits1": EvaluationMetric(
+        "RHits@1", "probability that a randomly chosen answer is gold", papers="KnowCoder-A1: RHits@1"
+    ),
     "accuracy": EvaluationMetric(
         "Accuracy",
-        "share of answers that the judge accepts (Learning-to-Refine, section 4.5)",
+        "share of answers that the judge accepts (section 4.5)",
         is_binary=True,
+        papers="Learning-to-Refine: accuracy",
     ),
     "judged_f1": EvaluationMetric(
         "Judged F1", "F1 with the gold answers that the judge found (KG-R1, appendix C.1)"
@@ -95,12 +112,17 @@ METRICS: Mapping[str, EvaluationMetric] = {
 """Every metric, in the order in which a report shows them."""
 
 
-def named_answers(question: Question, runs: Sequence[Trajectory]) -> list[str]:
-    """The answers of a run, or the union of several runs (KG-R1, 4.1), in the form of the gold answers."""
+def given_answers(runs: Sequence[Trajectory]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The answers of a run, or the union of several runs (KG-R1, 4.1); and the ids of each."""
     if len(runs) == 1:
-        return resolve(runs[0].answers, runs[0].answer_ids, question.answers)
+        return runs[0].answers, runs[0].answer_ids
     united = unite(runs)
-    return resolve([answer.text for answer in united], [answer.ids for answer in united], question.answers)
+    return [answer.text for answer in united], [answer.ids for answer in united]
+
+
+def named_answers(question: Question, runs: Sequence[Trajectory]) -> Comparison:
+    """The answers of one or several runs, beside the gold answers that they come nearest to."""
+    return compare(question, *given_answers(runs))
 
 
 def measure(
@@ -119,7 +141,7 @@ def measure(
             could be asked.
         set_f1: `kbqa.evaluation.text2sparql.set_f1_of` the runs; None if it is not measured.
     """
-    answers, gold = named_answers(question, runs), question.answers
+    answers, gold = named_answers(question, runs)
     queries = [action for run in runs for action in run.actions]
     turns = [len(run.turns) for run in runs]
     judged = 0.0 if verdict is None else 1.0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
+from kbqa.gold import Names
 from kbqa.parts import Parts
+
+NAMELESS: Names = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,13 @@ class Verdict:
 class Judge(Protocol):
     """Compares an answer with the gold answers of a question."""
 
-    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
+    def verdict(
+        self, question: str, gold: Sequence[str], answers: Sequence[str], names: Names = NAMELESS
+    ) -> Verdict:
         """Judge the answers to a question.
+
+        Args:
+            names: other names of gold answers and answers, such as the label of an id.
 
         Raises:
             JudgeUnavailableError: no verdict was reached, which does not mean "incorrect".

@@ -8,10 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from kbqa.chat import ChatClient, ChatModel, ChatParams, Conversation, Message
 from kbqa.errors import ChatError, ConfigurationError, JudgeUnavailableError
-from kbqa.judges.base import JUDGES, Verdict
+from kbqa.gold import Names
+from kbqa.judges.base import JUDGES, NAMELESS, Verdict
 
 _CACHED_VERDICTS = 65_536
 _ATTEMPTS = 3
@@ -19,7 +21,8 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 _INSTRUCTION = """\
 You compare an answer to a question with the gold answers. Wording, spelling variants, units and formats of \
-dates and numbers do not matter; meaning does. Use nothing but what is given. Reply with one JSON object: \
+dates and numbers do not matter; meaning does. "names" says what else some of them are called, such as the \
+label of an id. Use nothing but what is given. Reply with one JSON object: \
 {"found": [a 1 or 0 for each gold answer, in order: does the answer contain it?], \
 "correct": true if the answer says what the gold answers say and nothing that contradicts them, \
 "justification": "one sentence"}"""
@@ -41,13 +44,24 @@ class ChatJudge:
     api_key_variable: str = "OPENAI_API_KEY"
     timeout_s: float = 30.0
 
-    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
-        return _verdict(self, question, tuple(gold), tuple(answers))
+    def verdict(
+        self, question: str, gold: Sequence[str], answers: Sequence[str], names: Names = NAMELESS
+    ) -> Verdict:
+        called = tuple((name, *others) for name, others in names.items())
+        return _verdict(self, question, tuple(gold), tuple(answers), called)
 
 
 @lru_cache(_CACHED_VERDICTS)
-def _verdict(judge: ChatJudge, question: str, gold: tuple[str, ...], answers: tuple[str, ...]) -> Verdict:
-    case = {"question": question, "gold answers": gold, "answer": answers}
+def _verdict(
+    judge: ChatJudge,
+    question: str,
+    gold: tuple[str, ...],
+    answers: tuple[str, ...],
+    names: tuple[tuple[str, ...], ...],
+) -> Verdict:
+    case: dict[str, Any] = {"question": question, "gold answers": gold, "answer": answers}
+    if names:
+        case["names"] = {name: others for name, *others in names}
     asked = Conversation(
         (Message("system", _INSTRUCTION), Message("user", json.dumps(case, ensure_ascii=False)))
     )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbqa.answers import answer_set, normalise
-from kbqa.judges.base import JUDGES, Verdict
+from kbqa.gold import Names
+from kbqa.judges.base import JUDGES, NAMELESS, Verdict
 
 
 @JUDGES.register("matching")
@@ -14,7 +15,9 @@ from kbqa.judges.base import JUDGES, Verdict
 class MatchingJudge:
     """Accepts answers that equal the gold answers as a set."""
 
-    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict:
+    def verdict(
+        self, question: str, gold: Sequence[str], answers: Sequence[str], names: Names = NAMELESS
+    ) -> Verdict:
         given, wanted = answer_set(answers), answer_set(gold)
         found = tuple(normalise(one) in given for one in gold)
         missing, surplus = sorted(wanted - given), sorted(given - wanted)

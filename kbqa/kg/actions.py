@@ -31,6 +31,8 @@ ENTITY_DISTANCE = "entity_distance"
 # ours, for users whose questions come without topic entities
 LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
+# ours, for gold answers, which data sets give by id or by label
+RESOLVE_NAMES = "resolve_names"
 # ours, for choosers, which select one of the relations that the graph lists
 FOLLOW_PATH = "follow_path"
 # ours, for choosers of logical forms

@@ -246,6 +246,14 @@ class GraphStore(Protocol):
         """`item` for many ids at once; ids that are not in the graph are left out."""
         ...
 
+    def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
+        """`resolve_entity` for many names at once, with labels; names that stand for nothing are left out.
+
+        Args:
+            limit: entities of one name at most.
+        """
+        ...
+
     def subgraph(self, graph: str) -> GraphStore | None:
         """The per-question subgraph with that id; None if there is none."""
         ...

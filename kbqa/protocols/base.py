@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from kbqa.kg.actions import Action, ActionResult
@@ -122,8 +123,25 @@ def begins_anywhere(protocol: AgentProtocol) -> bool:
     return bool(getattr(protocol, "begins_anywhere", False))
 
 
+class AnswerKind(StrEnum):
+    """By what an agent names the entities that it answers; numbers and dates are always values."""
+
+    IDS = "ids"
+    LABELS = "labels"
+    EITHER = "either"
+
+
+def answers_of(protocol: AgentProtocol) -> AnswerKind:
+    """By what answers in a dialect name entities."""
+    return AnswerKind(getattr(protocol, "answers", AnswerKind.EITHER))
+
+
 class AgentProtocol(Protocol):
-    """One paper's dialect. It may have an attribute `begins_anywhere`; see the function of this name."""
+    """One paper's dialect.
+
+    It may have attributes `begins_anywhere` and `answers`; see the functions `begins_anywhere` and
+    `answers_of`.
+    """
 
     @property
     def name(self) -> str: ...

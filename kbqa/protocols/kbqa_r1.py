@@ -35,7 +35,7 @@ from kbqa.logical_forms.actions import (
 from kbqa.logical_forms.algebra import Entity, Expression, Join
 from kbqa.logical_forms.algebra import Literal as FormLiteral
 from kbqa.logical_forms.s_expression import parse_s_expression, print_literal, print_path, print_s_expression
-from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
+from kbqa.protocols.base import AnswerKind, Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
@@ -123,6 +123,7 @@ class KbqaR1:
     now: str | None = None
 
     name: ClassVar[str] = "kbqa_r1"
+    answers: ClassVar[AnswerKind] = AnswerKind.IDS
     tags: ClassVar[tuple[str, ...]] = (
         "<think>",
         "</think>",

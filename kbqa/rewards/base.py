@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from kbqa.answers import em_set, f1, hit_any, resolve
+from kbqa.answers import em_set, f1, hit_any
+from kbqa.gold import Comparison, Names, Verdict, compare
 from kbqa.kg.actions import GraphTools
 from kbqa.parts import Parts
 from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Step, Trajectory, Tree
 
 
-class Verdict(Protocol):
-    """The decision of a judge; see `kbqa.judges`."""
-
-    @property
-    def correct(self) -> bool: ...
-
-
 class Judge(Protocol):
     """See `kbqa.judges`; declared here, because rewards and judges do not import each other."""
 
-    def verdict(self, question: str, gold: Sequence[str], answers: Sequence[str]) -> Verdict: ...
+    def verdict(
+        self,
+        question: str,
+        gold: Sequence[str],
+        answers: Sequence[str],
+        names: Names,
+    ) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class TreeReward(Reward, Protocol):
 REWARDS: Parts[Reward] = Parts("rewards")
 
 
-def answers_to(question: Question, end: Trajectory | Step) -> list[str]:
-    """The answers of an episode, or of a tree's step, named as the gold answers are."""
-    return resolve(end.answers, end.answer_ids, question.answers)
+def answers_to(question: Question, end: Trajectory | Step) -> Comparison:
+    """The answers of an episode, or of a tree's step, beside the gold answers that they come nearest to."""
+    return compare(question, end.answers, end.answer_ids)
 
 
 def measures(question: Question, trajectory: Trajectory) -> dict[str, float]:
     """Components that every reward reports: f1, em (set equality) and hit (any)."""
-    predicted, gold = answers_to(question, trajectory), question.answers
+    predicted, gold = answers_to(question, trajectory)
     return {
         "f1": f1(predicted, gold),
         "em": float(em_set(predicted, gold)),

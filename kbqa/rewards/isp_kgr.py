@@ -64,7 +64,7 @@ class IspKgrReward:
         measured = measure(question, [step.turn for step in tree.steps], instruments, self.max_distance)
         outcomes = [0.0] * len(tree.steps)
         for end in tree.ends:
-            reached = f1(answers_to(question, tree.steps[end]), question.answers)
+            reached = f1(*answers_to(question, tree.steps[end]))
             for index in tree.path(end):
                 outcomes[index] = max(outcomes[index], reached)
         rewards: dict[int, StepReward] = {}

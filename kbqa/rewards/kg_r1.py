@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbqa.answers import answer_set
+from kbqa.gold import gold_names
 from kbqa.rewards.base import REWARDS, Instruments, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory, Turn
 
@@ -61,4 +62,4 @@ class KgR1Reward:
 def retrieval(question: Question, trajectory: Trajectory) -> float:
     """v_ret: 1 if any gold entity appears in what the trajectory retrieved, else 0."""
     seen = answer_set(name for action in trajectory.actions for name in (*action.labels, *action.items))
-    return float(not seen.isdisjoint(answer_set(question.answers)))
+    return float(not seen.isdisjoint(gold_names(question)))

@@ -46,7 +46,7 @@ class KnowCoderA1Reward:
         self, question: Question, trajectory: Trajectory, instruments: Instruments
     ) -> RewardedTrajectory:
         boxed = bool(trajectory.turns) and _BOX.search(trajectory.turns[-1].text) is not None
-        answers, gold = answers_to(question, trajectory), question.answers
+        answers, gold = answers_to(question, trajectory)
         right = float(hit_any(answers, gold)) if self.measure == "hit" else f_beta(answers, gold, self.beta)
         reward = min(self.format * boxed + right, 1.0)
         reward -= self._penalties(trajectory)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbqa.rewards.base import REWARDS, Instruments, answers_to, measures
+from kbqa.gold import judged
+from kbqa.rewards.base import REWARDS, Instruments, measures
 from kbqa.trajectory import Question, RewardedTrajectory, Status, Trajectory
 
 
@@ -39,9 +40,9 @@ class LearningToRefineReward:
         correct = False
         reward = self.invalid
         if valid:
-            answers = answers_to(question, trajectory)
-            verdict = instruments.judge.verdict(question.text, question.answers, answers)
-            correct = verdict.correct
+            correct = judged(
+                instruments.judge.verdict, question, trajectory.answers, trajectory.answer_ids, [trajectory]
+            ).correct
             reward = 1 + (self.correct if correct else self.incorrect)
             reward -= self.error_cost * errors + self.turn_cost * len(trajectory.turns)
         queries = sum(1 for _ in trajectory.actions)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kbqa.answers import answer_set, f1, normalise
+from kbqa.answers import answer_set, f1, normalise, resolve
 from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.gold import compare
 from kbqa.kg.actions import (
     ENTITY_DISTANCE,
     EXECUTE_SPARQL,
@@ -130,7 +131,7 @@ def measure(
                 value,
                 _variables(_text(query)),
                 counts,
-                max(f1(query.labels, question.answers), f1(query.items, question.answers)),
+                max(f1(*compare(question, names, ())) for names in (query.labels, query.items)),
             )
         steps.append(step)
     return Measurement(tuple(steps), {topic: gauge.score((topic,)) for topic in question.topic_entities})
@@ -157,9 +158,10 @@ class _Gauge:
         """Distances of sets of ids to the answers, and sizes of what queries find."""
         question = self._question
         actions: dict[tuple[str, ...] | str, Action] = {}
-        if question.answers:
+        gold = list(dict.fromkeys(answer for answers in question.golds for answer in answers))
+        if gold:
             for ids in sets:
-                arguments = {"set_a": list(ids), "set_b": list(question.answers)}
+                arguments = {"set_a": list(ids), "set_b": gold}
                 actions[ids] = Action(ENTITY_DISTANCE, {**arguments, "max_distance": self._max_distance})
         actions |= {query: Action(EXECUTE_SPARQL, {"query": query}) for query in queries}
         if not actions:
@@ -211,11 +213,16 @@ def _unmeasured(turn: Turn, query: ExecutedAction | None) -> MeasuredStep:
 
 def _covers(query: ExecutedAction, question: Question) -> str | None:
     """`exactly` if a query found the answers, `among others` if more than them, else None."""
-    gold = answer_set(question.answers)
+    extents = [_extent(query, gold, question.names) for gold in map(answer_set, question.golds)]
+    return min(filter(None, extents), key=("exactly", "among others").index, default=None)
+
+
+def _extent(query: ExecutedAction, gold: frozenset[str], names: Sequence[Sequence[str]]) -> str | None:
+    """`_covers` for one set of gold answers."""
     covered: frozenset[str] = frozenset()
     others = False
-    for names in zip(query.items, query.labels, strict=True):
-        hits = gold & answer_set(names)
+    for found in zip(query.items, query.labels, strict=True):
+        hits = gold & answer_set(resolve(found, (), gold, names))
         covered |= hits
         others = others or not hits
     if not gold or covered != gold:

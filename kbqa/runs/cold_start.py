@@ -71,7 +71,8 @@ def _played(context: Context, section: ColdStartSection, questions: Splits) -> l
     protocol, turns = context.recipe.protocol.build(), context.recipe.rollout.max_turns
     asked = questions.cold_start[: section.demonstrations]
     if section.is_mined:
-        asked = (*questions.cold_start, *questions.train)[: section.demonstrations]
+        drawn = {question.id: question for question in (*questions.cold_start, *questions.train)}
+        asked = tuple(drawn.values())[: section.demonstrations]
     context.kg_versions(question.kg for question in asked)
     if section.is_mined:
         bounds = bounds_for(protocol, turns)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kbqa.cold_start.mining import blind
 from kbqa.datasets import Splits, load_dataset, spread
+from kbqa.datasets.gold import gold_form_of, gold_namer
 from kbqa.errors import DatasetError, RunError
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyVersion
@@ -24,6 +25,7 @@ from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
 
+_VALIDATION = 120  # questions taken out of the training set of a data set without validation questions
 _SHOW_EVERY = 10  # steps between two metrics records
 
 
@@ -76,7 +78,8 @@ def prepare(context: Context) -> Material:
     """
     context.journal.enter("prepare")
     record, limits = context.record, context.record.limits
-    dataset = load_dataset(record.dataset, record.seed, context.data)
+    form = gold_form_of(context.recipe.protocol.build())
+    dataset = load_dataset(record.dataset, record.seed, context.data, answers=form)
     kgs = tuple(graph.name for graph in dataset.graphs)
     context.kg_versions(kgs)
     context.journal.keep(graphs=kgs)
@@ -88,6 +91,14 @@ def prepare(context: Context) -> Material:
             cold_start=tuple(map(blind, suitable.cold_start)),
             train=tuple(map(blind, suitable.train)),
         )
+    if not suitable.validation:
+        count = limits.validation or min(_VALIDATION, len(suitable.train) // 10)
+        suitable = suitable.with_validation(count, record.seed)
+        logger.info(
+            "the data set has no validation questions, so some are taken out of the training set",
+            extra={"dataset": record.dataset, "count": len(suitable.validation)},
+        )
+        context.journal.keep(validation_from_train=len(suitable.validation))
     questions = replace(
         suitable,
         train=suitable.train[: limits.train],
@@ -103,6 +114,7 @@ def prepare(context: Context) -> Material:
                 f"data set {record.dataset} has no train questions of its part {part} for this recipe: "
                 "leave the part out"
             )
+    questions = questions.map(gold_namer(questions.all, context.tools, record.dataset))
     return Material(kgs, dataset.graph_lines, questions, dataset.shares)
 
 

@@ -13,6 +13,7 @@ import typer
 from kbqa.errors import KbqaError
 from services.cli import (
     ask,
+    average,
     bases,
     cold_start,
     data,
@@ -55,6 +56,7 @@ def create_cli() -> typer.Typer:
     cli.command()(export.export)
     cli.command("cold-start")(cold_start.cold_start)
     cli.command("eval")(eval.evaluate)
+    cli.command()(average.average)
     cli.command()(policies.promote)
     cli.command()(mcp.mcp)
     cli.command()(status.version)

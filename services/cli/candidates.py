@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from kbqa.bases import find_base
 from kbqa.chat import ChatModel
 from kbqa.confidence import Calibration
+from kbqa.datasets.formats import Answers
+from kbqa.datasets.gold import gold_form_of
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
 from kbqa.evaluation.baselines import BASELINES, baseline_player
 from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
@@ -56,6 +58,7 @@ class EvaluatedPolicy:
     play: (tools, number of the run) → its player and temperature; run 0 is played as the recipe evaluates.
     close: frees the policy.
     calibration: how sure its answers are; None if that is not known.
+    gold: form of gold answers with which its answers are compared, if a data set has both.
     """
 
     name: str
@@ -66,6 +69,7 @@ class EvaluatedPolicy:
     play: Callable[[GraphTools, int], tuple[Player[Any], float]]
     close: Callable[[], None]
     calibration: Calibration | None = None
+    gold: Answers = Answers.LABELS
 
 
 def open_candidate(
@@ -176,7 +180,15 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
     about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
     calibration = None if version is None else version.manifest.calibration
     return EvaluatedPolicy(
-        name, about, _ROWS, recipe.judge.build(), recipe.questions.suit, play, hosted.close, calibration
+        name,
+        about,
+        _ROWS,
+        recipe.judge.build(),
+        recipe.questions.suit,
+        play,
+        hosted.close,
+        calibration,
+        gold_form_of(recipe.protocol.build()),
     )
 
 
@@ -273,6 +285,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Evaluat
         recipe.questions.suit,
         _by(Players.of_chat(recipe, spoken)),
         spoken.close,
+        gold=gold_form_of(recipe.protocol.build()),
     )
 
 

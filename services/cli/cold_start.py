@@ -115,7 +115,11 @@ def cold_start(
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     split: Annotated[
-        Split, typer.Option(help="Split to take questions from; cold_start holds those set aside for this.")
+        Split,
+        typer.Option(
+            help="Split to take questions from; cold_start holds those set aside for this, or the training "
+            "questions with a gold program."
+        ),
     ] = (Split.COLD_START),
     limit: Annotated[
         int | None,
@@ -161,8 +165,10 @@ def cold_start(
     chosen = load_recipe(recipe, read_pairs("--set", overrides))
     order = _Order(dataset, method, teacher or "", recipe, chosen, candidates, kind.value, seed)
     from kbqa.datasets import Graph, load_dataset
+    from kbqa.datasets.gold import gold_form_of, gold_namer
 
-    asked = load_dataset(dataset, seed, data_directory())
+    form = gold_form_of(chosen.protocol.build())
+    asked = load_dataset(dataset, seed, data_directory(), answers=form)
     questions = _questions(order, asked.splits, split, limit)
     file = home / "cold_start" / f"{name or chosen.name}.jsonl"
     if kg_server is None:
@@ -170,6 +176,7 @@ def cold_start(
     loaded = [Graph(graph.name) for graph in asked.graphs]
     with ExitStack() as opened:
         graphs = opened.enter_context(open_graphs(loaded, home, kg_server=kg_server))
+        questions = list(map(gold_namer(questions, graphs.tools, dataset), questions))
         tried = _tried(order, questions, file, parallel, graphs.tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import DemonstrationEntry, write_entries

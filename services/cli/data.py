@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kbqa.datasets import rog
 from kbqa.datasets.catalog import DATASETS, load_dataset, open_published
 from kbqa.datasets.curation import Curation, curate
 from kbqa.datasets.formats import Answers, Malformed, OnError
@@ -24,6 +27,7 @@ from kbqa.datasets.records import write_questions
 from kbqa.datasets.splits import Splits, split_at_random, split_by_path
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.loading.files import GraphFormat
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import Question
 from services.cli.options import DEFAULT_HOME, AsJson, Home, data_directory
@@ -131,6 +135,45 @@ def convert(
     _write(output, questions)
     typer.echo(f"{output}: {len(questions)} questions")
     _list(malformed, "skipped")
+
+
+@commands.command("load-rog")
+def load_rog(
+    name: Annotated[str, typer.Argument(help="Name of the data set and of its graph, such as rog-webqsp.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Released files, JSON lines or parquet, or a directory of them; their names begin with "
+            "train, validation or test."
+        ),
+    ],
+    home: Home = DEFAULT_HOME,
+    force: Force = False,
+) -> None:
+    """Load RoG's data (RoG-WebQSP, RoG-CWQ): a graph with a subgraph for each question, and a data set.
+
+    The data set is written to KBQA_DATA, so that `kbqa train --dataset NAME` is the next command.
+    """
+    root = data_directory()
+    if root is None:
+        raise DatasetError(f"{name}: set KBQA_DATA to the directory that is to hold the data set")
+    directory = root / name
+    for part in ("train", "validation", "test"):
+        _is_free(directory / f"{part}.jsonl", force)
+    home.mkdir(parents=True, exist_ok=True)
+    catalog = GraphCatalog(home)
+    # In HOME, because the subgraphs of a data set are several gigabytes.
+    with tempfile.TemporaryDirectory(dir=home, prefix="rog-") as apart, closing(catalog):
+        records = Path(apart) / f"{name}.jsonl"
+        written = rog.convert(files, name, directory, records)
+        graph = catalog.load(name, records, format=GraphFormat.ROG)
+    counts = ", ".join(f"{part} {count}" for part, count in written.questions.items())
+    typer.echo(f"{directory}: {counts} questions")
+    typer.echo(
+        f"loaded {graph.name}: {graph.triples} triples, {graph.entities} entities, version {graph.version}"
+    )
+    if written.nameless:
+        typer.echo(f"{written.nameless} triples were left out because a name in them is empty", err=True)
 
 
 @commands.command()

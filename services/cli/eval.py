@@ -18,8 +18,11 @@ from rich.progress import track
 
 from kbqa.datasets.catalog import GENERATED_NAMES, load_dataset, open_published
 from kbqa.datasets.dataset import Dataset
+from kbqa.datasets.formats import Answers
+from kbqa.datasets.gold import gold_namer
 from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import Part
+from kbqa.datasets.sampling import Sample
 from kbqa.datasets.splits import Splits, spread
 from kbqa.errors import ConfigurationError, DatasetError
 from services.cli.graphs import KgServerUrl, open_graphs
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024  # questions whose runs are completed before the next questions begin; bounds memory
 _MOST_HOPS = 8  # maximum of `follow_path`
+_WITHOUT_GRAPH = ("vanilla", "cot")
 _RUN_STRIDE = 104_729  # separates the random seeds of runs
 
 
@@ -64,6 +68,14 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Evaluate at most N questions, evenly spaced over the split.")
     ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND:N",
+            help="Evaluate on N questions drawn with the seed: random:600, or equally many of each kind: "
+            "operation:600, level:600, hops:600, steps:600, topics:600.",
+        ),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +101,9 @@ def evaluate(
             "--known-hops", help="With --baseline ranking: use the length of each question's gold path."
         ),
     ] = False,
-    runs: Annotated[int, typer.Option(min=1, help="Runs per question; their answers are merged.")] = 1,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Runs per question; their answers are merged, and Pass@K is reported.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the split and of sampled runs.")] = 1,
     text2sparql: Annotated[
         bool,
@@ -133,30 +147,38 @@ def evaluate(
             raise ConfigurationError(
                 f"{file}: the directory {file.absolute().parent} does not exist: create it first"
             )
+    if sample is not None and limit is not None:
+        raise ConfigurationError("--sample and --limit exclude each other: give only one of them")
+    chosen = None if sample is None else Sample.read(sample)
     earlier = None if compare is None else read_earlier(compare)
     asked = _load(dataset, data, seed)
     known = [field.name for field in fields(Splits)]
     if split not in known:
         raise DatasetError(f'{dataset} has no split "{split}" (it has: {", ".join(known)})')
-    drawn: tuple[Question, ...] = getattr(asked.splits, split)
     graphs = asked.graphs
     if kg is not None:
         graphs = (replace(asked.graph, name=kg, text=None, file=None),)
-        drawn = tuple(replace(question, kg=kg) for question in drawn)
     name = None if baseline is None else baseline.value
-    needs_graph = text2sparql or name not in ("vanilla", "cot")
+    needs_graph = text2sparql or name not in _WITHOUT_GRAPH
     with ExitStack() as opened:
         candidate = open_candidate(
             policy, home, location, recipe=recipe, baseline=name, max_hops=max_hops, known_hops=known_hops
         )
         opened.callback(candidate.close)
-        questions = [question for question in drawn if candidate.suits(question)]
-        left_out, questions = len(drawn) - len(questions), list(spread(questions, limit))
+        if candidate.gold is not Answers.LABELS:
+            asked = _load(dataset, data, seed, candidate.gold)
+        drawn: tuple[Question, ...] = getattr(asked.splits, split)
+        suitable = list(filter(candidate.suits, drawn))
+        questions = list(spread(suitable, limit) if chosen is None else chosen.of(suitable, seed))
+        if kg is not None:
+            questions = [replace(question, kg=kg) for question in questions]
         if not questions:
             raise DatasetError(f"{dataset} has no suitable question in its split {split}")
         tools, versions = opened.enter_context(
             open_graphs(graphs if needs_graph else (), home, kg_server=kg_server)
         )
+        if needs_graph:
+            questions = list(map(gold_namer(questions, tools, dataset), questions))
         began = time.perf_counter()
         if text2sparql:
             questions = linked(questions, tools)
@@ -176,7 +198,8 @@ def evaluate(
         "split": split if data is None or data.is_dir() else data.name,
         "graphs": {graph.name: versions.get(graph.name) for graph in graphs},
         "seed": seed,
-        "left_out": left_out,
+        "sample": sample,
+        "left_out": len(drawn) - len(suitable),
         "leaking": asked.leaking,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
@@ -191,7 +214,7 @@ def evaluate(
     write(as_json, html, result, evaluation.examples)
 
 
-def _load(name: str, data: Path | None, seed: int) -> Dataset:
+def _load(name: str, data: Path | None, seed: int, answers: Answers = Answers.LABELS) -> Dataset:
     """A data set. If it was published with a test file, or `data` is one, its split `test` is the whole file.
 
     Raises:
@@ -201,7 +224,7 @@ def _load(name: str, data: Path | None, seed: int) -> Dataset:
     is_drawn = name in GENERATED_NAMES or "@" in name or is_mixture(name)
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"
-    return load_dataset(name, seed, root, data=data)
+    return load_dataset(name, seed, root, data=data, answers=answers)
 
 
 def linked(questions: Sequence[Question], tools: GraphTools) -> list[Question]:

@@ -28,12 +28,16 @@ def print_summary(result: Mapping[str, Any]) -> None:
     names = list(result["graphs"])
     graphs = f"graph {names[0]}" if len(names) == 1 else f"{len(names)} graphs"
     console.print(f"{result['policy']} on {asked}, {graphs}, {how}; {speed}", soft_wrap=True)
-    table = Table("metric", "value", "95 % interval", box=None)
+    table = Table("metric", "value", "95 % interval", "in papers", box=None)
     for name, value in result["metrics"].items():
-        low, high = result["intervals"][name]
-        digits = 3 if METRICS[name].is_share else 1
-        table.add_row(METRICS[name].title, f"{value:.{digits}f}", f"{low:.{digits}f} … {high:.{digits}f}")
+        metric, (low, high) = METRICS[name], result["intervals"][name]
+        digits = 3 if metric.is_share else 1
+        interval = f"{low:.{digits}f} … {high:.{digits}f}"
+        table.add_row(metric.title, f"{value:.{digits}f}", interval, metric.papers)
     console.print(table)
+    if result["pass_at"]:
+        passed = ", ".join(f"{share:.3f} (K = {k})" for k, share in result["pass_at"].items())
+        console.print(f"Pass@K: {passed}")
     if (said := _grouped(result)) is not None:
         console.print(
             f"95 % intervals are over {said}: questions of one group have the same path and topics",

@@ -62,7 +62,8 @@ def subgraphs(
                 if not topics:
                     without.append(question.id)
                     continue
-                gold = _resolved(store, question.answers) if whence is Seed.TOPICS_AND_GOLD else []
+                answers = tuple(answer for gold in question.golds for answer in gold)
+                gold = _resolved(store, answers) if whence is Seed.TOPICS_AND_GOLD else []
                 writer.add_search(question.id, [*topics, *gold])
             return writer.finish()
 
@@ -120,9 +121,13 @@ def _print(name: str, found: Coverage) -> None:
     )
     for kind in ("topics", "answers", "relations"):
         names = getattr(found, kind)
-        missing = f"; not {', '.join(names.examples)}" if names.examples else ""
-        more = " …" if names.missing > len(names.examples) else ""
-        typer.echo(f"  {kind}: {names.names - names.missing} of {names.names} known{missing}{more}")
+        known = names.names - names.missing - names.computed
+        computed = f"; {names.computed} that a query may compute" if names.computed else ""
+        typer.echo(f"  {kind}: {known} of {names.names} known{computed}")
+        for name, why in names.examples:
+            typer.echo(f"    {name}: {why}")
+        if names.missing > len(names.examples):
+            typer.echo(f"    … and {names.missing - len(names.examples)} more")
 
 
 def _load(questions: str, seed: int) -> list[Question]:

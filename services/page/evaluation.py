@@ -39,7 +39,7 @@ def page(result: Mapping[str, Any], examples: Sequence[PlayedExample]) -> str:
     records = result["records"]
     data = {
         **{name: value for name, value in result.items() if name != "records"},
-        "titles": {name: [m.title, m.about, m.is_share] for name, m in METRICS.items()},
+        "titles": {name: [m.title, m.meaning, m.is_share] for name, m in METRICS.items()},
         "columns": {name: _columns(records, name) for name in ("turns", "generated_tokens")},
         "outcomes_by_hops": _by_hops(records),
         "examples": [_example(example) for example in examples],

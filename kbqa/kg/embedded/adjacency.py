@@ -141,6 +141,10 @@ class Adjacency:
     def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
         return {id_: item for id_ in ids if (item := self.item(id_)) is not None}
 
+    def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
+        ids = {name: self.resolve_entity(name)[:limit] for name in names}
+        return {name: tuple(self.items(found).values()) for name, found in ids.items() if found}
+
     def relations(self) -> Sequence[Item]:
         return self._relations
 

@@ -166,6 +166,11 @@ class Naming:
         return f"SELECT DISTINCT ?x ?text WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
 
 
+def occurring(literals: str) -> str:
+    """A query for the literals, of some separated by spaces, that a fact holds, as ?x."""
+    return f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
+
+
 def parts_of_schema(terms: Iterable[str]) -> str:
     """A query for the parts of the schema among some terms, as ?x; one may have several kinds.
 

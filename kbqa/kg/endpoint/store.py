@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -126,9 +127,7 @@ class EndpointStore:
         if bearers:
             return bearers
         literals = " ".join(lookups.values_named(name, self._endpoint.languages))
-        return self._ids(
-            f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
-        )
+        return self._ids(lookups.occurring(literals))
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
         if is_iri(name) and self._are_relations([name]):
@@ -147,6 +146,33 @@ class EndpointStore:
                 pattern = lookups.occurs(terms, as_relation=True)
                 found.update((item.id, item) for item in self._items(self._naming.labelled(pattern)))
         return {id_: found[id_] for id_ in ids if id_ in found}
+
+    def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
+        asked = dict.fromkeys(name for name in names if name)
+        found: dict[str, tuple[Item, ...]] = {name: (item,) for name, item in self.items(list(asked)).items()}
+        labels = [name for name in asked if name not in found and not name.startswith(BLANK_IRI)]
+        for some in _chunks(labels, _NODES_AT_ONCE // 2):
+            bearers = self._bearers(some, limit)
+            items = self.items([id_ for ids in bearers.values() for id_ in ids])
+            for name, ids in bearers.items():
+                if bearing := tuple(items[id_] for id_ in ids if id_ in items):
+                    found[name] = bearing
+        return found
+
+    def _bearers(self, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
+        """The ids of what bears each label, or else of the literals with that text."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        rows = self._rows(self._naming.bearers_among(labels, limit * len(labels)))
+        for row in rows:
+            found[row["text"]["value"]].append(id_of(row["x"]))
+        rest = [label for label in labels if label not in found]
+        if len(rows) == limit * len(labels):  # a frequent label has left no room for others
+            found.update((label, list(self.resolve_entity(label))) for label in rest)
+        elif rest:
+            texts = (text for label in rest for text in lookups.values_named(label, self._endpoint.languages))
+            for row in self._rows(lookups.occurring(" ".join(texts))):
+                found[row["x"]["value"]].append(id_of(row["x"]))
+        return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
 
     def link(self, question: str) -> list[Mention]:
         """The entities that a question names exactly, apart from capitals.

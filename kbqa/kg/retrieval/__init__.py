@@ -14,6 +14,7 @@ from kbqa.kg.retrieval import (
     node_relations,
     distance,
     describe,
+    resolve_names,
     follow_path,
     expand,
     link_entities,

@@ -158,7 +158,8 @@ function runs() {
   const names = ["hits@1", "f1", "em_set", "hit_any", "accuracy", "retrieval"].filter((name) => name in data.metrics);
   const line = (title, metrics) => h("tr", {}, h("th", { scope: "row" }, title), names.map((name) => h("td", { class: "number" }, value(name, metrics[name] ?? NaN))));
   return h("section", {}, h("h2", {}, "Run by run"), h("p", { class: "about" }, "The first run is played as in the recipe's evaluation; the others are sampled. The union lists first the answers that most runs gave (KG-R1, section 4.1)."),
-    figures(["Run", ...names.map((name) => data.titles[name][0])], [...data.runs.map((run, k) => line(`Run ${k + 1}`, run.metrics)), line("Union", data.metrics)]));
+    figures(["Run", ...names.map((name) => data.titles[name][0])], [...data.runs.map((run, k) => line(`Run ${k + 1}`, run.metrics)), line("Union", data.metrics)]),
+    h("p", { class: "about" }, `Pass@K, the probability that one of K runs has a gold answer: ${Object.entries(data.pass_at).map(([k, share]) => `${share.toFixed(3)} (K = ${k})`).join(", ")}.`));
 }
 
 function everything() {

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.datasets import published_files as files
+from tests.unit.datasets import rog_records as rog
 
 _DATA = os.environ.get("KBQA_DATA")  # as the tests began
 
@@ -224,3 +225,26 @@ def test_a_mixture_is_inspected_whole_and_converted_part_by_part(in_process, tmp
         assert both == one + other
     code, _, err = in_process("data", "convert", "metaqa-2hop@whole+world", str(tmp_path / "x.jsonl"))
     assert (code, "which has no files of its own: name one of its parts" in err) == (2, True)
+
+
+def test_released_rog_records_need_one_command_before_a_run(in_process, tmp_path, monkeypatch):
+    released = tmp_path / "released"
+    released.mkdir()
+    for name, part in (("train", rog.TRAIN), ("validation", rog.VALIDATION), ("test", rog.TEST)):
+        (released / f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in part))
+    code, _, err = in_process("data", "load-rog", "rog", str(released))
+    assert (code, "set KBQA_DATA to the directory" in err) == (2, True)
+    monkeypatch.setenv("KBQA_DATA", str(tmp_path / "data"))
+    code, out, err = in_process("data", "load-rog", "rog", str(released))
+    assert (code, err) == (0, "")
+    assert "test 4, train 12, validation 4 questions" in out
+    assert "loaded rog: " in out
+    code, _, err = in_process("data", "load-rog", "rog", str(released))
+    assert (code, "already exists" in err) == (2, True)
+    assert in_process("data", "load-rog", "rog", str(released), "--force")[0] == 0
+    # Paths are mined within each question's own subgraph, and all gold answers are in the graph.
+    code, out, err = in_process("cold-start", "rog", "--recipe", "kg-r1-small", "--json")
+    assert code == 0, err
+    assert json.loads(out)["questions"] == json.loads(out)["taught"] == 12
+    code, out, _ = in_process("kg", "check", "rog", "rog")
+    assert (code, "all names of 20 of 20 questions" in out) == (0, True)

@@ -114,6 +114,35 @@ def test_set_f1_is_measured_with_entities_that_the_question_names(in_process, st
     assert {record["group"] for record in result["records"]} == {"http://x/a : http://x/city"}
 
 
+def test_a_sample_is_drawn_and_evaluations_are_averaged(in_process, store, data, tmp_path):
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    asked = ("eval", "tiny", "metaqa-1hop", "--data", str(data), "--runs", "2")
+    code, out, err = in_process(*asked, "--sample", "hops:2", "--json", str(one))
+    assert (code, err) == (0, "")
+    assert "KG-R1: Hit@1; KnowCoder-A1: EM; ISP-KGR: Hit" in out
+    assert "(K = 2)" in out
+    result = json.loads(one.read_text())
+    assert (result["questions"], result["sample"], list(result["pass_at"])) == (2, "hops:2", ["1", "2"])
+    assert in_process(*asked, "--sample", "random:3", "--json", str(two))[0] == 0
+    code, out, _ = in_process("average", str(one), str(two), "--json")
+    mean = json.loads(out)
+    f1 = [json.loads(file.read_text())["metrics"]["f1"] for file in (one, two)]
+    assert (code, mean["questions"]) == (0, 5)
+    assert mean["metrics"]["f1"] == pytest.approx((2 * f1[0] + 3 * f1[1]) / 5)
+    assert in_process("average", str(one), str(two))[1].splitlines()[-1].strip().startswith("average")
+    code, _, err = in_process(*asked, "--sample", "some")
+    assert (code, "is not KIND:N" in err) == (2, True)
+    code, _, err = in_process(*asked, "--sample", "random:1", "--limit", "1")
+    assert (code, "exclude each other" in err) == (2, True)
+
+
+def test_a_graph_with_none_of_the_gold_answers_is_refused(in_process, store, data):
+    (data / "1hop_test.txt").write_text("who is a parent of [Ada]\tm.0byron|m.0annabella\n")
+    code, _, err = in_process("eval", "tiny", "metaqa-1hop", "--data", str(data))
+    assert code == 2
+    assert 'the graph "metaqa" has none of its gold answers (2 were looked up' in err
+
+
 def test_greedy_figures_come_out_the_same_again(in_process, store, data, tmp_path):
     def figures(name):
         arguments = ("eval", "tiny", "metaqa-1hop", "--data", str(data), "--json", str(tmp_path / name))

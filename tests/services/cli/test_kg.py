@@ -84,7 +84,7 @@ def test_a_check_says_what_is_missing_by_its_exit_code(in_process, films, questi
     code, out, _ = in_process("kg", "check", "films", questions, "--threshold", "0.5", "--json")
     found = json.loads(out)
     assert (code, found["share"], found["answers"]["missing"]) == (0, 0.5, 1)
-    assert found["topics"]["examples"] == ["Ronin"]
+    assert found["topics"]["examples"] == [["Ronin", "no label of the graph"]]
 
 
 def test_a_graph_or_questions_that_are_not_there_are_errors(in_process, films, questions, write):

@@ -34,6 +34,7 @@ EXAMPLES = {
     "node_relations": {"node": "?x", "query": SPARQL, "question": "who starred?"},
     "entity_distance": {"set_a": ["Big"], "set_b": ["Concord"], "max_distance": 3},
     "describe": {"entity": "Tom Hanks"},
+    "resolve_names": {"names": ["Big", "Tom Hanks"]},
     "link_entities": {"question": "who starred in Big"},
     "follow_path": {
         "entity": "Concord",

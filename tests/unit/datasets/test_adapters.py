@@ -40,15 +40,31 @@ def test_webqsp_takes_the_first_complete_parse(reading):
         path=(Hop("people.person.employment"), Hop("business.tenure.title")),
         sparql=parse["Sparql"],
         operation="path",
+        names=(("Programmer", "m.0prog"),),
     )
     (by_id,) = reading("webqsp", files.WEBQSP, answers=Answers.IDS).questions
     assert by_id.answers == ("m.0prog", "1815-12-10")
+    assert by_id.names == (("m.0prog", "Programmer"),)
+
+
+def test_every_good_parse_of_webqsp_is_a_set_of_gold_answers(reading):
+    content = copy.deepcopy(files.WEBQSP)
+    parses = content["Questions"][0]["Parses"]
+    answer = {"AnswerType": "Entity", "AnswerArgument": "m.0math", "EntityName": "Mathematician"}
+    empty, same = parses[1] | {"Answers": []}, parses[1]
+    content["Questions"][0]["Parses"] = [empty, *parses, same, parses[1] | {"Answers": [answer]}]
+    (question,) = reading("webqsp", content).questions
+    assert question.golds == (("Programmer", "1815-12-10"), ("Mathematician",))
+    assert question.names == (("Programmer", "m.0prog"), ("Mathematician", "m.0math"))
+    assert question.sparql == parses[1]["Sparql"]
 
 
 def test_cwq_topics_come_from_the_query_unless_they_are_listed(reading):
     (question,) = reading("cwq", files.CWQ).questions
     assert (question.topic_entities, question.answers) == (("m.0ada", "m.0bob"), ("Programmer",))
     assert (question.operation, question.path) == ("intersection", ())
+    (superlative,) = reading("cwq", [files.CWQ[0] | {"compositionality_type": "superlative"}]).questions
+    assert superlative.operation == "superlative"
     listed = [files.CWQ[0] | {"topic_entity": {"m.0bob": "Bob"}}]
     (question,) = reading("cwq", listed, answers=Answers.IDS).questions
     assert (question.topic_entities, question.answers) == (("m.0bob",), ("m.0prog",))
@@ -67,6 +83,7 @@ def test_grailqa_has_form_query_level_and_topics(reading):
         sparql=files.GRAILQA[0]["sparql_query"],
         operation="path",
         level="zero-shot",
+        names=(("Mary", "m.0mary"),),
     )
     assert reading("grailqa", files.GRAILQA, answers=Answers.IDS).questions[0].answers == ("m.0mary",)
 
@@ -337,6 +354,19 @@ def test_a_data_set_is_found_by_its_published_file_names(tmp_path, name, own):
     assert splits.cold_start + splits.train
     assert dataset.graph.name == FAMILIES[name].kg
     assert dataset.graph.is_included is (name == "multitq")
+
+
+def test_official_files_are_used_whole(tmp_path):
+    for name in ("train", "dev"):
+        records = [files.GRAILQA[0] | {"qid": f"{name}{n}"} for n in range(40)]
+        (tmp_path / f"grailqa_v1.0_{name}.json").write_text(files.text_of(records))
+    splits = load_dataset("grailqa", 1, data=tmp_path).splits
+    assert [question.id for question in splits.train] == [f"train{n}" for n in range(40)]
+    assert splits.cold_start == splits.train
+    assert [question.id for question in splits.test] == [f"dev{n}" for n in range(40)]
+    assert splits.validation == ()
+    assert len(splits.all) == 80
+    assert load_dataset("grailqa", 2, data=tmp_path).splits == splits
 
 
 def test_without_a_train_file_dev_is_what_a_policy_trains_on(tmp_path):

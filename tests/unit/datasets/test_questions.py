@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kbqa.datasets.questions import load_questions
-from kbqa.datasets.records import read_questions
+from kbqa.datasets.records import read_questions, write_questions
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Hop, Question
 
@@ -40,6 +40,13 @@ def test_records_have_the_fields_of_questions(write):
     ]
 
 
+def test_several_sets_and_names_of_gold_answers_are_read_as_they_were_written(tmp_path):
+    names = (("a", "m.0a"), ("b", "m.0b", "m.0c"))
+    question = Question("q", "?", ("a",), ("t",), "g", variants=(("b",), ("a", "b")), names=names)
+    write_questions(tmp_path / "x.jsonl", [question])
+    assert read_questions(tmp_path / "x.jsonl") == [question]
+
+
 def test_rog_records_are_questions_about_their_own_graphs(write):
     path = write(
         {"id": "q1", "question": "?", "q_entity": ["t"], "a_entity": ["a"], "answer": ["A"], "graph": []}
@@ -56,6 +63,8 @@ def test_rog_records_are_questions_about_their_own_graphs(write):
         ('{"id": "q", "text": "t"}\n', '"answers" is not'),
         ('{"id": "q", "text": "t", "answers": ["a"], "topic_entities": "x"}\n', '"topic_entities" is not'),
         ('{"id": "q", "text": "t", "answers": [], "topic_entities": [], "path": ["r"]}\n', '"path" is not'),
+        ('{"id": "q", "text": "t", "answers": [], "topic_entities": [], "names": ["r"]}\n', '"names" is not'),
+        ('{"id": "q", "text": "t", "answers": [], "topic_entities": [], "variants": 1}\n', '"variants" is'),
     ],
 )
 def test_a_bad_record_is_named(write, line, reason):

@@ -92,6 +92,6 @@ def test_an_entity_may_be_named_by_label_where_gold_answers_are_ids():
     asked = question("m.01", "m.02")
     run = episode("Springfield", "Shelbyville", ids=[("m.01", "m.09"), ("m.07",)])
     # A label that several entities share means them all.
-    assert named_answers(asked, [run]) == ["m.01", "m.09", "Shelbyville"]
+    assert named_answers(asked, [run]).answers == ["m.01", "m.09", "Shelbyville"]
     assert values(asked, run)["hits@1"] == 1
-    assert named_answers(question("Springfield"), [run]) == ["Springfield", "Shelbyville"]
+    assert named_answers(question("Springfield"), [run]).answers == ["Springfield", "Shelbyville"]

@@ -69,6 +69,19 @@ def test_a_model_is_asked_once_for_equal_cases_at_temperature_0(endpoint, monkey
     assert json.loads(body["messages"][1]["content"])["gold answers"] == ["A", "B"]
 
 
+def test_a_model_is_told_what_ids_are_called(endpoint):
+    endpoint.script = [(200, '{"found": [1], "correct": true, "justification": ""}')]
+    judge = ChatJudge("m", endpoint.url, timeout_s=5)
+    assert judge.verdict("which land?", ["Q38"], ["Italia"], {"Q38": ("Italy",)}).correct
+    [(_, body)] = endpoint.asked
+    assert json.loads(body["messages"][1]["content"]) == {
+        "question": "which land?",
+        "gold answers": ["Q38"],
+        "answer": ["Italia"],
+        "names": {"Q38": ["Italy"]},
+    }
+
+
 @pytest.mark.parametrize(
     "script",
     [

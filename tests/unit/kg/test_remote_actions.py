@@ -111,6 +111,15 @@ def test_distances_are_the_same_wherever_the_graph_is(act):
     assert act("entity_distance", set_a=["Big"], set_b=["none"]).kind == "entity_not_in_kg"
 
 
+def test_many_names_are_resolved_wherever_the_graph_is(act):
+    names = ["Big", f"{EX}tom", "1988", "none", "Big"]
+    entities = act("resolve_names", names=names).details["entities"]
+    assert list(entities) == ["Big", f"{EX}tom", "1988"]
+    assert entities["Big"] == [{"id": f"{EX}big", "label": "Big"}]
+    assert entities[f"{EX}tom"] == [{"id": f"{EX}tom", "label": "Tom Hanks"}]
+    assert [value["label"] for value in entities["1988"]] == ["1988"]
+
+
 def test_paths_are_followed_wherever_the_graph_is(act):
     result = act("follow_path", entity="Big", path=["starred actor", "^starred actor"], question="born?")
     assert [(item.id, item.label) for item in result.items] == [(f"{EX}philadelphia", "Philadelphia")]

@@ -402,3 +402,11 @@ def test_a_query_ends_at_its_deadline_and_is_no_result(store):
     with pytest.raises(QueryTimeoutError):
         store.query(BOMB, deadline_s=1)
     assert json.loads(store.query("ASK { ?s ?p ?o }", deadline_s=60).body)["boolean"] is True
+
+
+def test_many_names_are_resolved_at_once_as_each_alone(store):
+    names = ["City of Light", e("france"), "République française", "2015", "é", "nobody", "no", "", e("no")]
+    found = store.named(names, limit=5)
+    alone = {name: set(ids_) for name in names if (ids_ := store.resolve_entity(name))}
+    assert {name: {item.id for item in items} for name, items in found.items()} == alone
+    assert len(store.named(["City of Light"], limit=1)["City of Light"]) == 1

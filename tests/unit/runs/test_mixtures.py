@@ -196,6 +196,33 @@ def test_a_part_without_questions_for_the_recipe_is_refused(make_context, data, 
         prepare(make_context())
 
 
+def whole(data, kg, **changes):
+    """A directory of published files without validation questions."""
+    records = [json.loads(line) | changes for line in (data / f"{kg}.jsonl").read_text().splitlines()]
+    directory = data / "own"
+    directory.mkdir()
+    for part, some in (("train", records[:-4]), ("test", records[-4:])):
+        lines = (json.dumps(record | {"id": f"{part}-{record['id']}"}) for record in some)
+        (directory / f"{part}.jsonl").write_text("\n".join(lines))
+    return len(records) - 4
+
+
+def test_a_run_without_validation_questions_takes_some_out_of_training_and_says_so(make_context, data):
+    count = whole(data, "films")
+    context = make_context(dataset="own", validation=3)
+    questions = prepare(context).questions
+    assert (len(questions.train), len(questions.validation), len(questions.test)) == (count - 3, 3, 4)
+    held_out = {question.id for question in questions.validation}
+    assert held_out.isdisjoint(question.id for question in (*questions.train, *questions.cold_start))
+    assert context.journal.results["validation_from_train"] == 3
+
+
+def test_a_run_whose_graph_has_none_of_the_gold_answers_is_refused_with_the_counts(make_context, data):
+    whole(data, "films", answers=["m.0none"])
+    with pytest.raises(DatasetError, match=r'own: the graph "films" has none of its gold answers \(1 were'):
+        prepare(make_context(dataset="own"))
+
+
 def test_a_mixture_is_drawn_by_its_shares_and_a_resumed_run_goes_on_in_the_same_order(begin):
     context, material, start = begin()
     Reinforcement(context, material, start).run()

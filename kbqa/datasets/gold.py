@@ -1,0 +1,151 @@
+"""Gold answers by id and by label: the other name of each is looked up in the graph.
+
+A data set gives ids or labels, and an agent answers by either. `gold_namer` adds to each question the names
+that the graph has for its gold answers, so that both are compared as the same answer
+(`kbqa.gold.compare`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kbqa.datasets.formats import Answers
+from kbqa.errors import DatasetError, GraphUnavailableError
+from kbqa.kg.actions import RESOLVE_NAMES, Action, Failure, GraphTools
+from kbqa.kg.arguments import TEXT
+from kbqa.protocols.base import AgentProtocol, AnswerKind, answers_of
+from kbqa.trajectory import Question
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 100  # names of one action; at an endpoint, three queries
+_MOST = 200_000  # names that are looked up in a graph
+_CHECKED = 10_000  # names among which at least one has to be in the graph
+_EXPECTED = 0.9  # share of the answers that a graph should contain; below it, a warning is logged
+_EXAMPLES = 3
+# What a query can compute, and a graph need not contain.
+_COMPUTED = re.compile(
+    r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\d{4}(?:-\d\d){1,2}(?:T[\d:.]+Z?)?|true|false", re.I
+)
+
+
+Entities = Mapping[str, Sequence[Mapping[str, str]]]
+"""Name → what it stands for, each with `id` and `label`."""
+
+
+def gold_form_of(protocol: AgentProtocol) -> Answers:
+    """The form in which an agent's answers are compared, if a data set has both."""
+    return Answers.IDS if answers_of(protocol) is AnswerKind.IDS else Answers.LABELS
+
+
+@dataclass(slots=True)
+class Reached:
+    """How many distinct gold answers are in a graph, of those looked up that a query cannot compute.
+
+    Attributes:
+        missing: some that are not.
+    """
+
+    answers: int = 0
+    known: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+def is_computed(answer: str) -> bool:
+    """Whether an answer is a number, date or truth value, which a query may compute."""
+    return _COMPUTED.fullmatch(answer.strip()) is not None
+
+
+def gold_namer(
+    questions: Iterable[Question], tools: GraphTools, dataset: str
+) -> Callable[[Question], Question]:
+    """A function that adds to one of these questions the names that its graph has for the gold answers.
+
+    An answer whose names are in the data set keeps these. At most 200,000 names of a graph are looked up.
+
+    Raises:
+        DatasetError: no question has gold answers, or a graph has none of them.
+        GraphNotFoundError, GraphUnavailableError: a graph could not be asked.
+    """
+    asked: defaultdict[str, dict[str, bool]] = defaultdict(dict)  # graph → answer → has names
+    for question in questions:
+        given = {answer for answer, *_ in question.names}
+        asked[question.kg].update((answer, answer in given) for answer in _answers(question))
+    if not any(asked.values()):
+        raise DatasetError(
+            f"{dataset} has no gold answers: run its gold queries with kbqa data convert --curate GRAPH"
+        )
+    known = {kg: _names(tools, kg, answers, dataset) for kg, answers in asked.items()}
+
+    def named(question: Question) -> Question:
+        given = {answer for answer, *_ in question.names}
+        names = known[question.kg]
+        added = [(answer, *names[answer]) for answer in _answers(question) if answer in names.keys() - given]
+        return replace(question, names=(*question.names, *added)) if added else question
+
+    return named
+
+
+def _answers(question: Question) -> list[str]:
+    """The gold answers of all sets."""
+    return list(dict.fromkeys(answer for gold in question.golds for answer in gold))
+
+
+def _names(
+    tools: GraphTools, kg: str, answers: Mapping[str, bool], dataset: str
+) -> dict[str, tuple[str, ...]]:
+    """Answer → its other names in a graph, of answers that have any.
+
+    Raises:
+        DatasetError: the graph has none of the answers.
+    """
+    nameless = [answer for answer, has_names in answers.items() if not has_names]
+    if len(nameless) > _MOST:
+        logger.warning("not all gold answers are looked up", extra={"kg": kg, "answers": len(nameless)})
+    reached = Reached()
+    names: dict[str, tuple[str, ...]] = {}
+    for answer, entities in _looked_up(tools, kg, nameless[:_MOST], reached):
+        others = dict.fromkeys(name for entity in entities for name in (entity["id"], entity["label"]))
+        if found := tuple(name for name in others if name != answer):
+            names[answer] = found
+    if not reached.known:
+        having = [answer for answer, has_names in answers.items() if has_names]
+        # One hit is enough: the data set gives the names of these answers itself.
+        next(_looked_up(tools, kg, having[:_CHECKED], reached), None)
+    if reached.answers and not reached.known:
+        raise DatasetError(
+            f'{dataset}: the graph "{kg}" has none of its gold answers ({reached.answers} were looked up, '
+            f"such as {', '.join(reached.missing)}), so no answer could ever be right: "
+            f"kbqa kg check {kg} {dataset} says why"
+        )
+    level = logging.WARNING if reached.known < _EXPECTED * reached.answers else logging.INFO
+    counts = {"kg": kg, "answers": reached.answers, "known": reached.known}
+    logger.log(level, "gold answers that the graph contains", extra=counts)
+    return names
+
+
+def _looked_up(
+    tools: GraphTools, kg: str, answers: Sequence[str], reached: Reached
+) -> Iterator[tuple[str, Sequence[Mapping[str, str]]]]:
+    """The answers that the graph has, with what they stand for."""
+    for start in range(0, len(answers), _AT_ONCE):
+        some = [answer for answer in answers[start : start + _AT_ONCE] if TEXT.fits(answer)]
+        entities = _look_up(tools, kg, some) if some else {}
+        certain = [answer for answer in some if not is_computed(answer)]
+        reached.answers += len(certain)
+        reached.known += sum(answer in entities for answer in certain)
+        missing = [answer for answer in certain if answer not in entities]
+        reached.missing += missing[: _EXAMPLES - len(reached.missing)]
+        yield from entities.items()
+
+
+def _look_up(tools: GraphTools, kg: str, names: Sequence[str]) -> Entities:
+    [result] = tools.execute(kg, [Action(RESOLVE_NAMES, {"names": list(names)})])
+    if isinstance(result, Failure):
+        raise GraphUnavailableError(f"{kg}: gold answers could not be looked up: {result.message}")
+    found: Entities = result.details["entities"]
+    return found
