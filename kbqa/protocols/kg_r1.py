@@ -62,7 +62,7 @@ _BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
 
 _INSTRUCTION = """\
 Answer the question with facts from a knowledge graph. In each turn reason inside <think>...</think> first. \
-Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_turns} times, and \
+Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_queries} times, and \
 read its result inside <information>...</information>; or, once you know, give the answer inside \
 <answer>...</answer>, several answers separated by commas.
 If a result is an error, read it and correct the query.
@@ -156,7 +156,7 @@ class KgR1Dialogue(Dialogue):
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
         self._question, self._protocol = question, protocol
-        self._instruction = _INSTRUCTION.format(max_turns=max_turns)
+        self._instruction = _INSTRUCTION.format(max_queries=max(1, max_turns - 1))  # the last turn answers
         self._seen = SeenEntities()
         self._actions: tuple[Action, ...] = ()
         self._results: Sequence[ActionResult] = ()

@@ -206,7 +206,7 @@ def test_text_of_users_and_graphs_is_never_trusted():
 def test_the_full_prompt_names_turns_tags_and_queries():
     text = "".join(s.text for s in begin(protocol=KgR1("full")).prompt())
     for word in (
-        "at most 5 times",
+        "at most 4 times",  # of the five turns, the last one answers
         "<think>",
         "<kg-query>",
         "<answer>",

@@ -24,7 +24,7 @@ KG_R1 = {  # table 8, D.4, 3.3
     "rollout.temperature": 1.0,
     "rollout.top_p": 1.0,
     "rollout.top_k": None,
-    "rollout.max_turns": 5,
+    "rollout.max_turns": 5 + 1,  # H queries, and the answer
     "evaluation.temperature": 0.0,
     "reward.w_format": 0.5,
     "reward.w_query": 0.5,
@@ -54,7 +54,7 @@ KG_R1 = {  # table 8, D.4, 3.3
 }
 KG_R1_AS_RELEASED = KG_R1 | {
     "protocol.relations": "hierarchical",
-    "rollout.max_turns": 7,
+    "rollout.max_turns": 7 + 1,
     "reward.w_f1": 0.5,
     "reward.w_retrieval": 0.5,
     "reward.unique_queries": True,
@@ -76,7 +76,7 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "rollout.n": 5,
     "rollout.temperature": 1.0,
     "rollout.top_p": 0.99,
-    "rollout.max_turns": 6,
+    "rollout.max_turns": 6 + 1,
     "rollout.max_tokens": 14336 + 1024,
     "rollout.max_turn_tokens": 1024,
     "rollout.max_observation_tokens": 3072,

@@ -68,7 +68,7 @@ GOLD_KG_R1 = (kg_query("parent", "Ada"), kg_query("born", "Byron"), kg.write_ans
             (0.5,),  # an answer, not well formed; what it made up was not retrieved
             1.0,
         ),
-        ((kg_query("parent", "Ada"),), (1.0, 1.0, 1.0, 1.0, 0.5), 0.0),  # over budget, repeated
+        ((kg_query("parent", "Ada"),), (1.0, 1.0, 1.0, 1.0, 1.0, 0.5), 0.0),  # the sixth query is not executed
     ],
 )
 def test_kg_r1(tools, turns, turn_rewards, outcome):
