@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kbqa.errors import LogicalFormError
@@ -176,14 +177,14 @@ def form_chooser(question: Question, max_items: int) -> Lesson:
     yield choices.write_choice(choices.ANSWER)
 
 
-def knowcoder_a1(question: Question, max_items: int) -> Lesson:
-    """One query for the whole program, and its variable as the answer."""
+def knowcoder_a1(question: Question, max_items: int, *, by_reference: bool = True) -> Lesson:
+    """One query for the whole program, and its variable, or what it found, as the answer."""
     query = _query(question)
     if query is None:
         return
     (result,) = yield tool_calls.write_call(_gist(question), "ExecuteSPARQL", {"sparql": query})
     if isinstance(result, Success) and result.items:
-        answers = _variable_or_names(result, question)
+        answers = _answers(result, question, by_reference)
         # Names are copied from the observation; a variable stands for all results, shown or not.
         if answers and (_is_short(result, max_items) or VARIABLE.fullmatch(answers[0])):
             yield tool_calls.write_answer("", answers)
@@ -201,7 +202,7 @@ def sparql_refinement(question: Question, max_items: int) -> Lesson:
             yield sparql.write_answer("", answers[0])
 
 
-def interactive_parsing(question: Question, max_items: int) -> Lesson:
+def interactive_parsing(question: Question, max_items: int, *, by_reference: bool = True) -> Lesson:
     """Step by step (ISP-KGR, E.2): the relations of a node, then a query that goes one hop further."""
     result: ActionResult | None = None
     for node, query, thought in _steps(question):
@@ -211,7 +212,7 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
     if isinstance(result, Success):
-        yield parsing.write_answer("", _variable_or_names(result, question))
+        yield parsing.write_answer("", _answers(result, question, by_reference))
 
 
 def teacher_of(protocol: AgentProtocol) -> Teacher | None:
@@ -222,6 +223,10 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
     """
     if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
         return kg_r1_by_reference
+    if isinstance(protocol, tool_calls.KnowCoderA1):
+        return partial(knowcoder_a1, by_reference=protocol.by_reference)
+    if isinstance(protocol, parsing.InteractiveParsing):
+        return partial(interactive_parsing, by_reference=protocol.by_reference)
     teacher: Teacher | None = TEACHERS.get(protocol.name) or added("teachers", protocol.name)
     return teacher
 
@@ -351,12 +356,13 @@ def _undirected(action: FormAction) -> FormAction:
     return action
 
 
-def _variable_or_names(result: Success[Any], question: Question) -> Sequence[str]:
-    """The query's variable; or names without topics, if it has several variables or found a topic."""
+def _answers(result: Success[Any], question: Question, by_reference: bool) -> Sequence[str]:
+    """The query's variable, if that is allowed, it has one and found no topic; else names without topics."""
     found = list(named(result.items))
     names = _names(found, question)
     columns = list(result.items[0])
-    return [f"?{columns[0]}"] if len(names) == len(found) and len(columns) == 1 else names
+    is_plain = by_reference and len(names) == len(found) and len(columns) == 1
+    return [f"?{columns[0]}"] if is_plain else names
 
 
 def _names(found: Iterable[Item], question: Question) -> list[str]:

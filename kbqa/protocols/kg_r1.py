@@ -62,8 +62,8 @@ _BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
 
 _INSTRUCTION = """\
 Answer the question with facts from a knowledge graph. In each turn reason inside <think>...</think> first. \
-Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_queries} times, and \
-read its result inside <information>...</information>; or, once you know, give the answer inside \
+Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_queries} times, \
+and read its result inside <information>...</information>; or, once you know, give the answer inside \
 <answer>...</answer>, several answers separated by commas.
 If a result is an error, read it and correct the query.
 Queries:

@@ -64,6 +64,8 @@ class Reinforcement:
             assert context.recipe.base_model is not None
             whole = find_base(context.recipe.base_model).directory
         self._student = Student.load(whole)
+        named = context.recipe.optimisation.reference
+        reference = whole if named is None else find_base(named).directory
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
@@ -74,10 +76,10 @@ class Reinforcement:
         self._learner = begin(
             self._student.model,
             self._grpo,
-            reference=partial(load_model, whole),
+            reference=partial(load_model, reference),
             seed=context.record.seed,
             ranks=context.ranks,
-            origin=str(whole),
+            origin=(str(whole), str(reference)),
         )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints

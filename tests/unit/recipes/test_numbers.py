@@ -125,6 +125,7 @@ KNOWCODER_A1 = {  # A, 4.3
     "rollout.max_turns": 10,
     "rollout.max_tokens": 4096 + 8192,
     "evaluation.temperature": 0.0,
+    "protocol.by_reference": False,
     "reward.beta": 0.5,
     "reward.format": 0.1,
     "reward.unseen_penalty": 0.0,
@@ -138,11 +139,13 @@ KNOWCODER_A1 = {  # A, 4.3
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.001,
     "optimisation.aggregation": "sample_mean",
+    "curriculum.balance": "operation",
+    "schedule.steps": round(5465 / 64),  # 85
     "schedule.questions_per_step": 64,
     "schedule.max_staleness": 0,
 }
 KNOWCODER_A1_COLD_START = {  # A, table 8
-    "cold_start.demonstrations": 563,
+    "cold_start.demonstrations": 440 + 699 + 563,
     "cold_start.epochs": 8,
     "cold_start.steps": None,
     "cold_start.batch": 8,
@@ -155,6 +158,7 @@ KNOWCODER_A1_COLD_START = {  # A, table 8
 ISP_KGR = {  # 5.1, C, F, G
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "protocol.top_k": 10,
+    "protocol.by_reference": False,
     "rollout.kind": "tree",
     "rollout.k": 16,
     "rollout.pruning": "parent",
@@ -230,10 +234,17 @@ STATED = {
     "kbqa-r1": KBQA_R1,
     "kbqa-r1-as-released": KBQA_R1_AS_RELEASED,
     "knowcoder-a1": KNOWCODER_A1 | KNOWCODER_A1_COLD_START,
-    "knowcoder-a1-phase-2": KNOWCODER_A1 | {"reward.beta": 1.0, "cold_start": None},
+    "knowcoder-a1-phase-2": KNOWCODER_A1
+    | {
+        "base_model": "./phase-1",
+        "optimisation.reference": "./cold-start",
+        "reward.beta": 1.0,
+        "cold_start": None,
+        "schedule.steps": round(3509 / 64),  # 55
+    },
     "knowcoder-a1-curriculum": KNOWCODER_A1
     | KNOWCODER_A1_COLD_START
-    | {"curriculum.balance": "operation", "schedule.steps": 5465 // 64 + 3509 // 64},
+    | {"curriculum.balance": "operation", "schedule.steps": 85 + 55},
     "knowcoder-a1-as-released": KNOWCODER_A1
     | KNOWCODER_A1_COLD_START
     | {"rollout.max_turns": 12, "evaluation.temperature": 1.0, "evaluation.top_p": 0.9},

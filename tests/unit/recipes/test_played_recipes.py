@@ -68,7 +68,11 @@ GOLD_KG_R1 = (kg_query("parent", "Ada"), kg_query("born", "Byron"), kg.write_ans
             (0.5,),  # an answer, not well formed; what it made up was not retrieved
             1.0,
         ),
-        ((kg_query("parent", "Ada"),), (1.0, 1.0, 1.0, 1.0, 1.0, 0.5), 0.0),  # the sixth query is not executed
+        (
+            (kg_query("parent", "Ada"),),
+            (1.0, 1.0, 1.0, 1.0, 1.0, 0.5),
+            0.0,
+        ),  # the sixth query is not executed
     ],
 )
 def test_kg_r1(tools, turns, turn_rewards, outcome):
@@ -216,7 +220,8 @@ RIGHT, WRONG = parsing.write_answer("t", ["1788"]), parsing.write_answer("t", ["
     ("turns", "turn_rewards"),
     [
         ((parsing.write_node("t", "Ada"), ASK, RIGHT), (0.4, 1.0, 0.4)),
-        ((ASK, parsing.write_node("t", "?x"), parsing.write_answer("t", ["?x"])), (1.0, 0.4, 0.4)),
+        ((ASK, parsing.write_node("t", "?x"), parsing.write_answer("t", ["1788"])), (1.0, 0.4, 0.4)),
+        ((ASK, parsing.write_answer("t", ["?x"])), (0.7, 0.1)),  # the paper's answers are lists
         (("hm", RIGHT), (-0.7, 0.4)),  # unparsable: neither format nor progress
         ((parsing.write_sparql("t", QUERY.replace("parent", "loves")), WRONG), (-0.5, 0.1)),
         ((parsing.write_sparql("t", QUERY.replace("Ada", "Eve")), WRONG), (-0.5, 0.1)),  # empty
