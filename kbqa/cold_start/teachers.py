@@ -190,16 +190,16 @@ def knowcoder_a1(question: Question, max_items: int, *, by_reference: bool = Tru
             yield tool_calls.write_answer("", answers)
 
 
-def sparql_refinement(question: Question, max_items: int) -> Lesson:
+def sparql_refinement(question: Question, max_items: int, *, reasons: bool = True) -> Lesson:
     """One query for the whole program; answers are scalars, so only questions with one answer are played."""
     query = _query(question)
     if query is None or len(question.answers) != 1:
         return
-    (result,) = yield sparql.write_query(_gist(question), query)
+    (result,) = yield sparql.write_query(_gist(question) if reasons else None, query)
     if isinstance(result, Success) and result.items and _is_short(result, max_items):
         answers = _names(named(result.items), question)
         if answers:
-            yield sparql.write_answer("", answers[0])
+            yield sparql.write_answer("" if reasons else None, answers[0])
 
 
 def interactive_parsing(question: Question, max_items: int, *, by_reference: bool = True) -> Lesson:
@@ -227,6 +227,8 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
         return partial(knowcoder_a1, by_reference=protocol.by_reference)
     if isinstance(protocol, parsing.InteractiveParsing):
         return partial(interactive_parsing, by_reference=protocol.by_reference)
+    if isinstance(protocol, sparql.SparqlRefinement):
+        return partial(sparql_refinement, reasons=protocol.reasons)
     teacher: Teacher | None = TEACHERS.get(protocol.name) or added("teachers", protocol.name)
     return teacher
 
