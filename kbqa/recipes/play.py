@@ -15,7 +15,7 @@ from kbqa.policies.base import Truncation
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
 from kbqa.rewards import REWARDS, Reward
-from kbqa.rollouts import KINDS, Agent, Branching, Pruning, linear_rollout, tree_rollout
+from kbqa.rollouts import KINDS, Agent, Beyond, Branching, Pruning, linear_rollout, tree_rollout
 from kbqa.trajectory import Question, Trajectory, Tree
 
 Played = list[Trajectory] | Tree
@@ -78,6 +78,8 @@ class TreeSection(EpisodeSection):
     max_active: Positive
     max_nodes: Positive
     pruning: Pruning = "parent"
+    beyond: Beyond = "stop"
+    filter_errors: bool = False
 
     @property
     def width(self) -> int:
@@ -85,7 +87,9 @@ class TreeSection(EpisodeSection):
         return self.k
 
     def branching(self) -> Branching:
-        return Branching(self.k, self.max_active, self.max_nodes, self.pruning)
+        return Branching(
+            self.k, self.max_active, self.max_nodes, self.pruning, self.beyond, self.filter_errors
+        )
 
     def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
         """As `kbqa.rollouts.Rollout.play`; the argument `n` replaces `k`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -162,6 +163,11 @@ ISP_KGR = {  # 5.1, C, F, G
     "rollout.kind": "tree",
     "rollout.k": 16,
     "rollout.pruning": "parent",
+    "rollout.beyond": "single",
+    "rollout.filter_errors": False,
+    "evaluation.temperature": 1.0,
+    "evaluation.top_p": 1.0,
+    "evaluation.top_k": None,
     "rollout.temperature": 1.0,
     "rollout.top_p": 1.0,
     "rollout.top_k": None,
@@ -193,6 +199,7 @@ ISP_KGR = {  # 5.1, C, F, G
     "schedule.max_staleness": 0,
 }
 ISP_KGR_AS_RELEASED = ISP_KGR | {
+    "rollout.filter_errors": True,
     "rollout.top_k": 40,
     "reward.variant": "released",
     "reward.w_progress": 0.3,
@@ -222,9 +229,11 @@ LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
     "optimisation.clip_low": 0.2,
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.04,
+    "optimisation.importance_cap": 2.0,
     "optimisation.lora.rank": 64,
     "optimisation.lora.alpha": 16.0,
     "optimisation.lora.quantised": True,
+    "schedule.steps": math.ceil(24_180 / 128),
     "schedule.questions_per_step": 128,
     "schedule.max_staleness": 0,
 }

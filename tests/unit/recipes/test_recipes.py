@@ -136,7 +136,7 @@ def test_options_that_are_left_out_are_resolved():
         (
             "isp-kgr",
             {"rollout.n": 4},
-            r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning\)",
+            r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning, beyond, .*\)",
         ),
         ("isp-kgr", {"rollout.pruning": "child"}, r"rollout\.pruning: .*'parent', 'tree' or 'none'"),
         (
@@ -160,7 +160,9 @@ def test_a_recipe_has_the_keys_of_its_kind_of_rollout(name, overrides, message):
 
 def test_isp_kgrs_trajectory_level_optimisation_is_a_linear_recipe_with_the_same_reward():
     """Its ablation: 16 independent rollouts, the rewards of their nodes averaged (5.3)."""
-    linear = load_recipe("isp-kgr").rollout.model_dump(exclude={"k", "max_active", "max_nodes", "pruning"})
+    linear = load_recipe("isp-kgr").rollout.model_dump(
+        exclude={"k", "max_active", "max_nodes", "pruning", "beyond", "filter_errors"}
+    )
     overrides = {"rollout": {**linear, "kind": "linear", "n": 16}, "advantage.kind": "group"}
     assert load_recipe("isp-kgr", overrides).rollout.width == 16
 
