@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
-from kbqa.advantages import ADVANTAGES, Advantage, AdvantageKind, Baseline, Credit, Deviation
+from kbqa.advantages import (
+    ADVANTAGES,
+    Advantage,
+    AdvantageKind,
+    Baseline,
+    Credit,
+    Deviation,
+    WithoutSpread,
+)
 from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
 from kbqa.policies.base import Truncation
@@ -170,6 +178,7 @@ class AdvantageSection(Section):
     bound: Annotated[float, Field(gt=0)] | None = None
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
+    without_spread: WithoutSpread = "dropped"
 
     def build(self) -> Advantage:
         return Advantage(
@@ -178,6 +187,7 @@ class AdvantageSection(Section):
             Baseline(self.deviation, self.epsilon, self.bound),
             self.turn_weight,
             self.outcome_weight,
+            self.without_spread,
         )
 
 

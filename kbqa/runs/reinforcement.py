@@ -164,7 +164,7 @@ class Reinforcement:
             result = self._train(list(samples.values()))
         trained = any(result.trained)
         outcomes = {
-            request_id: _outcome(bool(group), learned)
+            request_id: _outcome(group, learned)
             for (request_id, group), learned in zip(samples.items(), result.trained, strict=True)
         }
         self._pacing.close_step(outcomes)
@@ -398,7 +398,7 @@ def _digest(questions: Sequence[Question]) -> str:
     return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
 
 
-def _outcome(has_samples: bool, learned: bool) -> GroupOutcome:
-    if not has_samples:
+def _outcome(samples: Sequence[TrainingSample], learned: bool) -> GroupOutcome:
+    if not any(any(sample.advantages) for sample in samples):
         return GroupOutcome.NO_SPREAD
     return GroupOutcome.TRAINED if learned else GroupOutcome.NON_FINITE

@@ -35,6 +35,8 @@ KG_R1 = {  # table 8, D.4, 3.3
     "reward.unique_queries": False,
     "advantage.kind": "turn",
     "advantage.lam": 1.0,
+    "advantage.without_spread": "kept",
+    "protocol.strict": True,
     "advantage.deviation": "population",
     "optimisation.learning_rate": 1e-6,
     "optimisation.warm_up_steps": 0,
@@ -239,6 +241,15 @@ LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
 }
 STATED = {
     "kg-r1": KG_R1,
+    "kg-r1-7b": KG_R1
+    | {
+        "base_model": "Qwen/Qwen2.5-7B-Instruct",
+        "rollout.n": 8,
+        "optimisation.kl_coefficient": 0.02,
+        "optimisation.token_budget": 12_000,
+        "schedule.questions_per_step": 256,
+        "schedule.checkpoint_every": 25,
+    },
     "kg-r1-as-released": KG_R1_AS_RELEASED,
     "kbqa-r1": KBQA_R1,
     "kbqa-r1-as-released": KBQA_R1_AS_RELEASED,
@@ -315,7 +326,7 @@ def test_a_policy_that_chooses_learns_by_the_rewards_and_advantages_of_its_paper
     chooser, paper = load_recipe(name), load_recipe(name.removesuffix("-chooser"))
     told = paper.reward.model_dump() | ({"format": 0.0} if paper.reward.name == "knowcoder_a1" else {})
     assert chooser.reward.model_dump() == told
-    assert chooser.advantage == paper.advantage
+    assert chooser.advantage == paper.advantage.model_copy(update={"without_spread": "dropped"})
     assert chooser.rollout.kind == paper.rollout.kind
     clip = ("clip_low", "clip_high")
     assert [getattr(chooser.optimisation, key) for key in clip] == [
@@ -337,7 +348,8 @@ def test_a_chooser_of_forms_is_one_of_paths_in_another_dialect():
 
 def test_a_language_model_without_a_gpu_learns_as_kg_r1_does_in_the_dialect_of_choices():
     small, paper, chooser = map(load_recipe, ("kg-r1-smollm2", "kg-r1", "kg-r1-chooser"))
-    assert (small.reward, small.advantage) == (paper.reward, paper.advantage)
+    assert small.reward == paper.reward
+    assert small.advantage == paper.advantage.model_copy(update={"without_spread": "dropped"})
     assert (small.protocol.name, chooser.protocol.name) == ("chooser", "chooser")
     assert small.cold_start is None
     assert small.optimisation.lora is not None
