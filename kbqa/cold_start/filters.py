@@ -46,9 +46,10 @@ def outcome(played: Played) -> Rejection | None:
 
 def referenced(played: Played) -> Rejection | None:
     """KBQA-R1's filter (IV-B1, step 3): F1 above 0.9, and every turn well formed."""
+    gold = played.question.answers
     if played.answers is None:
         return Rejection.UNANSWERED
-    if not f1(_texts(played), played.question.answers) > REFERENCED_F1:
+    if not max(f1(_texts(played), gold), f1(_ids(played), gold)) > REFERENCED_F1:
         return Rejection.INCORRECT
     return None if all(turn.well_formed for turn in played.turns) else Rejection.MALFORMED
 
@@ -69,6 +70,10 @@ def score(played: Played) -> float:
 
 def _texts(played: Played) -> list[str]:
     return [answer.text for answer in played.answers or ()]
+
+
+def _ids(played: Played) -> list[str]:
+    return [id_ for answer in played.answers or () for id_ in answer.ids]
 
 
 def _grounded(played: Played) -> bool:

@@ -20,6 +20,7 @@ from kbqa.trajectory import Question, Segment, Status, Turn
 
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _SPACE = re.compile(r"\s+")
+_TAG = re.compile(r"^<\w+>|</\w+>$")
 
 
 def commands(played: Played) -> tuple[str, ...]:
@@ -30,12 +31,14 @@ def commands(played: Played) -> tuple[str, ...]:
 def hint(steps: Sequence[str], turns: Sequence[Turn]) -> str:
     """What a teacher is shown after some turns: the next step, or that no step is left.
 
-    A turn counts as the next step if it was executed without an error, or if it is that very step.
+    A turn counts as all next steps that it contains, or as one if it was executed without an error.
     """
     taken = 0
     for turn in turns:
-        expected = steps[taken] if taken < len(steps) else ""
-        if turn.status is Status.OK or _words(_command(turn.text)) == _words(expected):
+        said, before = _words(_command(turn.text)), taken
+        while taken < len(steps) and _words(_TAG.sub("", steps[taken])) in said:
+            taken += 1
+        if taken == before and turn.status is Status.OK:
             taken += 1
     if taken >= len(steps):
         return f"\n\n{HINT_MARK} no step is left, so answer now from what the graph has shown.]"

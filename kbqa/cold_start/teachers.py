@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from kbqa.errors import LogicalFormError
@@ -130,6 +131,24 @@ def kbqa_r1(question: Question, max_items: int) -> Lesson:
             return
     # Unlike those of a query, the results of a logical form never contain an entity that it names.
     yield forms.write_answer("", [f"expression{len(actions)}"])
+
+
+def reference_actions(question: Question, most: int) -> tuple[str, ...]:
+    """The actions of the gold logical form as commands of KBQA-R1's dialect (IV-B1, step 1).
+
+    Nothing is executed: what the form finds does not matter, only that it can be written as actions.
+
+    Args:
+        most: maximum number of commands; if there are more actions, some commands have several.
+    """
+    form = _form(question)
+    actions = [] if form is None else [_undirected(action) for action in to_actions(form)]
+    turns = min(len(actions), most)
+    bounds = [turn * len(actions) // turns for turn in range(turns + 1)] if turns else []
+    return tuple(
+        _TYPED.sub("", forms.write_actions("", actions[start:end])).removeprefix("<think></think>")
+        for start, end in pairwise(bounds)
+    )
 
 
 def chooser(question: Question, max_items: int) -> Lesson:

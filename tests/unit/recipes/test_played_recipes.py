@@ -206,6 +206,17 @@ def test_kbqa_r1_tells_a_relation_that_is_gated(tools):
     assert [turn.status for turn in trajectory.turns[:3]] == [Status.OK, Status.OK, Status.ACTION_ERROR]
 
 
+def test_kbqa_r1_without_its_gate_takes_exact_relations_alone_and_names_no_other(tools):
+    """The ablation "w/o RRCG" of table VI: no retrieval of relations, and no gating."""
+    ungated = load_recipe("kbqa-r1", {"protocol.gated": False})
+    turns = (PARENT, find(Entity("Ada"), "parents"), find(Entity("Ada"), "zzqx"), SAID)
+    _, trajectory = play(tools, ungated, *turns)
+    observations = [turn.observation for turn in trajectory.turns[:3]]
+    assert "expression1 = " in observations[0]
+    assert observations[1] == '<information>No relation matched "parents" connected to "Ada"</information>'
+    assert observations[2] == '<information>No relation matched "zzqx" connected to "Ada"</information>'
+
+
 def test_kbqa_r1_as_released_pays_for_tags_that_are_there_in_pairs(tools):
     """Three of four: an action is missing."""
     scored, _ = play(tools, load_recipe("kbqa-r1-as-released"), "hm", SAID)

@@ -63,7 +63,9 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
 
 
 def test_an_unknown_recipe_names_the_known_ones():
-    known = "known: .*kg-r1, kg-r1-7b, kg-r1-as-released, kg-r1-chooser, kg-r1-forms, kg-r1-reader, kg-r1-small, "
+    known = (
+        "known: .*kg-r1, kg-r1-7b, kg-r1-as-released, kg-r1-chooser, kg-r1-forms, kg-r1-reader, kg-r1-small, "
+    )
     with pytest.raises(RecipeError, match=known):
         load_recipe("kgr1")
 
