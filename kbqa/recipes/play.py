@@ -19,6 +19,7 @@ from kbqa.advantages import (
 )
 from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
+from kbqa.kg.terms import GraphTerms
 from kbqa.policies.base import Truncation
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
@@ -132,6 +133,22 @@ class AddedRolloutSection(EpisodeSection):
         """As `kbqa.rollouts.Rollout.play`."""
         kind = KINDS.build(self.kind, self.model_extra or {})
         return kind.play(agent, question, n, temperature, **until)
+
+
+class GraphSection(Section):
+    """How the graph is asked; see `kbqa.kg.terms.GraphTerms`.
+
+    Attributes:
+        query_timeout_s: seconds that a query may run. A kg_server allows at most its
+            `query_deadline_max_s`; None takes its default.
+        encoder: name of the model by which relations and types have to be compared; None accepts any.
+    """
+
+    query_timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+    encoder: Annotated[str, Field(min_length=1)] | None = None
+
+    def terms(self) -> GraphTerms:
+        return GraphTerms(self.query_timeout_s, self.encoder)
 
 
 class RewardSection(PartSection[Reward]):

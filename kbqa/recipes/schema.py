@@ -25,6 +25,7 @@ from kbqa.recipes.play import (
     AnyAdvantageSection,
     AnyRolloutSection,
     EvaluationSection,
+    GraphSection,
     JudgeSection,
     ProtocolSection,
     RewardSection,
@@ -46,6 +47,7 @@ class Recipe(Section):
     base_model: str | None = None
     questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection
+    graph: GraphSection = GraphSection()
     rollout: AnyRolloutSection
     evaluation: EvaluationSection = EvaluationSection()
     reward: RewardSection
@@ -114,6 +116,9 @@ class Recipe(Section):
         return {**self.reward.model_dump(), **changes}
 
     def digest(self) -> str:
-        """SHA-256 over all resolved values, hexadecimal."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """SHA-256 over all resolved values that are not a section's default, hexadecimal.
+
+        A key that is added later, with what happened before as its default, changes no digest.
+        """
+        canonical = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()

@@ -101,8 +101,9 @@ def cold_start(
         Method,
         typer.Option(
             help="mined: play paths that lead to exactly the answers; gold: play gold programs; "
-            "outcome: keep a teacher's correct episodes; sampled: keep those with an F1 above 0.9 and a valid "
-            "format; referenced: the same, and show the teacher the next gold step in each turn; narrated: let it write the reasoning for gold steps."
+            "outcome: keep a teacher's correct episodes; sampled: keep those with an F1 above 0.9 and a "
+            "valid format; referenced: the same, and show the teacher the next gold step in each turn; "
+            "narrated: let it write the reasoning for gold steps."
         ),
     ] = Method.MINED,
     teacher: Annotated[
@@ -171,7 +172,8 @@ def cold_start(
     loaded = [Graph(graph.name) for graph in asked.graphs]
     with ExitStack() as opened:
         graphs = opened.enter_context(open_graphs(loaded, home, kg_server=kg_server))
-        tried = _tried(order, questions, file, parallel, graphs.tools, home, location, opened)
+        tools = chosen.graph.terms().over(graphs.tools)
+        tried = _tried(order, questions, file, parallel, tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import DemonstrationEntry, write_entries
 

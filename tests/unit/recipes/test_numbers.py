@@ -79,6 +79,8 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "rollout.n": 5,
     "rollout.temperature": 1.0,
     "rollout.top_p": 0.99,
+    "graph.query_timeout_s": 600,
+    "graph.encoder": "princeton-nlp/sup-simcse-roberta-large",
     "rollout.max_turns": 6 + 1,
     "rollout.max_tokens": 14336 + 1024,
     "rollout.max_turn_tokens": 1024,
@@ -112,6 +114,7 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "schedule.best_by.direction": "max",
 }
 KBQA_R1_AS_RELEASED = KBQA_R1 | {
+    "graph.query_timeout_s": 20,
     "evaluation.temperature": 1.0,
     "evaluation.top_p": 0.7,
     "reward.partial_format": 0.3,
@@ -125,6 +128,7 @@ KNOWCODER_A1 = {  # A, 4.3
     "base_model": "Qwen/Qwen2.5-Coder-7B",
     "rollout.n": 8,
     "rollout.temperature": 1.0,
+    "graph.query_timeout_s": 300,
     "rollout.max_turns": 10,
     "rollout.max_tokens": 4096 + 8192,
     "evaluation.temperature": 0.0,
@@ -166,6 +170,8 @@ ISP_KGR = {  # 5.1, C, F, G
     "rollout.k": 16,
     "rollout.pruning": "parent",
     "rollout.beyond": "single",
+    "graph.query_timeout_s": 300,
+    "graph.encoder": "Qwen/Qwen3-Embedding-0.6B",
     "rollout.filter_errors": False,
     "evaluation.temperature": 1.0,
     "evaluation.top_p": 1.0,
@@ -202,6 +208,7 @@ ISP_KGR = {  # 5.1, C, F, G
 }
 ISP_KGR_AS_RELEASED = ISP_KGR | {
     "rollout.filter_errors": True,
+    "graph.encoder": "Qwen/Qwen3-Embedding-8B",
     "rollout.top_k": 40,
     "reward.variant": "released",
     "reward.w_progress": 0.3,
@@ -219,6 +226,7 @@ ISP_KGR_AS_RELEASED = ISP_KGR | {
 LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "rollout.n": 16,
+    "graph.query_timeout_s": 3,
     "rollout.max_turns": 10 + 1,
     "reward.correct": 0.5,
     "reward.incorrect": -0.2,

@@ -6,7 +6,7 @@ import pytest
 from kbqa.cold_start.teachers import TEACHERS
 from kbqa.errors import RecipeError
 from kbqa.policies.base import Truncation
-from kbqa.recipes import load_recipe, recipe_names
+from kbqa.recipes import load_recipe, recipe_from, recipe_names
 from kbqa.rewards import KgR1Reward
 from kbqa.trajectory import Question
 
@@ -188,3 +188,12 @@ def test_a_small_recipe_is_its_paper_with_a_policy_from_nothing(name):
     assert (small.protocol.name, small.rollout.kind) == (paper.protocol.name, paper.rollout.kind)
     assert small.reward.name == paper.reward.name
     assert small.protocol.name in TEACHERS
+
+
+def test_a_digest_tells_recipes_apart_and_knows_no_defaults():
+    """A recipe that was stored before a key existed is still the same recipe."""
+    recipe = load_recipe("kg-r1-small")
+    stored = recipe.model_dump(mode="json")
+    del stored["graph"], stored["guards"], stored["optimisation"]["reference"]
+    assert recipe_from(stored).digest() == recipe.digest()
+    assert load_recipe("kg-r1-small", {"graph.query_timeout_s": 5}).digest() != recipe.digest()
