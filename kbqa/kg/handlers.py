@@ -78,7 +78,8 @@ class Surroundings:
     def allowed_s(self, arguments: Mapping[str, Any]) -> float:
         """Seconds that a query of an action with these checked arguments may run."""
         longest_s = max(self.deadline_s, self.longest_s or 0.0)
-        return min(arguments.get("timeout_s", self.deadline_s), longest_s)
+        asked_s: float = arguments.get("timeout_s", self.deadline_s)
+        return min(asked_s, longest_s)
 
 
 def paging(surroundings: Surroundings, arguments: Mapping[str, Any]) -> tuple[int, int]:
