@@ -53,8 +53,8 @@ def reference() -> str:
     shared = [
         "## All actions\n",
         _argument_table(PAGING, required=()),
-        "Two further arguments carry the terms of a recipe (its section `graph`). They matter to actions that "
-        "query the graph or rank relations.\n",
+        "Two further arguments carry the terms of a recipe (its section `graph`). They matter to actions "
+        "that query the graph or rank relations.\n",
         _argument_table(TERMS, required=()),
         f"Any action may fail with {_errors(COMMON_ERRORS)}; what is no action, with "
         f"{_errors([ErrorKind.INVALID_ACTION])}. In brackets is the code, one of KG-R1's six.\n",

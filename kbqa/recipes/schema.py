@@ -39,12 +39,15 @@ class Recipe(Section):
 
     Attributes:
         base_model: the pretrained model to start from; None makes a small policy with random weights.
+        chat_template: whether episodes are messages in the base model's chat template, if it has one;
+            otherwise they are bare text, behind the tokenizer's first token.
         deterministic: the same seed gives the same numbers on the same machine, even if the run is
             interrupted; completions are then computed one at a time, which is slow.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     base_model: str | None = None
+    chat_template: bool = True
     questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection
     graph: GraphSection = GraphSection()

@@ -63,7 +63,8 @@ class Reinforcement:
             # A fresh one, which the learner makes again.
             assert context.recipe.base_model is not None
             whole = find_base(context.recipe.base_model).directory
-        self._student = Student.load(whole)
+        student = Student.load(whole)
+        self._student = student if context.recipe.chat_template else student.without_template()
         named = context.recipe.optimisation.reference
         reference = whole if named is None else find_base(named).directory
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
