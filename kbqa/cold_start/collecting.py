@@ -21,8 +21,12 @@ from kbqa.cold_start.demonstrations import Demonstration, Played, play, play_pro
 from kbqa.cold_start.filters import Filter, Rejection, exact, outcome, referenced, score
 from kbqa.cold_start.leaks import find_leaks
 from kbqa.cold_start.narration import narrate
-from kbqa.cold_start.references import ReferencedAgent, ReferencedChatAgent, commands
-from kbqa.cold_start.teachers import reference_actions
+from kbqa.cold_start.references import (
+    ReferencedAgent,
+    ReferencedChatAgent,
+    commands,
+    reference_actions,
+)
 from kbqa.curricula import Stratum, balanced, stratum
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy

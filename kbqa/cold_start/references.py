@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from kbqa.chat import Conversation
 from kbqa.cold_start.demonstrations import Played
 from kbqa.cold_start.leaks import HINT_MARK
+from kbqa.cold_start.teachers import gold_actions, written
 from kbqa.environment import Budget, ChatEpisode, Episode
 from kbqa.protocols import AgentProtocol
 from kbqa.rollouts import Agent, ChatAgent
@@ -26,6 +28,20 @@ _TAG = re.compile(r"^<\w+>|</\w+>$")
 def commands(played: Played) -> tuple[str, ...]:
     """The steps of a gold episode, without its thoughts and without the answer."""
     return tuple(_command(turn.text) for turn in played.turns if turn.actions)
+
+
+def reference_actions(question: Question, most: int) -> tuple[str, ...]:
+    """The actions of the gold logical form as commands of KBQA-R1's dialect (IV-B1, step 1).
+
+    Nothing is executed: what the form finds does not matter, only that it can be written as actions.
+
+    Args:
+        most: maximum number of commands; if there are more actions, some commands have several.
+    """
+    actions = gold_actions(question)
+    turns = min(len(actions), most)
+    bounds = [turn * len(actions) // turns for turn in range(turns + 1)] if turns else []
+    return tuple(_command(written("", actions[start:end])) for start, end in pairwise(bounds))
 
 
 def hint(steps: Sequence[str], turns: Sequence[Turn]) -> str:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
+from kbqa.cold_start.gold import gold_form, path_query
 from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import (
     GET_HEAD_ENTITIES,
@@ -25,7 +25,6 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.kg.naming import relation_iri
 from kbqa.logical_forms.actions import Action as FormAction
 from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstraint, print_action, to_actions
 from kbqa.logical_forms.algebra import (
@@ -49,7 +48,7 @@ from kbqa.protocols import kg_r1 as one_hop
 from kbqa.protocols import knowcoder_a1 as tool_calls
 from kbqa.protocols import sparql_refinement as sparql
 from kbqa.protocols.references import References
-from kbqa.protocols.sparql_terms import VARIABLE, entity_term
+from kbqa.protocols.sparql_terms import VARIABLE
 from kbqa.trajectory import Hop, Question
 
 Lesson = Generator[str, Sequence[ActionResult], None]
@@ -120,35 +119,16 @@ def _node_by_node(question: Question, max_items: int, references: References | N
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
     """The actions of the logical form, one per turn; the graph finds the directions of relations."""
-    form = _form(question)
-    if form is None:
+    actions = gold_actions(question)
+    if not actions:
         return
-    actions = [_undirected(action) for action in to_actions(form)]
     for number, action in enumerate(actions):
         thought = _plan(actions[number:]) if question.form else _thought(question.path[number:])
-        (result,) = yield _TYPED.sub("", forms.write_actions(thought, [action]))
+        (result,) = yield written(thought, [action])
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
     # Unlike those of a query, the results of a logical form never contain an entity that it names.
     yield forms.write_answer("", [f"expression{len(actions)}"])
-
-
-def reference_actions(question: Question, most: int) -> tuple[str, ...]:
-    """The actions of the gold logical form as commands of KBQA-R1's dialect (IV-B1, step 1).
-
-    Nothing is executed: what the form finds does not matter, only that it can be written as actions.
-
-    Args:
-        most: maximum number of commands; if there are more actions, some commands have several.
-    """
-    form = _form(question)
-    actions = [] if form is None else [_undirected(action) for action in to_actions(form)]
-    turns = min(len(actions), most)
-    bounds = [turn * len(actions) // turns for turn in range(turns + 1)] if turns else []
-    return tuple(
-        _TYPED.sub("", forms.write_actions("", actions[start:end])).removeprefix("<think></think>")
-        for start, end in pairwise(bounds)
-    )
 
 
 def chooser(question: Question, max_items: int) -> Lesson:
@@ -263,17 +243,6 @@ TEACHERS: Mapping[str, Teacher] = {
 }
 
 
-def gold_form(question: Question) -> Expression | None:
-    """The gold form of a question, or that of its gold path; None if it has neither.
-
-    Raises:
-        LogicalFormError: the form is not well-formed.
-    """
-    if question.form:
-        return parse_s_expression(question.form)
-    return path_expression(question) if question.path else None
-
-
 def _branches(question: Question) -> list[_Branch]:
     """The paths whose common ends are the answers; none if the program is more than their intersection."""
     if _is_path(question) or (question.path and not question.form):
@@ -343,31 +312,15 @@ def _steps(question: Question) -> Iterable[tuple[str | None, str, str]]:
         yield node_term, step.query, _gist(question)
 
 
-def path_query(question: Question) -> str:
-    """SPARQL for a gold path over a graph of plain names."""
-    node, pattern = entity_term(question.topic_entities[0]), []
-    for position, hop in enumerate(question.path):
-        following = "?x" if position + 1 == len(question.path) else f"?e{position}"
-        subject, object_ = (following, node) if hop.inverse else (node, following)
-        pattern.append(f"{subject} <{relation_iri(hop.relation)}> {object_}")
-        node = following
-    return f"SELECT DISTINCT ?x WHERE {{ {' . '.join(pattern)} }}"
+def gold_actions(question: Question) -> list[FormAction]:
+    """The actions of the gold form, as a policy writes them; none if no actions express it."""
+    form = _form(question)
+    return [] if form is None else [_undirected(action) for action in to_actions(form)]
 
 
-def path_expression(question: Question) -> Expression:
-    """The logical form of a gold path.
-
-    Raises:
-        ValueError: the path has no hop.
-    """
-    if not question.path:
-        raise ValueError(f"question {question.id} has no gold path")
-    reached: Entity | Expression = Entity(question.topic_entities[0])
-    for hop in question.path:
-        # A join's relation points from the members to the known entity, so a forward hop is inverse.
-        expression = Join(Relation(hop.relation, inverse=not hop.inverse), reached)
-        reached = expression
-    return expression
+def written(thought: str, actions: Sequence[FormAction]) -> str:
+    """A turn of KBQA-R1's dialect."""
+    return _TYPED.sub("", forms.write_actions(thought, actions))
 
 
 def _undirected(action: FormAction) -> FormAction:

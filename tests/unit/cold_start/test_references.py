@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from kbqa.cold_start.collecting import ReferencedTeacher, SamplingTeacher, Setting, attempt
 from kbqa.cold_start.leaks import HINT_MARK
-from kbqa.cold_start.references import hint
-from kbqa.cold_start.teachers import reference_actions
+from kbqa.cold_start.references import hint, reference_actions
 from kbqa.environment import Budget
 from kbqa.protocols import KbqaR1
 from kbqa.rollouts import Agent
