@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from kbqa.kg.actions import ErrorKind
-from kbqa.kg.arguments import PAGING, Argument
+from kbqa.kg.arguments import PAGING, TERMS, Argument
 from kbqa.kg.handlers import failure
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.specs import COMMON_ERRORS, ActionSpec
@@ -53,6 +53,9 @@ def reference() -> str:
     shared = [
         "## All actions\n",
         _argument_table(PAGING, required=()),
+        "Two further arguments carry the terms of a recipe (its section `graph`). They matter to actions "
+        "that query the graph or rank relations.\n",
+        _argument_table(TERMS, required=()),
         f"Any action may fail with {_errors(COMMON_ERRORS)}; what is no action, with "
         f"{_errors([ErrorKind.INVALID_ACTION])}. In brackets is the code, one of KG-R1's six.\n",
     ]

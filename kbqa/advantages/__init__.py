@@ -28,6 +28,7 @@ __all__ = [
     "Baseline",
     "Credit",
     "Deviation",
+    "WithoutSpread",
     "has_spread",
     "pooled",
     "sibling_advantages",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
+WithoutSpread = Literal["dropped", "kept"]
 
 
 class Credit(ABC):
@@ -57,7 +59,7 @@ class Credit(ABC):
         """
 
     def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
-        """Training samples of a group, or of all groups of a tree; groups without spread yield none.
+        """Training samples of a group, or of all groups of a tree; what teaches nothing yields none.
 
         Raises:
             ValueError: the credit does not support rollouts of this kind.
@@ -91,9 +93,13 @@ class Advantage(Credit):
             `turn` pools r_t + lambda R over all turns (KG-R1); `turn_and_outcome`
             standardises turn rewards and outcomes separately (KG-R1's released code); `state`
             compares the steps of a tree with their siblings (ISP-KGR).
-        lam: weight of the outcome relative to the turn rewards, in `group` and `turn`.
+        lam: weight of the outcome relative to the turn rewards, in `group` and `turn`. Since returns are
+            normalised, a weight w of the turn rewards is the same as lam / w (KG-R1's w_turn, E.3).
         baseline: the normalisation of returns.
         turn_weight, outcome_weight: weights of the two parts of `turn_and_outcome`.
+        without_spread: whether groups whose returns are all equal are `dropped`, or `kept` with advantages
+            of 0: then their tokens still count in the objective's KL term and denominators (KG-R1, 3.3).
+            Those of a tree are always dropped (ISP-KGR, appendix C).
     """
 
     kind: AdvantageKind = "group"
@@ -101,6 +107,7 @@ class Advantage(Credit):
     baseline: Baseline = field(default_factory=Baseline)
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
+    without_spread: WithoutSpread = "dropped"
 
     def samples(self, rollout: ScoredRollout) -> list[TrainingSample]:
         """As `Credit.samples`; `state` supports only trees, all other kinds only groups."""
@@ -123,7 +130,7 @@ class Advantage(Credit):
         }
 
     def rows(self, members: Sequence[RewardedTrajectory]) -> list[list[float]]:
-        """As `Credit.rows`; empty if there is no spread."""
+        """As `Credit.rows`; without spread empty, or zeros if such groups are kept."""
         turn_rewards = [member.turn_rewards for member in members]
         outcomes = [member.outcome for member in members]
         if self.kind == "group":
@@ -139,4 +146,6 @@ class Advantage(Credit):
             spread = has_spread(outcomes) or has_spread([reward for row in turn_rewards for reward in row])
             weights = {"turn_weight": self.turn_weight, "outcome_weight": self.outcome_weight}
             rows = turn_and_outcome(turn_rewards, outcomes, self.baseline, **weights)
+        if not spread and self.without_spread == "kept":
+            return [[0.0] * len(rewards) for rewards in turn_rewards]
         return rows if spread else []

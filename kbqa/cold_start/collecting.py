@@ -21,11 +21,16 @@ from kbqa.cold_start.demonstrations import Demonstration, Played, play, play_pro
 from kbqa.cold_start.filters import Filter, Rejection, exact, outcome, referenced, score
 from kbqa.cold_start.leaks import find_leaks
 from kbqa.cold_start.narration import narrate
-from kbqa.cold_start.references import ReferencedAgent, ReferencedChatAgent, commands
+from kbqa.cold_start.references import (
+    ReferencedAgent,
+    ReferencedChatAgent,
+    commands,
+    reference_actions,
+)
 from kbqa.curricula import Stratum, balanced, stratum
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy
-from kbqa.protocols import AgentProtocol
+from kbqa.protocols import AgentProtocol, KbqaR1
 from kbqa.rollouts import Agent, ChatAgent, linear_rollout
 from kbqa.trajectory import Question
 
@@ -88,6 +93,7 @@ class SamplingTeacher:
 
     Attributes:
         n: number of candidates of a question.
+        accepts: the filter; with KBQA-R1's `referenced` this is its ablation "w/o RRS" (V-C).
     """
 
     agent: Agent | ChatAgent
@@ -109,7 +115,11 @@ class SamplingTeacher:
 
 @dataclass(frozen=True, slots=True)
 class ReferencedTeacher:
-    """A model that is shown its next gold step (referenced rejection sampling; KBQA-R1, IV-B1)."""
+    """A model that is shown its next gold step (referenced rejection sampling; KBQA-R1, IV-B1).
+
+    In KBQA-R1's dialect the steps are read off the logical form, whatever it finds; in others, the gold
+    program has to lead to the answers.
+    """
 
     setting: Setting
     sampling: SamplingTeacher
@@ -117,12 +127,16 @@ class ReferencedTeacher:
     plans: bool = False
 
     def candidates(self, question: Question) -> list[list[str]] | None:
-        played = self.setting.gold(question)
-        if played is None:
+        steps = self._steps(question)
+        if not steps:
             return None
-        return replace(self.sampling, agent=_referenced(self.sampling.agent, commands(played))).candidates(
-            question
-        )
+        return replace(self.sampling, agent=_referenced(self.sampling.agent, steps)).candidates(question)
+
+    def _steps(self, question: Question) -> tuple[str, ...]:
+        if isinstance(self.setting.protocol, KbqaR1):
+            return reference_actions(question, self.setting.max_turns - 1)
+        played = self.setting.gold(question)
+        return () if played is None else commands(played)
 
 
 @dataclass(frozen=True, slots=True)

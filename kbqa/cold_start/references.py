@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from kbqa.chat import Conversation
 from kbqa.cold_start.demonstrations import Played
 from kbqa.cold_start.leaks import HINT_MARK
+from kbqa.cold_start.teachers import gold_actions, written
 from kbqa.environment import Budget, ChatEpisode, Episode
 from kbqa.protocols import AgentProtocol
 from kbqa.rollouts import Agent, ChatAgent
@@ -20,6 +22,7 @@ from kbqa.trajectory import Question, Segment, Status, Turn
 
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _SPACE = re.compile(r"\s+")
+_TAG = re.compile(r"^<\w+>|</\w+>$")
 
 
 def commands(played: Played) -> tuple[str, ...]:
@@ -27,15 +30,31 @@ def commands(played: Played) -> tuple[str, ...]:
     return tuple(_command(turn.text) for turn in played.turns if turn.actions)
 
 
+def reference_actions(question: Question, most: int) -> tuple[str, ...]:
+    """The actions of the gold logical form as commands of KBQA-R1's dialect (IV-B1, step 1).
+
+    Nothing is executed: what the form finds does not matter, only that it can be written as actions.
+
+    Args:
+        most: maximum number of commands; if there are more actions, some commands have several.
+    """
+    actions = gold_actions(question)
+    turns = min(len(actions), most)
+    bounds = [turn * len(actions) // turns for turn in range(turns + 1)] if turns else []
+    return tuple(_command(written("", actions[start:end])) for start, end in pairwise(bounds))
+
+
 def hint(steps: Sequence[str], turns: Sequence[Turn]) -> str:
     """What a teacher is shown after some turns: the next step, or that no step is left.
 
-    A turn counts as the next step if it was executed without an error, or if it is that very step.
+    A turn counts as all next steps that it contains, or as one if it was executed without an error.
     """
     taken = 0
     for turn in turns:
-        expected = steps[taken] if taken < len(steps) else ""
-        if turn.status is Status.OK or _words(_command(turn.text)) == _words(expected):
+        said, before = _words(_command(turn.text)), taken
+        while taken < len(steps) and _words(_TAG.sub("", steps[taken])) in said:
+            taken += 1
+        if taken == before and turn.status is Status.OK:
             taken += 1
     if taken >= len(steps):
         return f"\n\n{HINT_MARK} no step is left, so answer now from what the graph has shown.]"

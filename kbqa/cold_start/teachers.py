@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from kbqa.cold_start.gold import gold_form, path_query
 from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import (
     GET_HEAD_ENTITIES,
@@ -23,7 +25,6 @@ from kbqa.kg.actions import (
     Success,
     named,
 )
-from kbqa.kg.naming import relation_iri
 from kbqa.logical_forms.actions import Action as FormAction
 from kbqa.logical_forms.actions import Compare, FindRelation, Order, TimeConstraint, print_action, to_actions
 from kbqa.logical_forms.algebra import (
@@ -47,7 +48,7 @@ from kbqa.protocols import kg_r1 as one_hop
 from kbqa.protocols import knowcoder_a1 as tool_calls
 from kbqa.protocols import sparql_refinement as sparql
 from kbqa.protocols.references import References
-from kbqa.protocols.sparql_terms import VARIABLE, entity_term
+from kbqa.protocols.sparql_terms import VARIABLE
 from kbqa.trajectory import Hop, Question
 
 Lesson = Generator[str, Sequence[ActionResult], None]
@@ -118,13 +119,12 @@ def _node_by_node(question: Question, max_items: int, references: References | N
 
 def kbqa_r1(question: Question, max_items: int) -> Lesson:
     """The actions of the logical form, one per turn; the graph finds the directions of relations."""
-    form = _form(question)
-    if form is None:
+    actions = gold_actions(question)
+    if not actions:
         return
-    actions = [_undirected(action) for action in to_actions(form)]
     for number, action in enumerate(actions):
         thought = _plan(actions[number:]) if question.form else _thought(question.path[number:])
-        (result,) = yield _TYPED.sub("", forms.write_actions(thought, [action]))
+        (result,) = yield written(thought, [action])
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
     # Unlike those of a query, the results of a logical form never contain an entity that it names.
@@ -176,32 +176,32 @@ def form_chooser(question: Question, max_items: int) -> Lesson:
     yield choices.write_choice(choices.ANSWER)
 
 
-def knowcoder_a1(question: Question, max_items: int) -> Lesson:
-    """One query for the whole program, and its variable as the answer."""
+def knowcoder_a1(question: Question, max_items: int, *, by_reference: bool = True) -> Lesson:
+    """One query for the whole program, and its variable, or what it found, as the answer."""
     query = _query(question)
     if query is None:
         return
     (result,) = yield tool_calls.write_call(_gist(question), "ExecuteSPARQL", {"sparql": query})
     if isinstance(result, Success) and result.items:
-        answers = _variable_or_names(result, question)
+        answers = _answers(result, question, by_reference)
         # Names are copied from the observation; a variable stands for all results, shown or not.
         if answers and (_is_short(result, max_items) or VARIABLE.fullmatch(answers[0])):
             yield tool_calls.write_answer("", answers)
 
 
-def sparql_refinement(question: Question, max_items: int) -> Lesson:
+def sparql_refinement(question: Question, max_items: int, *, reasons: bool = True) -> Lesson:
     """One query for the whole program; answers are scalars, so only questions with one answer are played."""
     query = _query(question)
     if query is None or len(question.answers) != 1:
         return
-    (result,) = yield sparql.write_query(_gist(question), query)
+    (result,) = yield sparql.write_query(_gist(question) if reasons else None, query)
     if isinstance(result, Success) and result.items and _is_short(result, max_items):
         answers = _names(named(result.items), question)
         if answers:
-            yield sparql.write_answer("", answers[0])
+            yield sparql.write_answer("" if reasons else None, answers[0])
 
 
-def interactive_parsing(question: Question, max_items: int) -> Lesson:
+def interactive_parsing(question: Question, max_items: int, *, by_reference: bool = True) -> Lesson:
     """Step by step (ISP-KGR, E.2): the relations of a node, then a query that goes one hop further."""
     result: ActionResult | None = None
     for node, query, thought in _steps(question):
@@ -211,7 +211,7 @@ def interactive_parsing(question: Question, max_items: int) -> Lesson:
         if not isinstance(result, Success) or not result.items or not _is_short(result, max_items):
             return
     if isinstance(result, Success):
-        yield parsing.write_answer("", _variable_or_names(result, question))
+        yield parsing.write_answer("", _answers(result, question, by_reference))
 
 
 def teacher_of(protocol: AgentProtocol) -> Teacher | None:
@@ -222,6 +222,12 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
     """
     if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
         return kg_r1_by_reference
+    if isinstance(protocol, tool_calls.KnowCoderA1):
+        return partial(knowcoder_a1, by_reference=protocol.by_reference)
+    if isinstance(protocol, parsing.InteractiveParsing):
+        return partial(interactive_parsing, by_reference=protocol.by_reference)
+    if isinstance(protocol, sparql.SparqlRefinement):
+        return partial(sparql_refinement, reasons=protocol.reasons)
     teacher: Teacher | None = TEACHERS.get(protocol.name) or added("teachers", protocol.name)
     return teacher
 
@@ -235,17 +241,6 @@ TEACHERS: Mapping[str, Teacher] = {
     "knowcoder_a1": knowcoder_a1,
     "sparql_refinement": sparql_refinement,
 }
-
-
-def gold_form(question: Question) -> Expression | None:
-    """The gold form of a question, or that of its gold path; None if it has neither.
-
-    Raises:
-        LogicalFormError: the form is not well-formed.
-    """
-    if question.form:
-        return parse_s_expression(question.form)
-    return path_expression(question) if question.path else None
 
 
 def _branches(question: Question) -> list[_Branch]:
@@ -317,31 +312,15 @@ def _steps(question: Question) -> Iterable[tuple[str | None, str, str]]:
         yield node_term, step.query, _gist(question)
 
 
-def path_query(question: Question) -> str:
-    """SPARQL for a gold path over a graph of plain names."""
-    node, pattern = entity_term(question.topic_entities[0]), []
-    for position, hop in enumerate(question.path):
-        following = "?x" if position + 1 == len(question.path) else f"?e{position}"
-        subject, object_ = (following, node) if hop.inverse else (node, following)
-        pattern.append(f"{subject} <{relation_iri(hop.relation)}> {object_}")
-        node = following
-    return f"SELECT DISTINCT ?x WHERE {{ {' . '.join(pattern)} }}"
+def gold_actions(question: Question) -> list[FormAction]:
+    """The actions of the gold form, as a policy writes them; none if no actions express it."""
+    form = _form(question)
+    return [] if form is None else [_undirected(action) for action in to_actions(form)]
 
 
-def path_expression(question: Question) -> Expression:
-    """The logical form of a gold path.
-
-    Raises:
-        ValueError: the path has no hop.
-    """
-    if not question.path:
-        raise ValueError(f"question {question.id} has no gold path")
-    reached: Entity | Expression = Entity(question.topic_entities[0])
-    for hop in question.path:
-        # A join's relation points from the members to the known entity, so a forward hop is inverse.
-        expression = Join(Relation(hop.relation, inverse=not hop.inverse), reached)
-        reached = expression
-    return expression
+def written(thought: str, actions: Sequence[FormAction]) -> str:
+    """A turn of KBQA-R1's dialect."""
+    return _TYPED.sub("", forms.write_actions(thought, actions))
 
 
 def _undirected(action: FormAction) -> FormAction:
@@ -351,12 +330,13 @@ def _undirected(action: FormAction) -> FormAction:
     return action
 
 
-def _variable_or_names(result: Success[Any], question: Question) -> Sequence[str]:
-    """The query's variable; or names without topics, if it has several variables or found a topic."""
+def _answers(result: Success[Any], question: Question, by_reference: bool) -> Sequence[str]:
+    """The query's variable, if that is allowed, it has one and found no topic; else names without topics."""
     found = list(named(result.items))
     names = _names(found, question)
     columns = list(result.items[0])
-    return [f"?{columns[0]}"] if len(names) == len(found) and len(columns) == 1 else names
+    is_plain = by_reference and len(names) == len(found) and len(columns) == 1
+    return [f"?{columns[0]}"] if is_plain else names
 
 
 def _names(found: Iterable[Item], question: Question) -> list[str]:

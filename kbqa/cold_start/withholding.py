@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbqa.cold_start.demonstrations import Demonstration, play
-from kbqa.cold_start.teachers import LISTENING, Lesson, gold_form
+from kbqa.cold_start.gold import gold_form
+from kbqa.cold_start.teachers import LISTENING, Lesson
 from kbqa.kg.actions import Action, ActionResult, GraphTools, Success
 from kbqa.logical_forms.algebra import Expression
 from kbqa.logical_forms.building import leads_to

@@ -61,7 +61,8 @@ class ChatEpisode(Play):
     def _begin(self) -> None:
         opening = self._dialogue.opening(native_tools=self._native_tools)
         self._tools = opening.tools
-        self._messages = [Message("system", opening.system), Message("user", opening.user)]
+        system = [Message("system", opening.system)] if opening.system else []
+        self._messages = [*system, Message("user", opening.user)]
 
     def _tokens(self) -> tuple[int, ...]:
         return ()

@@ -3,10 +3,11 @@
 They are defined as in KG-R1 (appendix C.1) and Learning-to-Refine (section 4.4), with prompts in our own
 words. Each is a dialect, so that it is played like any other:
 
-    vanilla     answers from what the model knows (KG-R1's Vanilla), greedy
-    cot         reasons first, shown by two examples (KG-R1's CoT, Learning-to-Refine's B1), greedy
-    one-shot    writes one query, whose rows are the answer (its B2), temperature 0.2, top-p 0.95
-    iterative   queries in turns, by Learning-to-Refine's own prompt, untrained (its B3), greedy
+    vanilla         answers from what the model knows (KG-R1's Vanilla), greedy
+    zero-shot-cot   reasons first, without an example (KG-R1's CoT), greedy
+    cot             reasons first, shown by two examples (Learning-to-Refine's B1), greedy
+    one-shot        writes one query, whose rows are the answer (its B2), temperature 0.2, top-p 0.95
+    iterative       queries in turns, by Learning-to-Refine's own prompt, untrained (its B3), greedy
 """
 
 from __future__ import annotations
@@ -41,9 +42,12 @@ Give the answer as a list of names on a line of its own, even if there is but on
 
 _VANILLA = f"Answer the question from what you know, briefly and without an explanation. {_FORM}"
 
-_COT = f"""\
+_ZERO_SHOT_COT = f"""\
 Answer the question from what you know. First write "Reasoning:" and think it through step by step; only \
-then close with the answer. {_FORM}
+then close with the answer. {_FORM}"""
+
+_COT = f"""\
+{_ZERO_SHOT_COT}
 
 Question: which river flows through the capital of the country where Mozart was born?
 Reasoning: Mozart was born in Salzburg, which lies in Austria today. The capital of Austria is Vienna. The \
@@ -177,6 +181,7 @@ _CYCLES = Budget(max_turns=11, max_tokens=16_384, max_turn_tokens=512, max_obser
 
 BASELINES: Mapping[str, ChatBaseline] = {
     "vanilla": ChatBaseline(Direct(_VANILLA), _REPLY),
+    "zero-shot-cot": ChatBaseline(Direct(_ZERO_SHOT_COT), _REPLY),
     "cot": ChatBaseline(Direct(_COT), _REPLY),
     "one-shot": ChatBaseline(
         OneShotSparql(), _REPLY_AND_RESULT, OneShotAgent, temperature=0.2, extra={"top_p": 0.95}

@@ -87,3 +87,13 @@ PAGING: Mapping[str, Argument] = {
     "limit": Argument(whole_number(1), "items to return at most"),
     "offset": Argument(whole_number(0), "items to skip, to see more than the first page"),
 }
+SECONDS = ArgumentKind(
+    lambda value: type(value) in (int, float) and 0 < value <= 3600,
+    "seconds, 3600 at most",
+    {"type": "number", "exclusiveMinimum": 0, "maximum": 3600},
+)
+# Arguments with which a recipe's terms go along with an action (`kbqa.kg.terms`); every action takes them.
+TERMS: Mapping[str, Argument] = {
+    "timeout_s": Argument(SECONDS, "time that a query may run; at most the server's"),
+    "encoder": Argument(TEXT, "the encoder that relations have to be compared by; another one is an error"),
+}

@@ -28,7 +28,7 @@ class HttpGraphTools:
 
     Args:
         base_url: of the server, for instance http://127.0.0.1:8001.
-        timeout_s: for each request, once connected.
+        timeout_s: for each request, once connected; actions that ask for longer queries add theirs.
         connect_timeout_s: for a connection.
         api_key: for a server that requires one.
     """
@@ -41,12 +41,12 @@ class HttpGraphTools:
         connect_timeout_s: float = 3.0,
         api_key: str | None = None,
     ) -> None:
-        self._base_url, self._timeout_s = base_url.rstrip("/"), timeout_s
+        self._base_url = base_url.rstrip("/")
+        self._timeout_s, self._connect_timeout_s = timeout_s, connect_timeout_s
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {api_key}"} if api_key is not None else None,
             trust_env=False,  # our own services are never behind the environment's proxy
             base_url=self._base_url,
-            timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s),
         )
 
     def __enter__(self) -> Self:
@@ -69,8 +69,11 @@ class HttpGraphTools:
             }
             if graph is not None:
                 body["graph"] = graph
-            answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body)
-            results.extend(map(parse_result, actions[start : start + _BATCH], answer["results"]))
+            asked = actions[start : start + _BATCH]
+            # The server executes a batch's queries one after the other.
+            queries_s = sum(action.arguments.get("timeout_s", 0.0) for action in asked)
+            answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body, queries_s)
+            results.extend(map(parse_result, asked, answer["results"]))
         return results
 
     def graphs(self) -> list[GraphInfo]:
@@ -81,20 +84,34 @@ class HttpGraphTools:
         """
         return [GraphInfo(**graph) for graph in self._request("GET", "/v1/kg")["graphs"]]
 
-    def _request(self, method: str, path: str, kg: str = "", body: Mapping[str, Any] | None = None) -> Any:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        kg: str = "",
+        body: Mapping[str, Any] | None = None,
+        queries_s: float = 0.0,
+    ) -> Any:
         # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json"} if body is not None else {}
         with span(f"kg_server {method}", "client", kg=kg):
-            return self._answer(method, path, kg, content, headers | outgoing_headers())
+            request = self._client.build_request(
+                method,
+                path,
+                content=content,
+                headers=headers | outgoing_headers(),
+                timeout=httpx.Timeout(self._timeout_s + queries_s, connect=self._connect_timeout_s),
+            )
+            return self._answer(request, kg)
 
-    def _answer(self, method: str, path: str, kg: str, content: bytes | None, headers: dict[str, str]) -> Any:
+    def _answer(self, request: httpx.Request, kg: str) -> Any:
         try:
-            response = self._send(method, path, content, headers)
+            response = self._send(request)
             until = time.monotonic() + self._timeout_s
             while (wait_s := _wait_s(response)) is not None and time.monotonic() + wait_s < until:
                 time.sleep(wait_s)
-                response = self._send(method, path, content, headers)
+                response = self._send(request)
         except httpx.HTTPError as error:
             raise GraphUnavailableError(
                 f"kg_server at {self._base_url} does not answer ({error or type(error).__name__}): "
@@ -112,12 +129,12 @@ class HttpGraphTools:
             f"kg_server at {self._base_url} answered {response.status_code}: {detail}"
         )
 
-    def _send(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> httpx.Response:
+    def _send(self, request: httpx.Request) -> httpx.Response:
         try:
-            return self._client.request(method, path, content=content, headers=headers)
+            return self._client.send(request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             # The server closed an idle connection as we used it. Actions only read, so retrying is safe.
-            return self._client.request(method, path, content=content, headers=headers)
+            return self._client.send(request)
 
 
 def _wait_s(response: httpx.Response) -> float | None:

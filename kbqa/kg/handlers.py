@@ -17,10 +17,13 @@ from kbqa.errors import (
     QueryTimeoutError,
 )
 from kbqa.kg.actions import ONE_HOP_ACTIONS, ErrorCode, ErrorKind, Failure
+from kbqa.kg.ranking.encoders import is_named
 from kbqa.kg.ranking.ranker import SchemaIndex
 from kbqa.kg.store import GraphStore
 
 MAX_ITEMS = 1000
+OTHER_ENCODER = "other_encoder"
+"""`reason` in the details of a failure: relations are compared by another encoder than was asked for."""
 # Maximum length of an argument quoted in a message.
 _ECHO_CHARS = 200
 
@@ -63,12 +66,20 @@ class Surroundings:
         schema: ranks the relations and types of the whole graph.
         max_items: maximum items of a result, and the default of the `limit` argument.
         deadline_s: seconds that a query of the action may run.
+        longest_s: seconds that an action may ask for by `timeout_s`; None allows no more than `deadline_s`.
     """
 
     store: GraphStore
     schema: SchemaIndex
     max_items: int = MAX_ITEMS
     deadline_s: float = 3.0
+    longest_s: float | None = None
+
+    def allowed_s(self, arguments: Mapping[str, Any]) -> float:
+        """Seconds that a query of an action with these checked arguments may run."""
+        longest_s = max(self.deadline_s, self.longest_s or 0.0)
+        asked_s: float = arguments.get("timeout_s", self.deadline_s)
+        return min(asked_s, longest_s)
 
 
 def paging(surroundings: Surroundings, arguments: Mapping[str, Any]) -> tuple[int, int]:
@@ -81,6 +92,18 @@ def invalid_action(name: Any) -> Failure:
     """The paper's error for an action that does not exist."""
     available = f"(use: {', '.join(ONE_HOP_ACTIONS)})"
     return failure(ErrorKind.INVALID_ACTION, f"Action {quote(name)} not available {available}")
+
+
+def other_encoder(surroundings: Surroundings, wanted: str) -> Failure | None:
+    """The failure if relations are not compared by the wanted encoder, else None."""
+    encoder = surroundings.schema.encoder
+    if is_named(encoder, wanted):
+        return None
+    message = (
+        f"relations are compared by the encoder {encoder.name}, not by {wanted}: let "
+        "KBQA_KG_SERVER_ENCODER name its directory or its server, or change graph.encoder in the recipe"
+    )
+    return failure(ErrorKind.QUERY_REFUSED, message, {"reason": OTHER_ENCODER})
 
 
 def failure(kind: ErrorKind, message: str, details: Mapping[str, Any] | None = None) -> Failure:

@@ -25,7 +25,7 @@ from typing import Any
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.actions import ActionResult, ErrorKind, Failure, Item, Triple
-from kbqa.kg.arguments import PAGING, TEXT, Argument
+from kbqa.kg.arguments import PAGING, TERMS, TEXT, Argument
 from kbqa.kg.handlers import Surroundings, failure
 from kbqa.parts import additions
 
@@ -72,7 +72,7 @@ class ActionSpec:
         run: receives checked arguments and returns the result. It may raise a `QueryError` or
             `GraphUnavailableError` of the store, which `store_failure` converts.
         required: name → argument, in the order in which errors list them.
-        optional: likewise; `limit` and `offset` are always accepted.
+        optional: likewise; `limit` and `offset` are always accepted, and so are `TERMS`.
         accepts: the end of KG-R1's message about other arguments.
         item: type of the items, which reads them by `from_json`; None for JSON objects, including `Row`s.
         answers: describes items and details to people, as Markdown.
@@ -120,7 +120,7 @@ class ActionSpec:
         for name, value in arguments.items():
             if name in self.required:
                 continue
-            optional = self.optional.get(name) or PAGING.get(name)
+            optional = self.optional.get(name) or PAGING.get(name) or TERMS.get(name)
             if optional is None:
                 return self._wrong_count()
             kind = optional.kind

@@ -9,7 +9,15 @@ from typing import Protocol
 
 from kbqa.errors import GraphUnavailableError, QueryError
 from kbqa.kg.actions import Action, ActionResult, ErrorKind, GraphTools, Success
-from kbqa.kg.handlers import MAX_ITEMS, Surroundings, failure, invalid_action, quote, store_failure
+from kbqa.kg.handlers import (
+    MAX_ITEMS,
+    Surroundings,
+    failure,
+    invalid_action,
+    other_encoder,
+    quote,
+    store_failure,
+)
 from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.retrieval import ACTIONS
@@ -36,6 +44,7 @@ class LocalGraphTools:
         schemas: rank relations and types; if None, by character n-grams.
         max_items: maximum items of a result, and the default of the `limit` argument.
         deadline_s: seconds that a query of an action may run.
+        longest_s: seconds that an action may ask for by `timeout_s`; None allows no more than `deadline_s`.
     """
 
     def __init__(
@@ -45,13 +54,15 @@ class LocalGraphTools:
         schemas: Schemas | None = None,
         max_items: int = MAX_ITEMS,
         deadline_s: float = 3.0,
+        longest_s: float | None = None,
     ) -> None:
         self._graphs, self._schemas = graphs, schemas or Schemas(NgramEncoder())
-        self._max_items, self._deadline_s = max_items, deadline_s
+        self._max_items, self._deadline_s, self._longest_s = max_items, deadline_s, longest_s
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         store = self._graphs.get(kg)
-        surroundings = Surroundings(store, self._schemas.of(store), self._max_items, self._deadline_s)
+        schema = self._schemas.of(store)
+        surroundings = Surroundings(store, schema, self._max_items, self._deadline_s, self._longest_s)
         return execute(surroundings, actions, graph=graph)
 
     def graphs(self) -> list[GraphInfo]:
@@ -84,12 +95,22 @@ def _execute(surroundings: Surroundings, action: Action, missing_sample: str | N
     wrong = spec.check(action.arguments)
     if wrong is not None:
         return wrong
+    if "encoder" in action.arguments:
+        wrong = other_encoder(surroundings, action.arguments["encoder"])
+        if wrong is not None:
+            return wrong
     if missing_sample is not None:
         return failure(ErrorKind.SAMPLE_MISSING, f"Sample {quote(missing_sample)} not found in KG")
+    timed = "timeout_s" in action.arguments
+    if timed:
+        surroundings = replace(surroundings, deadline_s=surroundings.allowed_s(action.arguments))
     try:
         result = spec.run(surroundings, action.arguments)
     except (QueryError, GraphUnavailableError) as error:
-        return store_failure(error)
+        failed = store_failure(error)
+        if timed and failed.kind is ErrorKind.QUERY_TIMEOUT:
+            return replace(failed, details={**failed.details, "timeout_s": surroundings.deadline_s})
+        return failed
     if isinstance(result, Success):
         elapsed_ms = (time.perf_counter() - started) * 1000
         # `replace` would take as long as the look-up itself.

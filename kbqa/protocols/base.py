@@ -63,7 +63,7 @@ class Opening:
     """What a chat model is told before its first turn.
 
     Attributes:
-        system: the dialect, with an example, for a model that never saw it.
+        system: the dialect, with an example, for a model that never saw it; "" sends no such message.
         user: the question and its entities.
         tools: functions that it may call in place of commands: JSON schemas with `name`.
     """

@@ -45,10 +45,8 @@ queries. They come back inside <relation>...</relation>, where <node> marks the 
 or after the relation, and ?a and ?b stand for what it is linked to. Use no relations but those.
 <sparql>...</sparql> executes a SPARQL query; its rows come back inside <information>...</information>. If \
 there are none, try another query.
-<answer>...</answer> ends the dialogue, the answers inside \\boxed{...} and separated by commas; \\boxed{?x} \
-stands for all that your last query with ?x found.
-
-"""
+<answer>...</answer> ends the dialogue, the answers inside \\boxed{...} and separated by commas"""
+_BY_REFERENCE = "; \\boxed{?x} stands for all that your last query with ?x found"
 
 # For a model that never saw the dialect.
 _CHAT_RULES = """\
@@ -68,7 +66,7 @@ you: <think>And now all books with that author.</think>\
 <sparql>SELECT ?y WHERE { ns:m.0emma ns:book.author ?x . ?y ns:book.author ?x }</sparql>
 graph: <information>Emma (ns:m.0emma)
 Persuasion (ns:m.0pers)</information>
-you: <think>These are they.</think><answer>\\boxed{?y}</answer>"""
+you: <think>These are they.</think><answer>\\boxed{Emma, Persuasion}</answer>"""
 
 _COMMAND = re.compile(r"<(node|sparql|SPARQL|answer)>(.*?)</\1>", re.DOTALL)
 _TAG = re.compile(r"</?(?:think|node|relation|sparql|SPARQL|information|answer)>")
@@ -88,11 +86,14 @@ class InteractiveParsing:
             entities alone, for a policy that learned the dialect in a cold start.
         top_k: maximum relations, or pairs of relations, shown for a node.
         max_rows: maximum rows of a result that the policy reads.
+        by_reference: whether `\\boxed{?x}` answers with all that the last query with ?x found. The paper's
+            answers are lists; a variable saves a small policy from copying names.
     """
 
     prompt: Literal["full", "brief"] = "full"
     top_k: int = 10
     max_rows: int = 20
+    by_reference: bool = True
 
     name: ClassVar[str] = "interactive_parsing"
     tags: ClassVar[tuple[str, ...]] = (
@@ -113,6 +114,10 @@ class InteractiveParsing:
 
     def begin(self, question: Question, max_turns: int) -> InteractiveParsingDialogue:
         return InteractiveParsingDialogue(question, self)
+
+    @property
+    def instruction(self) -> str:
+        return f"{_INSTRUCTION}{_BY_REFERENCE if self.by_reference else ''}.\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class InteractiveParsingDialogue(Dialogue):
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
-        instruction = _INSTRUCTION if self._protocol.prompt == "full" else ""
+        instruction = self._protocol.instruction if self._protocol.prompt == "full" else ""
         return [
             Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
@@ -148,7 +153,7 @@ class InteractiveParsingDialogue(Dialogue):
 
     def opening(self, *, native_tools: bool) -> Opening:
         user = f"Question: {self._question.text}\nEntities: {topics_text(self._question.topic_entities)}"
-        return Opening(_INSTRUCTION + _CHAT_RULES, user)
+        return Opening(self._protocol.instruction + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
         turn = read_turn(text, _COMMAND)
@@ -207,7 +212,7 @@ class InteractiveParsingDialogue(Dialogue):
     def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
         """The answers that a box lists, or that its variable stands for."""
         boxed = boxed.strip()
-        if VARIABLE.fullmatch(boxed):
+        if self._protocol.by_reference and VARIABLE.fullmatch(boxed):
             return answers_by_reference([query.result for query in self._queries], boxed)
         names = [boxed] if boxed in self._seen else _listed(boxed)
         return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(names))

@@ -112,6 +112,8 @@ class KbqaR1:
             for WebQSP, and Time_constraint for GrailQA and GraphQuestions.
         top_k: number of candidates that an observation lists for a relation that was only similar.
         tau_high, tau_low: RRCG's thresholds; when unset, the defaults for the graph's encoder.
+        gated: whether RRCG finds the relation that was meant. Without it (the ablation "w/o RRCG", V-C) a
+            relation has to be written exactly, and an unknown one is refused without a hint at others.
         now: the day that NOW means in a time constraint; the graph's default when unset.
     """
 
@@ -120,6 +122,7 @@ class KbqaR1:
     top_k: int = 5
     tau_high: float | None = None
     tau_low: float | None = None
+    gated: bool = True
     now: str | None = None
 
     name: ClassVar[str] = "kbqa_r1"
@@ -141,6 +144,8 @@ class KbqaR1:
 
     def gate(self) -> dict[str, Any]:
         """Arguments that gate an action's relations."""
+        if not self.gated:
+            return {"top_k": 1, "tau_high": 1.0, "tau_low": 1.0}
         thresholds = {"tau_high": self.tau_high, "tau_low": self.tau_low}
         return {"top_k": self.top_k, **{key: tau for key, tau in thresholds.items() if tau is not None}}
 
@@ -202,7 +207,7 @@ class KbqaR1Dialogue(Dialogue):
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         (result,) = results
         if isinstance(result, Failure):
-            self._told.append(_rejected(result))
+            self._told.append(_rejected(result) if self._protocol.gated else _refused(result))
         else:
             try:
                 self._keep(result)
@@ -346,6 +351,11 @@ def _rejected(failed: Failure) -> str:
         return failed.message
     neighbours = ", ".join(f"{c['id']} ({c['score']:.3f})" for c in candidates)
     return f"{failed.message}. The neighbouring relations are [ {neighbours} ]"
+
+
+def _refused(failed: Failure) -> str:
+    """The message of a failure; for a relation that does not exist there, without the most similar one."""
+    return failed.message.partition("; ")[0] if "candidates" in failed.details else failed.message
 
 
 def _listing(result: Success[Item]) -> str:

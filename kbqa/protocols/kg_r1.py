@@ -62,8 +62,8 @@ _BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
 
 _INSTRUCTION = """\
 Answer the question with facts from a knowledge graph. In each turn reason inside <think>...</think> first. \
-Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_turns} times, and \
-read its result inside <information>...</information>; or, once you know, give the answer inside \
+Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_queries} times, \
+and read its result inside <information>...</information>; or, once you know, give the answer inside \
 <answer>...</answer>, several answers separated by commas.
 If a result is an error, read it and correct the query.
 Queries:
@@ -133,11 +133,15 @@ class KgR1:
         entities: the policy reads and writes their `names`, as in the paper, or `references`
             (`kbqa.protocols.references`), which are replaced by ids before the graph is asked. With the
             brief prompt, results show references only; otherwise they show names as well.
+        strict: whether a well-formed turn has a thought with words, and no tag within its thought or its
+            command, such as a second `<think>` or an `<information>` that the policy made up. Otherwise an
+            empty `<think></think>` will do, which the demonstrations of small policies have.
     """
 
     prompt: Literal["full", "brief"] = "full"
     relations: RelationFormat = "flat"
     entities: Literal["names", "references"] = "names"
+    strict: bool = False
 
     name: ClassVar[str] = "kg_r1"
     stop: ClassVar[tuple[str, ...]] = ("</kg-query>", "</answer>")
@@ -156,7 +160,7 @@ class KgR1Dialogue(Dialogue):
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
         self._question, self._protocol = question, protocol
-        self._instruction = _INSTRUCTION.format(max_turns=max_turns)
+        self._instruction = _INSTRUCTION.format(max_queries=max(1, max_turns - 1))  # the last turn answers
         self._seen = SeenEntities()
         self._actions: tuple[Action, ...] = ()
         self._results: Sequence[ActionResult] = ()
@@ -194,11 +198,12 @@ class KgR1Dialogue(Dialogue):
         turn = read_turn(text, _COMMAND)
         if turn.kind is None:
             return Reply(turn.thought, problem="no <kg-query> or <answer> was found")
+        tidy = turn.is_sound(_TAGS) if self._protocol.strict else turn.tidy
         if turn.kind == "answer":
-            return Reply(turn.thought, well_formed=turn.tidy, answers=self._answers(turn.body))
+            return Reply(turn.thought, well_formed=tidy, answers=self._answers(turn.body))
         action, proper = _parse_query(turn.body)
         self._actions = (action,)
-        return Reply(turn.thought, well_formed=turn.tidy and proper, actions=self._actions)
+        return Reply(turn.thought, well_formed=tidy and proper, actions=self._actions)
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         self._results = results

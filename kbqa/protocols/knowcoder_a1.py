@@ -95,9 +95,7 @@ Each turn reasons inside <think>...</think> and then either calls one tool,
 </tool_call>
 whose result you read inside <tool_response>...</tool_response>, or ends with
 <answer> the answer is \\boxed{{["...", "..."]}} </answer>
-a Python list of all answers, or \\boxed{{?x}} for all that your last query with ?x found.
-
-"""
+a Python list of all answers"""
 
 # For a model with native function calls.
 _CALLING = f"""\
@@ -105,9 +103,8 @@ _CALLING = f"""\
 need, one at a time. Begin each message with your reasoning inside <think>...</think>; then either call one \
 tool, or, once the results show it, end with
 <answer> the answer is \\boxed{{["...", "..."]}} </answer>
-a Python list of all answers, or \\boxed{{?x}} for all that your last query with ?x found.
-
-"""
+a Python list of all answers"""
+_BY_REFERENCE = ", or \\boxed{?x} for all that your last query with ?x found"
 # For a model that never saw the dialect.
 _CHAT_RULES = """\
 Usually you begin with SearchGraphPatterns around a topic entity, since it shows which relations there are; \
@@ -121,6 +118,10 @@ returns ["Emma", "Persuasion"]; and the last message is
 <think>Both are books of hers.</think><answer> the answer is \\boxed{["Emma", "Persuasion"]} </answer>"""
 
 _COMMAND = re.compile(r"<(tool_call|answer)>(.*?)</\1>", re.DOTALL)
+# What SearchGraphPatterns takes; Interactive-KBQA names the variable ?e, the paper ?x.
+_PATTERN = re.compile(
+    r"(?:\s*PREFIX\s+\S*\s*<[^>]*>)*\s*SELECT\s+(?:DISTINCT\s+)?[?$]\w+\s*(?:WHERE\b|\{)", re.IGNORECASE
+)
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _ITEM = re.compile(
     r"""\s*(?:'(?P<single>(?:[^'\\]|\\.)*+)'|"(?P<double>(?:[^"\\]|\\.)*+)"|(?P<bare>[^,\s][^,]*))""",
@@ -137,10 +138,13 @@ class KnowCoderA1:
         prompt: `full` explains it to a pretrained model; `brief` holds the question and its
             entities alone, for a policy that learned the dialect in a cold start.
         max_results: maximum values of a query's result, or types, that the policy reads.
+        by_reference: whether `\\boxed{?x}` answers with all that the last query with ?x found. The paper's
+            answers are lists; a variable saves a small policy from copying names.
     """
 
     prompt: Literal["full", "brief"] = "full"
     max_results: int = 20
+    by_reference: bool = True
 
     name: ClassVar[str] = "knowcoder_a1"
     tags: ClassVar[tuple[str, ...]] = (
@@ -156,23 +160,27 @@ class KnowCoderA1:
     stop: ClassVar[tuple[str, ...]] = ("</tool_call>", "</answer>")
 
     def begin(self, question: Question, max_turns: int) -> KnowCoderA1Dialogue:
-        instruction = _INSTRUCTION if self.prompt == "full" else ""
-        return KnowCoderA1Dialogue(question, instruction, self.max_results)
+        return KnowCoderA1Dialogue(question, self)
+
+    def instruction(self, text: str = _INSTRUCTION) -> str:
+        """An explanation of the dialect, completed by the forms that an answer may take."""
+        return f"{text}{_BY_REFERENCE if self.by_reference else ''}.\n\n"
 
 
 class KnowCoderA1Dialogue(Dialogue):
     """An episode; it remembers the results of its queries, and the entities that they showed."""
 
-    def __init__(self, question: Question, instruction: str, max_results: int) -> None:
-        self._question, self._instruction, self._max_results = question, instruction, max_results
+    def __init__(self, question: Question, protocol: KnowCoderA1) -> None:
+        self._question, self._protocol = question, protocol
         self._seen = SeenEntities()
         self._found: list[Success[Any]] = []
         self._action = Action("")
         self._result: ActionResult | None = None
 
     def prompt(self) -> list[Segment]:
+        instruction = self._protocol.instruction() if self._protocol.prompt == "full" else ""
         return [
-            Segment(f"{self._instruction}Question: "),
+            Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nTopic Entities: "),
             Segment(topics_text(self._question.topic_entities, gap=""), trusted=False),
@@ -183,8 +191,9 @@ class KnowCoderA1Dialogue(Dialogue):
         topics = topics_text(self._question.topic_entities, gap="")
         user = f"Question: {self._question.text}\nTopic Entities: {topics}"
         if native_tools:
-            return Opening(_CALLING + _CHAT_RULES, user, tuple(_SIGNATURES))
-        return Opening(_INSTRUCTION + _CHAT_RULES, user)
+            calling = self._protocol.instruction(_CALLING)
+            return Opening(calling + _CHAT_RULES, user, tuple(_SIGNATURES))
+        return Opening(self._protocol.instruction() + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
         turn = read_turn(text, _COMMAND)
@@ -219,8 +228,9 @@ class KnowCoderA1Dialogue(Dialogue):
             shown = [str(self._result.details["boolean"]).lower()]
         else:
             shown = [_row(row) for row in self._result.items]
-        listing = json.dumps(shown[: self._max_results], ensure_ascii=False)
-        more = f" ... {self._result.total} in all" if self._result.total > self._max_results else ""
+        most = self._protocol.max_results
+        listing = json.dumps(shown[:most], ensure_ascii=False)
+        more = f" ... {self._result.total} in all" if self._result.total > most else ""
         return _response(listing + more)
 
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
@@ -228,7 +238,7 @@ class KnowCoderA1Dialogue(Dialogue):
 
     def _answers(self, boxed: str) -> tuple[PredictedAnswer, ...]:
         """The answers that a box lists, or that its variable stands for."""
-        if VARIABLE.fullmatch(boxed):
+        if self._protocol.by_reference and VARIABLE.fullmatch(boxed):
             return answers_by_reference(self._found, boxed)
         return tuple(PredictedAnswer(name, self._seen.ids(name)) for name in dict.fromkeys(_listed(boxed)))
 
@@ -272,6 +282,11 @@ def _parse_call(body: str) -> Action:
         raise _CallError(f"{name} takes {', '.join(names)} and nothing else")
     if name == "SearchGraphPatterns" and "{" not in arguments["sparql"]:
         raise _CallError("Error! SPARQL must contain {.")
+    if name == "SearchGraphPatterns" and not _PATTERN.match(arguments["sparql"]):
+        raise _CallError(
+            "Error! SPARQL must start with: SELECT ?e WHERE. "
+            "You should use `ExecuteSPARQL` to execute SPARQL statements."
+        )
     given = {names[argument]: value for argument, value in arguments.items() if value not in (None, "")}
     return Action(action, given)
 
@@ -279,7 +294,8 @@ def _parse_call(body: str) -> Action:
 def _error(failed: Failure) -> str:
     """A failure in the words of Interactive-KBQA, for failures that it has a text for."""
     if failed.kind is ErrorKind.QUERY_TIMEOUT:
-        return "Error: timed out query."
+        seconds = failed.details.get("timeout_s")
+        return "Error: timed out query." if seconds is None else f"Error: timed out after {seconds:g} seconds"
     if failed.details.get("reason") == "unused_variable":
         return "Error! SPARQL must contain at least two ?e."
     if failed.details.get("reason") == "no_values":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,18 @@ class TurnText:
         thought: the text between the thinking tags, "" without them.
         kind: name of the first command's tag, None if there is no command.
         body: the text between the command's tags.
-        tidy: whether there is a thought, and nothing but the thought and the command.
+        tidy: whether there is a `<think>` block, and nothing but it and the command.
     """
 
     thought: str
     kind: str | None = None
     body: str = ""
     tidy: bool = False
+
+    def is_sound(self, tags: Iterable[str]) -> bool:
+        """Whether it is tidy, says something in its thought, and has none of `tags` within its parts."""
+        inside = self.thought + self.body
+        return self.tidy and bool(self.thought) and not any(tag in inside for tag in tags)
 
 
 def read_turn(text: str, command: re.Pattern[str]) -> TurnText:

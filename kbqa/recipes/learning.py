@@ -51,6 +51,8 @@ class OptimisationSection(Section):
         betas: of AdamW.
         mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
             `kbqa.training.grpo.GrpoConfig`.
+        reference: the frozen model of the KL penalty, named as `base_model` is; None takes the weights with
+            which reinforcement learning begins.
         lora: an adapter to train; None trains all weights.
     """
 
@@ -68,6 +70,7 @@ class OptimisationSection(Section):
     clip_low: Rate
     clip_high: Annotated[float, Field(gt=0)]
     kl_coefficient: Annotated[float, Field(ge=0)]
+    reference: str | None = None
     entropy_coefficient: float = 0.0
     dual_clip: Annotated[float, Field(gt=1)] | None = None
     importance_cap: Annotated[float, Field(gt=0)] | None = None
@@ -85,6 +88,10 @@ class OptimisationSection(Section):
         ):
             if getattr(self, one) and getattr(self, other):
                 raise ValueError(f"{one} and {other} exclude each other: set only one of them")
+        if self.reference is not None and self.lora is not None:
+            raise ValueError(
+                "reference: with lora the reference is the model without its adapter: leave it out"
+            )
         return self
 
     def rate(self) -> LearningRate:

@@ -8,14 +8,23 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
-from kbqa.advantages import ADVANTAGES, Advantage, AdvantageKind, Baseline, Credit, Deviation
+from kbqa.advantages import (
+    ADVANTAGES,
+    Advantage,
+    AdvantageKind,
+    Baseline,
+    Credit,
+    Deviation,
+    WithoutSpread,
+)
 from kbqa.environment import Budget
 from kbqa.judges import JUDGES, Judge
+from kbqa.kg.terms import GraphTerms
 from kbqa.policies.base import Truncation
 from kbqa.protocols import PROTOCOLS, AgentProtocol
 from kbqa.recipes.section import PartSection, Positive, Section
 from kbqa.rewards import REWARDS, Reward
-from kbqa.rollouts import KINDS, Agent, Branching, Pruning, linear_rollout, tree_rollout
+from kbqa.rollouts import KINDS, Agent, Beyond, Branching, Pruning, linear_rollout, tree_rollout
 from kbqa.trajectory import Question, Trajectory, Tree
 
 Played = list[Trajectory] | Tree
@@ -78,6 +87,8 @@ class TreeSection(EpisodeSection):
     max_active: Positive
     max_nodes: Positive
     pruning: Pruning = "parent"
+    beyond: Beyond = "stop"
+    filter_errors: bool = False
 
     @property
     def width(self) -> int:
@@ -85,7 +96,9 @@ class TreeSection(EpisodeSection):
         return self.k
 
     def branching(self) -> Branching:
-        return Branching(self.k, self.max_active, self.max_nodes, self.pruning)
+        return Branching(
+            self.k, self.max_active, self.max_nodes, self.pruning, self.beyond, self.filter_errors
+        )
 
     def play(self, agent: Agent, question: Question, n: int, temperature: float, **until: Any) -> Played:
         """As `kbqa.rollouts.Rollout.play`; the argument `n` replaces `k`."""
@@ -120,6 +133,22 @@ class AddedRolloutSection(EpisodeSection):
         """As `kbqa.rollouts.Rollout.play`."""
         kind = KINDS.build(self.kind, self.model_extra or {})
         return kind.play(agent, question, n, temperature, **until)
+
+
+class GraphSection(Section):
+    """How the graph is asked; see `kbqa.kg.terms.GraphTerms`.
+
+    Attributes:
+        query_timeout_s: seconds that a query may run. A kg_server allows at most its
+            `query_deadline_max_s`; None takes its default.
+        encoder: name of the model by which relations and types have to be compared; None accepts any.
+    """
+
+    query_timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+    encoder: Annotated[str, Field(min_length=1)] | None = None
+
+    def terms(self) -> GraphTerms:
+        return GraphTerms(self.query_timeout_s, self.encoder)
 
 
 class RewardSection(PartSection[Reward]):
@@ -166,6 +195,7 @@ class AdvantageSection(Section):
     bound: Annotated[float, Field(gt=0)] | None = None
     turn_weight: float = 0.5
     outcome_weight: float = 1.0
+    without_spread: WithoutSpread = "dropped"
 
     def build(self) -> Advantage:
         return Advantage(
@@ -174,6 +204,7 @@ class AdvantageSection(Section):
             Baseline(self.deviation, self.epsilon, self.bound),
             self.turn_weight,
             self.outcome_weight,
+            self.without_spread,
         )
 
 

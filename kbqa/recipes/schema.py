@@ -25,6 +25,7 @@ from kbqa.recipes.play import (
     AnyAdvantageSection,
     AnyRolloutSection,
     EvaluationSection,
+    GraphSection,
     JudgeSection,
     ProtocolSection,
     RewardSection,
@@ -38,14 +39,18 @@ class Recipe(Section):
 
     Attributes:
         base_model: the pretrained model to start from; None makes a small policy with random weights.
+        chat_template: whether episodes are messages in the base model's chat template, if it has one;
+            otherwise they are bare text, behind the tokenizer's first token.
         deterministic: the same seed gives the same numbers on the same machine, even if the run is
             interrupted; completions are then computed one at a time, which is slow.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     base_model: str | None = None
+    chat_template: bool = True
     questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection
+    graph: GraphSection = GraphSection()
     rollout: AnyRolloutSection
     evaluation: EvaluationSection = EvaluationSection()
     reward: RewardSection
@@ -114,6 +119,9 @@ class Recipe(Section):
         return {**self.reward.model_dump(), **changes}
 
     def digest(self) -> str:
-        """SHA-256 over all resolved values, hexadecimal."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """SHA-256 over all resolved values that are not a section's default, hexadecimal.
+
+        A key that is added later, with what happened before as its default, changes no digest.
+        """
+        canonical = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()

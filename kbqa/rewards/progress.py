@@ -1,7 +1,8 @@
 """How near each step of an episode came to the answers (ISP-KGR, section 4.3.2 and appendix F.8).
 
 DIST is a score: max(0, (D - d) / D), where d is the smallest number of edges between a query's result
-and the answers, regardless of direction; 0 if nothing connects them within D, or on an error.
+and the answers, regardless of direction; 0 if nothing connects them within D, or if the search for a
+connection meets its bound on nodes. A distance that was not measured in time is unknown, not 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kbqa.answers import answer_set, f1, normalise, resolve
-from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.errors import GraphUnavailableError, JudgeUnavailableError, QueryError
 from kbqa.gold import compare
 from kbqa.kg.actions import (
     ENTITY_DISTANCE,
@@ -39,8 +40,10 @@ _COUNT = re.compile(
 )
 _GROUPED = re.compile(r"\bGROUP\s+BY\b", re.IGNORECASE)
 _EXTREME = re.compile(r"\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
-# If the graph could not answer, the distance is unknown, not large.
+_LIKE_EXTREME = re.compile(r"\(\s*ARG(?:MAX|MIN)\b", re.IGNORECASE)
+# If the graph could not answer, the distance is unknown, not large. The first two may pass by themselves.
 _UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
+_UNMEASURED = frozenset({ErrorKind.QUERY_TIMEOUT, ErrorKind.QUERY_FAILED})
 
 
 class Command(StrEnum):
@@ -91,17 +94,17 @@ def measure(
 ) -> Measurement:
     """Measure the turns of an episode, or of all branches of a tree.
 
-    A question counts as a superlative if a query with ORDER BY and LIMIT, MAX or MIN finds exactly the
-    answers; a query that finds them among others is then one edge away (F.8).
+    If the question is a superlative, a query that finds the answers among others is one edge away (F.8).
+    It is one if its gold program has ORDER BY and LIMIT, MAX or MIN, ARGMAX or ARGMIN; without a gold
+    program, if such a query among `turns` finds exactly the answers.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: the graph could not be asked.
+        JudgeUnavailableError: a distance or a count was not found, for instance not in time.
     """
     queries = [_query(turn) for turn in turns]
     found = [query for query in queries if query is not None and _finds(query)]
-    superlative = any(
-        _EXTREME.search(_text(query)) and _covers(query, question) == "exactly" for query in found
-    )
+    superlative = _is_superlative(question, found)
     counted = {_text(query): without_count(_text(query)) for query in found}
     counting = _is_number(question)
     topics = [(topic,) for topic in question.topic_entities]
@@ -170,6 +173,11 @@ class _Gauge:
         for result in results:
             if isinstance(result, Failure) and result.kind in _UNREACHED:
                 raise GraphUnavailableError(f"{question.kg}: {result.message}")
+            if isinstance(result, Failure) and result.kind in _UNMEASURED:
+                raise JudgeUnavailableError(
+                    f"question {question.id}: the progress of a step was not measured: {result.message}; a "
+                    "longer graph.query_timeout_s in the recipe may help"
+                )
         self._results = dict(zip(actions, results, strict=True))
 
     def score(self, ids: tuple[str, ...]) -> float:
@@ -228,6 +236,12 @@ def _extent(query: ExecutedAction, gold: frozenset[str], names: Sequence[Sequenc
     if not gold or covered != gold:
         return None
     return "among others" if others else "exactly"
+
+
+def _is_superlative(question: Question, found: Sequence[ExecutedAction]) -> bool:
+    if question.sparql or question.form:
+        return bool(_EXTREME.search(question.sparql) or _LIKE_EXTREME.search(question.form))
+    return any(_EXTREME.search(_text(query)) and _covers(query, question) == "exactly" for query in found)
 
 
 def _is_number(question: Question) -> bool:

@@ -3,11 +3,12 @@
 from kbqa.rollouts.agent import Agent, ChatAgent, Player
 from kbqa.rollouts.kinds import KINDS, Rollout
 from kbqa.rollouts.linear import Listener, linear_rollout
-from kbqa.rollouts.tree import Branching, Pruning, tree_rollout
+from kbqa.rollouts.tree import Beyond, Branching, Pruning, tree_rollout
 
 __all__ = [
     "KINDS",
     "Agent",
+    "Beyond",
     "Branching",
     "ChatAgent",
     "Listener",

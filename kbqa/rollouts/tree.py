@@ -17,6 +17,7 @@ from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
 Pruning = Literal["parent", "tree", "none"]
+Beyond = Literal["stop", "single"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,25 @@ class Branching:
 
     Attributes:
         k: branches that are sampled at each state.
-        max_active: maximum states of a level that continue; if there are more, every parent keeps some.
+        max_active: maximum states of a level that branch; if there are more, every parent keeps some.
         max_nodes: maximum steps of a tree.
+        beyond: what the other states of a level do. `stop` ends there; what would have come of them is
+            unknown, and they are not compared with their siblings. `single` goes on with one branch each, so
+            that a group is all branches of a state, as in the paper (4.3.2).
         pruning: `parent` compares branches with their siblings (F.5), `tree` with the whole tree
             (Algorithm 1's state cache); answers are compared with siblings only. `none` keeps all
-            (table 2, without the success filter).
+            (table 2, without the success filter). Of branches that saw the same, the first well-formed one
+            stays, so that a malformed twin of it is lost as a negative.
+        filter_errors: whether only one of the failures with the same observation is kept (table 2, with
+            the error filter); otherwise all are.
     """
 
     k: int
     max_active: int
     max_nodes: int
     pruning: Pruning = "parent"
+    beyond: Beyond = "stop"
+    filter_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +77,13 @@ def tree_rollout(
     root = agent.begin(question)
     consult(agent.tools, question, [root])
     prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
-    redundancy = _Redundancy(branching.pruning)
+    redundancy = _Redundancy(branching.pruning, filter_errors=branching.filter_errors)
     active = [] if root.done else [_Branch(None, root)]
     for level in range(agent.budget.max_turns):
-        room = min(branching.max_active, (branching.max_nodes - len(steps)) // branching.k)
-        parents = _spread(active, steps)[:room]
+        parents = _parents(_spread(active, steps), branching, branching.max_nodes - len(steps))
         if not parents or (deadline is not None and monotonic() > deadline):
             break
-        children = [_Branch(p.step, p.episode.fork()) for p in parents for _ in range(branching.k)]
+        children = [_Branch(p.step, p.episode.fork()) for p in parents]
         episodes = [child.episode for child in children]
         take_turn(agent, question, episodes, Sampling(level, temperature, seed))
         sampled += len(children)
@@ -87,11 +95,23 @@ def tree_rollout(
     return Tree(prompt_ids, tuple(steps), sampled)
 
 
+def _parents(states: Sequence[_Branch], branching: Branching, room: int) -> list[_Branch]:
+    """The state of each branch of the next level: some `k` times, and the others once or never.
+
+    Args:
+        room: maximum branches of the level.
+    """
+    wide = min(len(states), branching.max_active, room // branching.k)
+    narrow = room - wide * branching.k if branching.beyond == "single" else 0
+    branched = [state for state in states[:wide] for _ in range(branching.k)]
+    return branched + list(states[wide:][:narrow])
+
+
 class _Redundancy:
     """Keeps one of the branches that saw the same, and all that failed; without pruning, keeps all."""
 
-    def __init__(self, within: Pruning) -> None:
-        self._within = within
+    def __init__(self, within: Pruning, *, filter_errors: bool) -> None:
+        self._within, self._filter_errors = within, filter_errors
         self._seen: set[tuple[int | None, str]] = set()
 
     def kept(self, children: Sequence[_Branch]) -> list[_Branch]:
@@ -119,7 +139,7 @@ class _Redundancy:
             return child.step, f"answers {json.dumps(answers)}"
         observation = _observation(episode)
         if observation is None:
-            return None
+            return (child.step, f"failed {episode.turns[-1].observation}") if self._filter_errors else None
         return (child.step if self._within == "parent" else None), observation
 
 

@@ -76,11 +76,11 @@ def _played(context: Context, section: ColdStartSection, questions: Splits) -> l
     context.kg_versions(question.kg for question in asked)
     if section.is_mined:
         bounds = bounds_for(protocol, turns)
-        asked = tuple(mine(asked, context.tools, bounds, context.record.seed, context.check))
+        asked = tuple(mine(asked, context.graph, bounds, context.record.seed, context.check))
     found = []
     for question in asked:
         context.check()
-        played = play_program(question, protocol, context.tools, turns)
+        played = play_program(question, protocol, context.graph, turns)
         if played is not None:
             found.append(
                 DemonstrationEntry(
@@ -103,7 +103,7 @@ def _recoveries(
     found = []
     for one in rng.sample(demonstrations, round(share * len(demonstrations))):
         context.check()
-        recovered = recovery(one, demonstrations, protocol, context.tools, turns, rng)
+        recovered = recovery(one, demonstrations, protocol, context.graph, turns, rng)
         if recovered is not None:
             found.append(DemonstrationEntry(recovered, protocol.name, "recovery", "recovery"))
     return found
@@ -120,7 +120,7 @@ def _withheld(
     found = []
     for one in rng.sample(demonstrations, round(share * len(demonstrations))):
         context.check()
-        declined = withheld(one, protocol, context.tools, turns, rng)
+        declined = withheld(one, protocol, context.graph, turns, rng)
         if declined is not None:
             found.append(DemonstrationEntry(declined, protocol.name, "withheld", "withheld"))
     return found

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 
 from kbqa.confidence import Calibration
 from kbqa.errors import GraphUnavailableError, RunError
+from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.policies.probe import Probe
 from kbqa.policy_store import PolicyStore, PolicyVersion
@@ -72,6 +73,11 @@ class Context:
     @property
     def run(self) -> str:
         return self.record.id
+
+    @property
+    def graph(self) -> GraphTools:
+        """The tools on the recipe's terms."""
+        return self.recipe.graph.terms().over(self.tools)
 
     def check(self) -> None:
         """Stop here if the run was told to.

@@ -109,7 +109,8 @@ class RolloutExecutor:
         assert isinstance(agent, Agent)
         until: dict[str, Any] = {
             "seed": request.seed,
-            "deadline": time.monotonic() + self._patience.rollout_s,
+            # A single query may take as long as all other turns together.
+            "deadline": time.monotonic() + self._patience.rollout_s + (recipe.graph.query_timeout_s or 0.0),
         }
         question, n, temperature = request.question, request.n, request.temperature
         try:

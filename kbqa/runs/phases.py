@@ -126,7 +126,12 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
     small = context.recipe.small_policy
     if context.recipe.base_model is not None:
         tags = context.recipe.protocol.build().tags
-        student = Student.pretrained(context.recipe.base_model, tags, context.record.seed)
+        student = Student.pretrained(
+            context.recipe.base_model,
+            tags,
+            context.record.seed,
+            chat_template=context.recipe.chat_template,
+        )
         adapter = context.recipe.optimisation.lora
         if adapter is not None and not isinstance(student.model, Chooser):
             # An engine that holds the base takes adapters alone, so the first version is one, too.

@@ -63,7 +63,10 @@ class Reinforcement:
             # A fresh one, which the learner makes again.
             assert context.recipe.base_model is not None
             whole = find_base(context.recipe.base_model).directory
-        self._student = Student.load(whole)
+        student = Student.load(whole)
+        self._student = student if context.recipe.chat_template else student.without_template()
+        named = context.recipe.optimisation.reference
+        reference = whole if named is None else find_base(named).directory
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
@@ -74,10 +77,10 @@ class Reinforcement:
         self._learner = begin(
             self._student.model,
             self._grpo,
-            reference=partial(load_model, whole),
+            reference=partial(load_model, reference),
             seed=context.record.seed,
             ranks=context.ranks,
-            origin=str(whole),
+            origin=(str(whole), str(reference)),
         )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
@@ -162,7 +165,7 @@ class Reinforcement:
             result = self._train(list(samples.values()))
         trained = any(result.trained)
         outcomes = {
-            request_id: _outcome(bool(group), learned)
+            request_id: _outcome(group, learned)
             for (request_id, group), learned in zip(samples.items(), result.trained, strict=True)
         }
         self._pacing.close_step(outcomes)
@@ -396,7 +399,7 @@ def _digest(questions: Sequence[Question]) -> str:
     return hashlib.sha256("\n".join(question.id for question in questions).encode()).hexdigest()
 
 
-def _outcome(has_samples: bool, learned: bool) -> GroupOutcome:
-    if not has_samples:
+def _outcome(samples: Sequence[TrainingSample], learned: bool) -> GroupOutcome:
+    if not any(any(sample.advantages) for sample in samples):
         return GroupOutcome.NO_SPREAD
     return GroupOutcome.TRAINED if learned else GroupOutcome.NON_FINITE

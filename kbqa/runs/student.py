@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,14 +24,15 @@ from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Question, Segment
 
+_TEMPLATE, _TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 _TOKENIZER_FILES = (
     "tokenizer.json",
-    "tokenizer_config.json",
+    _TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
-    "chat_template.jinja",
+    _TEMPLATE,
 )
 
 _TOKENIZER_TRIPLES = 20_000  # of the graph's text for a new tokenizer: a policy has to spell its names
@@ -79,12 +81,13 @@ class Student:
         return cls(load_model(directory), tokenizer, files, codec)
 
     @classmethod
-    def pretrained(cls, name: str, tags: Sequence[str], seed: int) -> Student:
+    def pretrained(cls, name: str, tags: Sequence[str], seed: int, *, chat_template: bool = True) -> Student:
         """A base model on this machine: see `kbqa.bases.find_base`. A sentence encoder becomes a chooser.
 
         Args:
             tags: those of the dialect; each is a token of a policy that chooses.
             seed: of what such a policy has beside its encoder.
+            chat_template: whether to keep the model's; without it, no version of the policy has one.
 
         Raises:
             BaseNotFoundError: there is none of this name; says what to install.
@@ -92,7 +95,8 @@ class Student:
         """
         directory = find_base(name).directory
         if not is_encoder(directory):
-            return cls.load(directory)
+            student = cls.load(directory)
+            return student if chat_template else student.without_template()
         with TemporaryDirectory() as beginning:
             model, tokenizer = begin_chooser(directory, tags, seed)
             save_model(model, tokenizer, Path(beginning), pad=PAD, end=END)
@@ -123,6 +127,18 @@ class Student:
         if getattr(self.model, "is_quantized", False):
             return None  # engines hold the unquantised base: they differ more than a wrong version would
         return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
+
+    def without_template(self) -> Student:
+        """The same model, whose tokenizer has no chat template."""
+        files = {name: data for name, data in self.tokenizer_files.items() if name != _TEMPLATE}
+        if _TOKENIZER_CONFIG in files:
+            config = json.loads(files[_TOKENIZER_CONFIG])
+            config.pop("chat_template", None)
+            files[_TOKENIZER_CONFIG] = json.dumps(config, indent=1, ensure_ascii=False).encode()
+        with TemporaryDirectory() as directory:
+            for name, data in files.items():
+                (Path(directory) / name).write_bytes(data)
+            return replace(self, tokenizer_files=files, codec=TokenizerCodec.load(Path(directory)))
 
     def words(self) -> list[str]:
         """Sorted pieces of words to make names from; the order of a vocabulary differs between processes."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from kbqa.environment import Budget
 from kbqa.kg.actions import GraphTools
+from kbqa.kg.terms import GraphTerms
 from kbqa.policies.base import ChatPolicy, Codec, Policy, Truncation
 from kbqa.protocols import AgentProtocol
 from kbqa.recipes import Recipe
@@ -46,6 +47,7 @@ class Players:
         first: the sampling of a question's first run, by which a policy is evaluated.
         others: that of its other runs, and of all in training.
         native_tools: as that of a `ChatAgent`.
+        terms: those on which the recipe asks the graph.
     """
 
     policy: Policy | ChatPolicy
@@ -55,6 +57,7 @@ class Players:
     first: Draw = GREEDY
     others: Draw = Draw(1.0)
     native_tools: bool = True
+    terms: GraphTerms = GraphTerms()
 
     @classmethod
     def of(cls, recipe: Recipe, policy: Policy, codec: Codec) -> Self:
@@ -67,6 +70,7 @@ class Players:
             replace(budget, max_tokens=min(budget.max_tokens, policy.max_length)),
             Draw.of(recipe.evaluation),
             Draw.of(recipe.rollout),
+            terms=recipe.graph.terms(),
         )
 
     @classmethod
@@ -80,7 +84,12 @@ class Players:
             Draw.of(recipe.evaluation),
             Draw.of(recipe.rollout),
             native_tools,
+            recipe.graph.terms(),
         )
+
+    def interactive(self) -> Self:
+        """The same for users, who do not wait for queries as long as training does."""
+        return replace(self, terms=replace(self.terms, query_timeout_s=None))
 
     @property
     def repeatable(self) -> bool:
@@ -97,7 +106,7 @@ class Players:
         Args:
             budget: in place of the recipe's.
         """
-        budget = budget or self.budget
+        budget, tools = budget or self.budget, self.terms.over(tools)
         if self.codec is None:
             chat = cast(ChatPolicy, self.policy)
             return ChatAgent(chat, self.protocol, tools, budget, native_tools=self.native_tools)

@@ -334,7 +334,7 @@ def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:
         run=version.run,
         version=version.id,
         recipe=recipe.name,
-        players=Players.of(recipe, hosted.policy, codec),
+        players=Players.of(recipe, hosted.policy, codec).interactive(),
         close=hosted.close,
         alive=lambda: hosted.alive,
         graphs=version.manifest.graphs,

@@ -28,6 +28,8 @@ from kbqa.training.update import UpdateResult, grpo_update
 from kbqa.trajectory import TrainingSample
 
 Questions = Sequence[Sequence[TrainingSample]]
+Origin = tuple[str, str]
+"""The directories of the initial model and of the reference model."""
 
 
 class Learner:
@@ -81,7 +83,7 @@ class ShardedLearner(Learner):
     """A model that several processes train; this is rank 0.
 
     Args:
-        origin: what `follow` loads the same model from.
+        origin: what `follow` loads the same models from.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class ShardedLearner(Learner):
         reference: Callable[[], Any],
         seed: int,
         ranks: Ranks,
-        origin: str,
+        origin: Origin,
     ) -> None:
         if config.adapter is not None and config.adapter.quantised:
             raise ConfigurationError(
@@ -133,7 +135,7 @@ def begin(
     reference: Callable[[], Any],
     seed: int,
     ranks: Ranks,
-    origin: str,
+    origin: Origin,
 ) -> Learner:
     """A learner for one process, or for several."""
     if ranks.size == 1:
@@ -145,15 +147,16 @@ def follow(load: Callable[[str], Any], config: GrpoConfig, ranks: Ranks) -> None
     """Follow the calls of rank 0 until it leaves.
 
     Args:
-        load: loads the initial model from the origin that rank 0 names.
+        load: loads a model from a directory that rank 0 names.
         config: the configuration of rank 0.
     """
     shard: _Shard | None = None
     while (message := ranks.hear()) is not None:
         if message["call"] == "begin":
-            model = _prepared(load(message["origin"]), config, message["seed"])
+            start, reference = message["origin"]
+            model = _prepared(load(start), config, message["seed"])
             needs = config.surrogate.kl_coefficient and config.adapter is None
-            shard = _Shard(model, load(message["origin"]) if needs else None, config, ranks)
+            shard = _Shard(model, load(reference) if needs else None, config, ranks)
             continue
         assert shard is not None
         if message["call"] == "update":

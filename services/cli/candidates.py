@@ -18,7 +18,7 @@ from kbqa.datasets.gold import gold_form_of
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
 from kbqa.evaluation.baselines import BASELINES, baseline_player
 from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
-from kbqa.judges import Judge, MatchingJudge
+from kbqa.judges import ChatJudge, Judge, MatchingJudge
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.ranking.opening import open_encoder
 from kbqa.kg.ranking.ranker import Ranker
@@ -45,6 +45,7 @@ _CHAT_URL, _CHAT_KEY = (
     ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"),
     ("KBQA_GATEWAY_CHAT_API_KEY", "OPENAI_API_KEY"),
 )
+_JUDGE_MODEL, _JUDGE_URL = "KBQA_JUDGE_MODEL", ("KBQA_JUDGE_URL", "OPENAI_BASE_URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Evaluat
             policy,
             about,
             _CHATS,
-            MatchingJudge(),
+            _judge(),
             lambda question: True,
             lambda tools, run: baseline_player(baseline, spoken, tools, run),
             spoken.close,
@@ -287,6 +288,19 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Evaluat
         spoken.close,
         gold=gold_form_of(recipe.protocol.build()),
     )
+
+
+def _judge() -> Judge:
+    """What judges a baseline's answers: the model that `KBQA_JUDGE_MODEL` names (KG-R1, C.1), or matching."""
+    model = _variable(_JUDGE_MODEL)
+    if model is None:
+        return MatchingJudge()
+    url = _variable(*_JUDGE_URL)
+    if url is None:
+        raise ConfigurationError(
+            f"{_JUDGE_MODEL} is set: set {' or '.join(_JUDGE_URL)} to the URL of its endpoint (https://host/v1)"
+        )
+    return ChatJudge(model, url)
 
 
 def _variable(*names: str) -> str | None:

@@ -50,6 +50,7 @@ class Method(StrEnum):
     MINED = "mined"
     GOLD = "gold"
     OUTCOME = "outcome"
+    SAMPLED = "sampled"
     REFERENCED = "referenced"
     NARRATED = "narrated"
 
@@ -100,8 +101,9 @@ def cold_start(
         Method,
         typer.Option(
             help="mined: play paths that lead to exactly the answers; gold: play gold programs; "
-            "outcome: keep a teacher's correct episodes; referenced: show the teacher the next gold step "
-            "in each turn; narrated: let it write the reasoning for gold steps."
+            "outcome: keep a teacher's correct episodes; sampled: keep those with an F1 above 0.9 and a "
+            "valid format; referenced: the same, and show the teacher the next gold step in each turn; "
+            "narrated: let it write the reasoning for gold steps."
         ),
     ] = Method.MINED,
     teacher: Annotated[
@@ -177,7 +179,8 @@ def cold_start(
     with ExitStack() as opened:
         graphs = opened.enter_context(open_graphs(loaded, home, kg_server=kg_server))
         questions = list(map(gold_namer(questions, graphs.tools, dataset), questions))
-        tried = _tried(order, questions, file, parallel, graphs.tools, home, location, opened)
+        tools = chosen.graph.terms().over(graphs.tools)
+        tried = _tried(order, questions, file, parallel, tools, home, location, opened)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import DemonstrationEntry, write_entries
 
@@ -264,6 +267,7 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
         NoPolicyError, PolicyIntegrityError, ConfigurationError: see `services.cli.candidates`.
     """
     from kbqa.cold_start.collecting import GoldTeacher, NarratedTeacher, ReferencedTeacher, SamplingTeacher
+    from kbqa.cold_start.filters import referenced
     from kbqa.rollouts import Agent, ChatAgent
 
     if order.method in _WITHOUT_TEACHER:
@@ -286,6 +290,8 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
             raise ConfigurationError("--method narrated: needs a chat model as teacher: openai:MODEL")
         return NarratedTeacher(setting, agent.policy, order.candidates, temperature, order.seed)
     sampling = SamplingTeacher(agent, order.candidates, temperature, order.seed)
+    if order.method is Method.SAMPLED:
+        return replace(sampling, accepts=referenced)
     return sampling if order.method is Method.OUTCOME else ReferencedTeacher(setting, sampling)
 
 

@@ -43,6 +43,7 @@ class BaselineName(StrEnum):
     """See `kbqa.evaluation.baselines` and, for `RANKING`, `kbqa.evaluation.ranking`."""
 
     VANILLA = "vanilla"
+    ZERO_SHOT_COT = "zero-shot-cot"
     COT = "cot"
     ONE_SHOT = "one-shot"
     ITERATIVE = "iterative"

@@ -58,6 +58,7 @@ def local_tools(graphs: Graphs, home: Path) -> LocalGraphTools:
         schemas=Schemas(settings.open_encoder(), home / "encodings"),
         max_items=settings.max_items,
         deadline_s=settings.query_deadline_s,
+        longest_s=settings.query_deadline_max_s,
     )
 
 

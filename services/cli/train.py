@@ -145,13 +145,14 @@ def _follow_to_its_end(api: Api, run: str, is_ours: bool) -> None:
 
 
 def with_base_here(recipe: Recipe) -> Recipe:
-    """Check that the recipe's base model is on this machine; returns the recipe.
+    """Check that the recipe's base model, and its reference, are on this machine; returns the recipe.
 
     Raises:
-        BaseNotFoundError: it is not on this machine.
+        BaseNotFoundError: one of them is not.
     """
-    if recipe.base_model is not None:
-        find_base(recipe.base_model)
+    for name in (recipe.base_model, recipe.optimisation.reference):
+        if name is not None:
+            find_base(name)
     return recipe
 
 

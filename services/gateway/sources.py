@@ -91,7 +91,7 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
         run=settings.chat_model,
         version=settings.chat_model,
         recipe=recipe.name,
-        players=Players.of_chat(recipe, policy, native_tools=settings.chat_native_tools),
+        players=Players.of_chat(recipe, policy, native_tools=settings.chat_native_tools).interactive(),
         close=policy.close,
         alive=lambda: True,
     )

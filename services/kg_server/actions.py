@@ -11,7 +11,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.handlers import Surroundings
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.store import GraphStore
 from kbqa.telemetry import Metrics
@@ -88,7 +87,7 @@ def add_actions(
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         batch, graph = parse_batch(body, settings.max_batch)
         store = await opened(catalog, kg)
-        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        surroundings = settings.surroundings(store, schemas.of(store))
         caller = caller_of(request)
         meter.batch(len(batch))
 

@@ -19,7 +19,6 @@ from kbqa import __version__
 from kbqa.errors import GraphError
 from kbqa.kg.actions import Action, ActionResult
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.handlers import Surroundings
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo
@@ -158,7 +157,7 @@ def _tools(
 
     async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
         store = await opened(catalog, kg)
-        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        surroundings = settings.surroundings(store, schemas.of(store))
         found = await costly.run(kg, surroundings, [action], graph, caller)
         meter.count([action], found)
         return found[0]

@@ -35,7 +35,8 @@ class CostlyBatches:
 
     Args:
         gate: admits batches; their queries also pass the gate of `queries`.
-        deadline_s: seconds for a batch from its arrival; actions that have not begun by then, and queries
+        deadline_s: seconds for a batch from its arrival, besides those that its actions ask for by
+            `timeout_s`; actions that have not begun by then, and queries
             that are cut short, result in timeouts.
         profile: everything else that results depend on: limits, the encoder and its thresholds.
     """
@@ -61,9 +62,9 @@ class CostlyBatches:
         Raises:
             QueryOverloadError: too many batches are waiting, or its turn did not come in time.
         """
-        until = time.monotonic() + self._deadline_s
-
-        asked = _Asked(kg, surroundings, graph, caller, until)
+        deadline_s = self._deadline_s + sum(_asked_s(surroundings, action) for action in batch)
+        until = time.monotonic() + deadline_s
+        asked = _Asked(kg, surroundings, graph, caller, deadline_s, until)
 
         def work() -> list[ActionResult]:
             with self._gate.place(caller.client, wait_s=until - time.monotonic()):
@@ -73,7 +74,7 @@ class CostlyBatches:
 
     def _one(self, asked: _Asked, action: Action) -> ActionResult:
         if time.monotonic() >= asked.until:
-            message = f"not executed: the batch had used up its {self._deadline_s:g} s; send fewer actions"
+            message = f"not executed: the batch had used up its {asked.deadline_s:g} s; send fewer actions"
             return failure(ErrorKind.QUERY_TIMEOUT, message)
         spec = ACTIONS.find(action.name)
         cost = None if spec is None else spec.cost_of(action.arguments)
@@ -111,7 +112,7 @@ class CostlyBatches:
             return result
 
         # A batch that is short of time must not share its result with a batch that is not.
-        in_time = asked.until - time.monotonic() >= surroundings.deadline_s
+        in_time = asked.until - time.monotonic() >= surroundings.allowed_s(action.arguments)
         return self._flights.run((key, in_time), compute)
 
     def _execute(self, asked: _Asked, action: Action) -> tuple[ActionResult, Trace]:
@@ -129,10 +130,19 @@ class CostlyBatches:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What all actions of a batch share; `until` is the batch's deadline (`time.monotonic()`)."""
+    """What all actions of a batch share; it has `deadline_s` seconds, until `until` (`time.monotonic()`)."""
 
     kg: str
     surroundings: Surroundings
     graph: str | None
     caller: Caller
+    deadline_s: float
     until: float
+
+
+def _asked_s(surroundings: Surroundings, action: Action) -> float:
+    """Seconds that an action asks for; 0 if it does not, or not properly."""
+    spec = ACTIONS.find(action.name)
+    if "timeout_s" not in action.arguments or spec is None or spec.check(action.arguments) is not None:
+        return 0.0
+    return surroundings.allowed_s(action.arguments)

@@ -7,8 +7,11 @@ from pathlib import Path
 from pydantic import AliasChoices, Field, SecretStr
 
 from kbqa.errors import ConfigurationError
+from kbqa.kg.handlers import Surroundings
 from kbqa.kg.ranking.encoders import NGRAM, Encoder, Thresholds
 from kbqa.kg.ranking.opening import open_encoder
+from kbqa.kg.ranking.ranker import SchemaIndex
+from kbqa.kg.store import GraphStore
 from services.access.keys import LimitText
 from services.settings import ServiceSettings
 
@@ -37,6 +40,8 @@ class KgServerSettings(ServiceSettings):
         query_queue: number of queries of either kind that may wait; further ones get 429.
         query_wait_s: seconds that a query may wait for its turn.
         query_deadline_s: seconds that a query may run before it is killed.
+        query_deadline_max_s: seconds that an action may ask for by `timeout_s`, as a recipe's
+            `graph.query_timeout_s` does (default: no more than query_deadline_s).
         query_max_rows: maximum number of rows or triples in a result; larger results are truncated and
             marked.
         query_max_bytes: maximum size of a result, in bytes; likewise.
@@ -76,6 +81,7 @@ class KgServerSettings(ServiceSettings):
     query_queue: int = Field(32, ge=0)
     query_wait_s: float = Field(5.0, gt=0)
     query_deadline_s: float = Field(3.0, gt=0)
+    query_deadline_max_s: float | None = Field(None, gt=0, le=3600)
     query_max_rows: int = Field(10_000, ge=1)
     query_max_bytes: int = Field(16 * 2**20, ge=1024)
     query_memory_mb: int = Field(2048, ge=512)
@@ -90,6 +96,11 @@ class KgServerSettings(ServiceSettings):
     api_keys: SecretStr | None = None
     keys_file: Path | None = None
     operations_port: int = Field(9001, ge=1, le=65535)
+
+    def surroundings(self, store: GraphStore, schema: SchemaIndex) -> Surroundings:
+        """The context in which an action on a graph is executed."""
+        limits = (self.max_items, self.query_deadline_s, self.query_deadline_max_s)
+        return Surroundings(store, schema, *limits)
 
     def open_encoder(self) -> Encoder:
         """Open the encoder from the settings.

@@ -45,6 +45,11 @@ class Thresholds:
             )
 
 
+def is_named(encoder: Encoder, wanted: str) -> bool:
+    """Whether an encoder is the wanted one: whether its name contains the last part of the wanted name."""
+    return wanted.rstrip("/").rpartition("/")[2].casefold() in encoder.name.casefold()
+
+
 class Encoder(Protocol):
     """Turns texts into vectors. Safe for many threads."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.kg.actions import EXECUTE_SPARQL, ActionResult, ErrorKind, Row, Success
-from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
+from kbqa.kg.arguments import TERMS, TEXT, Argument
 from kbqa.kg.handlers import Surroundings, failure, paging
 from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.specs import ACTIONS, ActionSpec, Cost
@@ -74,8 +74,7 @@ def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
         return failure(
             ErrorKind.QUERY_REFUSED, f"{checked.form} makes a graph: ask for its rows with SELECT instead"
         )
-    deadline_s = min(arguments.get("timeout_s", surroundings.deadline_s), surroundings.deadline_s)
-    found = solve(surroundings.store, query, deadline_s=deadline_s)
+    found = solve(surroundings.store, query, deadline_s=surroundings.deadline_s)
     if found.boolean is not None:
         return Success((), 0, details={"boolean": found.boolean})
     limit, offset = paging(surroundings, arguments)
@@ -89,13 +88,6 @@ def _execute_sparql(surroundings: Surroundings, arguments: Mapping[str, Any]) ->
     )
 
 
-_SECONDS = ArgumentKind(
-    lambda value: type(value) in (int, float) and 0 < value <= 3600,
-    "seconds, 3600 at most",
-    {"type": "number", "exclusiveMinimum": 0, "maximum": 3600},
-)
-
-
 ACTIONS.register(
     ActionSpec(
         EXECUTE_SPARQL,
@@ -103,7 +95,7 @@ ACTIONS.register(
         "seconds: constrain it well and use LIMIT. An error says where the query is wrong.",
         _execute_sparql,
         {"query": Argument(TEXT, "the query")},
-        {"timeout_s": Argument(_SECONDS, "time that it may run; at most the server's")},
+        {"timeout_s": TERMS["timeout_s"]},
         item=None,
         answers="Rows: variable → its term as SPARQL's JSON results write it, with the `id` that an action "
         "accepts and its `label`. Details: of a SELECT `variables`, in their order; of an ASK `boolean`, "

@@ -8,6 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from kbqa.errors import ConfigurationError
+from kbqa.kg.actions import Action
+from kbqa.kg.client import HttpGraphTools
+from kbqa.kg.terms import GraphTerms
 from services.http import background
 from services.kg_server import batches
 from services.kg_server.app import create_app
@@ -117,3 +121,19 @@ def test_an_answer_that_is_too_large_is_refused(client, size):
     hub = {"action": "get_tail_entities", "entity": "hub", "relation": "links"}
     answer = server.post(URL, json={"actions": [hub] * size})
     assert answer.status_code == (200 if size == 1 else 413)
+
+
+def test_a_recipes_timeout_goes_from_its_client_to_the_query_and_is_bounded_by_the_server(home):
+    """Neither the batch's deadline nor the client's timeout, a second each, ends a query of three seconds."""
+    settings = {"batch_deadline_s": 1.0, "query_deadline_s": 0.5, "query_deadline_max_s": 3.0}
+    app = create_app(KgServerSettings.load(home=home, redis_url=None, **settings))
+    bombs = [Action("execute_sparql", {"query": f"{BOMB} LIMIT {n}"}) for n in (1, 2)]
+    with background(app, "127.0.0.1", 0) as url, HttpGraphTools(url, timeout_s=1.0) as tools:
+        found = GraphTerms(query_timeout_s=50).over(tools).execute("films", bombs)
+        assert [result.details.get("timeout_s") for result in found] == [3.0, 3.0]
+        assert all("stopped after 3 s" in result.message for result in found)
+        other = GraphTerms(encoder="Qwen/Qwen3-Embedding-0.6B").over(tools)
+        with pytest.raises(
+            ConfigurationError, match="not by Qwen/Qwen3-Embedding-0.6B: let KBQA_KG_SERVER_E"
+        ):
+            other.execute("films", [Action("find_relation", {"entity": "Big", "relation": "starred"})])

@@ -110,3 +110,23 @@ def test_group_kind_gives_every_turn_of_a_trajectory_the_same_value():
     masked = {a for a, m in zip(samples[0].advantages, samples[0].mask, strict=True) if m}
     assert len(masked) == 1
     assert masked.pop() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["group", "turn", "turn_and_outcome"])
+def test_a_group_without_spread_is_dropped_or_kept_with_advantages_of_0(kind):
+    """Kept, its tokens count in the KL term and in the denominators of the objective (KG-R1, 3.3)."""
+    group = Group("g", question(), (rewarded([0.1, 0.1], 1.0), rewarded([0.1, 0.1], 1.0)))
+    assert Advantage(kind).samples(group) == []
+    kept = Advantage(kind, without_spread="kept").samples(group)
+    assert len(kept) == 2
+    assert all(any(sample.mask) for sample in kept)
+    assert not any(any(sample.advantages) for sample in kept)
+
+
+def test_a_weight_of_the_turn_rewards_is_the_inverse_of_lambda():
+    """KG-R1's E.3 states w_turn = 0.5: G = 0.5 r + R gives the advantages of G = r + 2 R."""
+    rewards, outcomes = [[1.0, 0.5], [0.0]], [2.0, 0.3]
+    halved = [[0.5 * reward for reward in row] for row in rewards]
+    weighted = pooled(turn_returns(halved, outcomes, lam=1.0), Baseline(epsilon=1e-12))
+    doubled = pooled(turn_returns(rewards, outcomes, lam=2.0), Baseline(epsilon=1e-12))
+    assert weighted == [pytest.approx(row) for row in doubled]

@@ -70,6 +70,17 @@ def test_cot_reasons_after_two_examples(play, server):
     assert system.count("\nQuestion: ") == system.count("\nReasoning: ") == 2
 
 
+def test_zero_shot_cot_reasons_first_and_is_shown_nothing(play, server):
+    """KG-R1, appendix C.1: "in a zero-shot setting"."""
+    trajectory = play("zero-shot-cot", 'Reasoning: her father was a poet.\nAnswers: ["Byron"]')
+    assert (trajectory.answers, trajectory.turns[0].thought) == (("Byron",), "her father was a poet.")
+    [body] = server.asked
+    system = body["messages"][0]["content"]
+    assert "step by step" in system
+    assert "Question:" not in system
+    assert body["temperature"] == 0
+
+
 def test_one_shot_executes_one_query(play, server):
     trajectory = play("one-shot", f"```sparql\n{QUERY}\n```")
     assert trajectory.status is Status.ANSWERED

@@ -208,3 +208,13 @@ def test_no_text_breaks_the_parser(text):
     observed(dialogue, write_sparql("t", QUERY), FILMS)
     dialogue.reply(f"<think>t</think><node>?{text}</node>")
     dialogue.reply(f"<answer>\\boxed{{{text}}}</answer>")
+
+
+def test_answers_by_reference_are_a_switch():
+    for protocol in (InteractiveParsing("full"), InteractiveParsing("full", by_reference=False)):
+        dialogue = protocol.begin(question(), 10)
+        observed(dialogue, write_sparql("t", QUERY), FILMS)
+        prompts = ["".join(s.text for s in dialogue.prompt()), dialogue.opening(native_tools=False).system]
+        assert ["\\boxed{?x}" in prompt for prompt in prompts] == [protocol.by_reference] * 2
+        read = [answer.text for answer in dialogue.reply(write_answer("t", ["?x"])).answers]
+        assert (read == ["?x"]) == (not protocol.by_reference)

@@ -206,7 +206,7 @@ def test_text_of_users_and_graphs_is_never_trusted():
 def test_the_full_prompt_names_turns_tags_and_queries():
     text = "".join(s.text for s in begin(protocol=KgR1("full")).prompt())
     for word in (
-        "at most 5 times",
+        "at most 4 times",  # of the five turns, the last one answers
         "<think>",
         "<kg-query>",
         "<answer>",
@@ -257,3 +257,22 @@ def test_in_a_brief_prompt_only_listed_entities_follow_a_colon():
     asked = question(topic="Ada Day", text="who is it ?")
     prompt = "".join(segment.text for segment in KgR1(prompt="brief").begin(asked, 3).prompt())
     assert prompt == "Question who is it ?\nInitial entities: Ada Day\nAssistant"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_strict"),
+    [
+        ("<think>I know.</think><answer>Ada</answer>", True),
+        ("<think></think><answer>Ada</answer>", False),
+        ("<think> \n</think><answer>Ada</answer>", False),
+        ("<think>a<think>b</think><answer>Ada</answer>", False),
+        ("<think><information>Ada</information></think><answer>Ada</answer>", False),
+        ('<think>a</think><kg-query>get_tail_relations("Ada")</kg-query>', True),
+        ('<think>a <kg-query> b</think><kg-query>get_tail_relations("Ada")</kg-query>', False),
+        ("<think>a</think><answer><information>Ada</answer>", False),
+    ],
+)
+def test_a_strict_format_is_not_to_be_had_by_empty_nested_or_made_up_tags(text, is_strict):
+    """KG-R1's v_fmt wants reasoning and an action (3.3); E.3.3 shows a policy that makes up information."""
+    assert begin(protocol=KgR1(strict=True)).reply(text).well_formed is is_strict
+    assert begin().reply(text).well_formed

@@ -64,6 +64,11 @@ def test_a_tool_call_is_an_action(tool, arguments, action):
         ('<think>t</think><tool_call>{"name": "ExecuteSPARQL"}</tool_call>', "Error! SPARQL is required."),
         (write_call("t", "ExecuteSPARQL", {"sparql": ""}), "Error! SPARQL is required."),
         (write_call("t", "SearchGraphPatterns", {"sparql": "x"}), "Error! SPARQL must contain {."),
+        (
+            write_call("t", "SearchGraphPatterns", {"sparql": "ASK { ?e ns:film.film.actor ?x }"}),
+            "Error! SPARQL must start with: SELECT ?e WHERE. "
+            "You should use `ExecuteSPARQL` to execute SPARQL statements.",
+        ),
         (write_call("t", "SearchTypes", {"query": "x", "k": "3"}), "takes query and nothing else"),
     ],
 )
@@ -127,6 +132,7 @@ def test_results_are_shown_as_the_papers_cases_show_them():
     ("kind", "details", "text"),
     [
         (ErrorKind.QUERY_TIMEOUT, {}, "Error: timed out query."),
+        (ErrorKind.QUERY_TIMEOUT, {"timeout_s": 300.0}, "Error: timed out after 300 seconds"),
         (
             ErrorKind.QUERY_REFUSED,
             {"reason": "unused_variable"},
@@ -193,3 +199,19 @@ def test_no_text_breaks_the_parser(text):
     begin().reply(text)
     begin().reply(f"<think>{text}</think><tool_call>{text}</tool_call>")
     begin().reply(f"<answer>\\boxed{{{text}}}</answer>")
+
+
+def test_answers_by_reference_are_a_switch():
+    """The paper's answers are lists: with the switch off, no prompt offers a variable, and none is read."""
+    question_ = question(topic="m.07g8r3")
+    for protocol in (KnowCoderA1("full"), KnowCoderA1("full", by_reference=False)):
+        dialogue = protocol.begin(question_, 10)
+        dialogue.reply(write_call("t", "ExecuteSPARQL", {"sparql": QUERY}))
+        row = {"x": {"type": "uri", "value": "m.01", "id": "m.01", "label": "Brenda"}}
+        dialogue.take([Success((row,), 1)])
+        openings = [dialogue.opening(native_tools=native).system for native in (True, False)]
+        prompts = ["".join(segment.text for segment in dialogue.prompt()), *openings]
+        offered = ["\\boxed{?x}" in prompt for prompt in prompts]
+        assert offered == [protocol.by_reference] * 3
+        (answer,) = dialogue.reply(write_answer("t", ["?x"])).answers
+        assert answer.text == ("Brenda" if protocol.by_reference else "?x")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,3 +119,35 @@ def test_entities_as_terms(id_, term):
 def test_no_text_breaks_the_parser(text):
     begin().reply(text)
     begin().reply(f"<think>{text}</think><query>{text}</query>")
+
+
+def test_the_full_prompt_shows_several_refinements():
+    text = "".join(segment.text for segment in SparqlRefinement().begin(question(), 11).prompt())
+    assert "At most 10 queries" in text
+    examples = text.split("\nExample\n")[1:]
+    assert len(examples) == 3
+    for example in examples:
+        written = re.findall(
+            r"<think>.*?</think>\n<(?:query|answer)>.*?</(?:query|answer)>", example, re.DOTALL
+        )
+        dialogue = begin()
+        assert [dialogue.reply(turn).answers is None for turn in written] == [True, True, False]
+
+
+def test_a_chat_model_reads_the_prompt_of_a_policy_in_training():
+    """The paper's B3 has the identical prompt (section 4.4)."""
+    dialogue = SparqlRefinement().begin(question(), 11)
+    opening = dialogue.opening(native_tools=False)
+    assert (opening.system, opening.user) == ("", "".join(segment.text for segment in dialogue.prompt()))
+
+
+def test_a_reactive_agent_writes_no_thought():
+    """The ablation of section 5.2."""
+    dialogue = SparqlRefinement(reasons=False).begin(question(), 11)
+    assert "think" not in "".join(segment.text for segment in dialogue.prompt())
+    assert dialogue.reply(write_query(None, "ASK {}")).actions == (
+        Action("execute_sparql", {"query": "ASK {}"}),
+    )
+    assert dialogue.reply(write_answer(None, "Italy")).answers == (PredictedAnswer("Italy"),)
+    refused = dialogue.reply(write_answer("t", "Italy"))
+    assert (refused.fatal, refused.problem) == (True, "not one <query> or <answer>")

@@ -24,6 +24,7 @@ def test_a_section_without_values_is_the_adapter_by_default():
     [
         ("kg-r1", {"rank": 48}, "rank"),  # no engine serves it
         ("kg-r1-small", {"rank": 8}, "base_model"),  # beside what would it be served?
+        ("knowcoder-a1-phase-2", {"rank": 8}, "reference: with lora the reference is the model without"),
     ],
 )
 def test_an_adapter_that_could_not_be_served_is_refused(name, lora, message):

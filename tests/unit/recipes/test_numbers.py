@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -24,7 +25,7 @@ KG_R1 = {  # table 8, D.4, 3.3
     "rollout.temperature": 1.0,
     "rollout.top_p": 1.0,
     "rollout.top_k": None,
-    "rollout.max_turns": 5,
+    "rollout.max_turns": 5 + 1,  # H queries, and the answer
     "evaluation.temperature": 0.0,
     "reward.w_format": 0.5,
     "reward.w_query": 0.5,
@@ -34,6 +35,8 @@ KG_R1 = {  # table 8, D.4, 3.3
     "reward.unique_queries": False,
     "advantage.kind": "turn",
     "advantage.lam": 1.0,
+    "advantage.without_spread": "kept",
+    "protocol.strict": True,
     "advantage.deviation": "population",
     "optimisation.learning_rate": 1e-6,
     "optimisation.warm_up_steps": 0,
@@ -54,7 +57,7 @@ KG_R1 = {  # table 8, D.4, 3.3
 }
 KG_R1_AS_RELEASED = KG_R1 | {
     "protocol.relations": "hierarchical",
-    "rollout.max_turns": 7,
+    "rollout.max_turns": 7 + 1,
     "reward.w_f1": 0.5,
     "reward.w_retrieval": 0.5,
     "reward.unique_queries": True,
@@ -76,7 +79,9 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "rollout.n": 5,
     "rollout.temperature": 1.0,
     "rollout.top_p": 0.99,
-    "rollout.max_turns": 6,
+    "graph.query_timeout_s": 600,
+    "graph.encoder": "princeton-nlp/sup-simcse-roberta-large",
+    "rollout.max_turns": 6 + 1,
     "rollout.max_tokens": 14336 + 1024,
     "rollout.max_turn_tokens": 1024,
     "rollout.max_observation_tokens": 3072,
@@ -109,6 +114,7 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "schedule.best_by.direction": "max",
 }
 KBQA_R1_AS_RELEASED = KBQA_R1 | {
+    "graph.query_timeout_s": 20,
     "evaluation.temperature": 1.0,
     "evaluation.top_p": 0.7,
     "reward.partial_format": 0.3,
@@ -122,9 +128,11 @@ KNOWCODER_A1 = {  # A, 4.3
     "base_model": "Qwen/Qwen2.5-Coder-7B",
     "rollout.n": 8,
     "rollout.temperature": 1.0,
+    "graph.query_timeout_s": 300,
     "rollout.max_turns": 10,
     "rollout.max_tokens": 4096 + 8192,
     "evaluation.temperature": 0.0,
+    "protocol.by_reference": False,
     "reward.beta": 0.5,
     "reward.format": 0.1,
     "reward.unseen_penalty": 0.0,
@@ -138,11 +146,13 @@ KNOWCODER_A1 = {  # A, 4.3
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.001,
     "optimisation.aggregation": "sample_mean",
+    "curriculum.balance": "operation",
+    "schedule.steps": round(5465 / 64),  # 85
     "schedule.questions_per_step": 64,
     "schedule.max_staleness": 0,
 }
 KNOWCODER_A1_COLD_START = {  # A, table 8
-    "cold_start.demonstrations": 563,
+    "cold_start.demonstrations": 440 + 699 + 563,
     "cold_start.epochs": 8,
     "cold_start.steps": None,
     "cold_start.batch": 8,
@@ -155,9 +165,17 @@ KNOWCODER_A1_COLD_START = {  # A, table 8
 ISP_KGR = {  # 5.1, C, F, G
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "protocol.top_k": 10,
+    "protocol.by_reference": False,
     "rollout.kind": "tree",
     "rollout.k": 16,
     "rollout.pruning": "parent",
+    "rollout.beyond": "single",
+    "graph.query_timeout_s": 300,
+    "graph.encoder": "Qwen/Qwen3-Embedding-0.6B",
+    "rollout.filter_errors": False,
+    "evaluation.temperature": 1.0,
+    "evaluation.top_p": 1.0,
+    "evaluation.top_k": None,
     "rollout.temperature": 1.0,
     "rollout.top_p": 1.0,
     "rollout.top_k": None,
@@ -189,6 +207,8 @@ ISP_KGR = {  # 5.1, C, F, G
     "schedule.max_staleness": 0,
 }
 ISP_KGR_AS_RELEASED = ISP_KGR | {
+    "rollout.filter_errors": True,
+    "graph.encoder": "Qwen/Qwen3-Embedding-8B",
     "rollout.top_k": 40,
     "reward.variant": "released",
     "reward.w_progress": 0.3,
@@ -206,6 +226,7 @@ ISP_KGR_AS_RELEASED = ISP_KGR | {
 LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "rollout.n": 16,
+    "graph.query_timeout_s": 3,
     "rollout.max_turns": 10 + 1,
     "reward.correct": 0.5,
     "reward.incorrect": -0.2,
@@ -218,22 +239,40 @@ LEARNING_TO_REFINE = {  # 3.3, 4.2, 4.3
     "optimisation.clip_low": 0.2,
     "optimisation.clip_high": 0.2,
     "optimisation.kl_coefficient": 0.04,
+    "optimisation.importance_cap": 2.0,
     "optimisation.lora.rank": 64,
     "optimisation.lora.alpha": 16.0,
     "optimisation.lora.quantised": True,
+    "schedule.steps": math.ceil(24_180 / 128),
     "schedule.questions_per_step": 128,
     "schedule.max_staleness": 0,
 }
 STATED = {
     "kg-r1": KG_R1,
+    "kg-r1-7b": KG_R1
+    | {
+        "base_model": "Qwen/Qwen2.5-7B-Instruct",
+        "rollout.n": 8,
+        "optimisation.kl_coefficient": 0.02,
+        "optimisation.token_budget": 12_000,
+        "schedule.questions_per_step": 256,
+        "schedule.checkpoint_every": 25,
+    },
     "kg-r1-as-released": KG_R1_AS_RELEASED,
     "kbqa-r1": KBQA_R1,
     "kbqa-r1-as-released": KBQA_R1_AS_RELEASED,
     "knowcoder-a1": KNOWCODER_A1 | KNOWCODER_A1_COLD_START,
-    "knowcoder-a1-phase-2": KNOWCODER_A1 | {"reward.beta": 1.0, "cold_start": None},
+    "knowcoder-a1-phase-2": KNOWCODER_A1
+    | {
+        "base_model": "./phase-1",
+        "optimisation.reference": "./cold-start",
+        "reward.beta": 1.0,
+        "cold_start": None,
+        "schedule.steps": round(3509 / 64),  # 55
+    },
     "knowcoder-a1-curriculum": KNOWCODER_A1
     | KNOWCODER_A1_COLD_START
-    | {"curriculum.balance": "operation", "schedule.steps": 5465 // 64 + 3509 // 64},
+    | {"curriculum.balance": "operation", "schedule.steps": 85 + 55},
     "knowcoder-a1-as-released": KNOWCODER_A1
     | KNOWCODER_A1_COLD_START
     | {"rollout.max_turns": 12, "evaluation.temperature": 1.0, "evaluation.top_p": 0.9},
@@ -295,7 +334,7 @@ def test_a_policy_that_chooses_learns_by_the_rewards_and_advantages_of_its_paper
     chooser, paper = load_recipe(name), load_recipe(name.removesuffix("-chooser"))
     told = paper.reward.model_dump() | ({"format": 0.0} if paper.reward.name == "knowcoder_a1" else {})
     assert chooser.reward.model_dump() == told
-    assert chooser.advantage == paper.advantage
+    assert chooser.advantage == paper.advantage.model_copy(update={"without_spread": "dropped"})
     assert chooser.rollout.kind == paper.rollout.kind
     clip = ("clip_low", "clip_high")
     assert [getattr(chooser.optimisation, key) for key in clip] == [
@@ -317,7 +356,8 @@ def test_a_chooser_of_forms_is_one_of_paths_in_another_dialect():
 
 def test_a_language_model_without_a_gpu_learns_as_kg_r1_does_in_the_dialect_of_choices():
     small, paper, chooser = map(load_recipe, ("kg-r1-smollm2", "kg-r1", "kg-r1-chooser"))
-    assert (small.reward, small.advantage) == (paper.reward, paper.advantage)
+    assert small.reward == paper.reward
+    assert small.advantage == paper.advantage.model_copy(update={"without_spread": "dropped"})
     assert (small.protocol.name, chooser.protocol.name) == ("chooser", "chooser")
     assert small.cold_start is None
     assert small.optimisation.lora is not None

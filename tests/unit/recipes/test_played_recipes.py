@@ -68,7 +68,11 @@ GOLD_KG_R1 = (kg_query("parent", "Ada"), kg_query("born", "Byron"), kg.write_ans
             (0.5,),  # an answer, not well formed; what it made up was not retrieved
             1.0,
         ),
-        ((kg_query("parent", "Ada"),), (1.0, 1.0, 1.0, 1.0, 0.5), 0.0),  # over budget, repeated
+        (
+            (kg_query("parent", "Ada"),),
+            (1.0, 1.0, 1.0, 1.0, 1.0, 0.5),
+            0.0,
+        ),  # the sixth query is not executed
     ],
 )
 def test_kg_r1(tools, turns, turn_rewards, outcome):
@@ -202,6 +206,17 @@ def test_kbqa_r1_tells_a_relation_that_is_gated(tools):
     assert [turn.status for turn in trajectory.turns[:3]] == [Status.OK, Status.OK, Status.ACTION_ERROR]
 
 
+def test_kbqa_r1_without_its_gate_takes_exact_relations_alone_and_names_no_other(tools):
+    """The ablation "w/o RRCG" of table VI: no retrieval of relations, and no gating."""
+    ungated = load_recipe("kbqa-r1", {"protocol.gated": False})
+    turns = (PARENT, find(Entity("Ada"), "parents"), find(Entity("Ada"), "zzqx"), SAID)
+    _, trajectory = play(tools, ungated, *turns)
+    observations = [turn.observation for turn in trajectory.turns[:3]]
+    assert "expression1 = " in observations[0]
+    assert observations[1] == '<information>No relation matched "parents" connected to "Ada"</information>'
+    assert observations[2] == '<information>No relation matched "zzqx" connected to "Ada"</information>'
+
+
 def test_kbqa_r1_as_released_pays_for_tags_that_are_there_in_pairs(tools):
     """Three of four: an action is missing."""
     scored, _ = play(tools, load_recipe("kbqa-r1-as-released"), "hm", SAID)
@@ -216,7 +231,8 @@ RIGHT, WRONG = parsing.write_answer("t", ["1788"]), parsing.write_answer("t", ["
     ("turns", "turn_rewards"),
     [
         ((parsing.write_node("t", "Ada"), ASK, RIGHT), (0.4, 1.0, 0.4)),
-        ((ASK, parsing.write_node("t", "?x"), parsing.write_answer("t", ["?x"])), (1.0, 0.4, 0.4)),
+        ((ASK, parsing.write_node("t", "?x"), parsing.write_answer("t", ["1788"])), (1.0, 0.4, 0.4)),
+        ((ASK, parsing.write_answer("t", ["?x"])), (0.7, 0.1)),  # the paper's answers are lists
         (("hm", RIGHT), (-0.7, 0.4)),  # unparsable: neither format nor progress
         ((parsing.write_sparql("t", QUERY.replace("parent", "loves")), WRONG), (-0.5, 0.1)),
         ((parsing.write_sparql("t", QUERY.replace("Ada", "Eve")), WRONG), (-0.5, 0.1)),  # empty

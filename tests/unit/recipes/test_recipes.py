@@ -6,7 +6,7 @@ import pytest
 from kbqa.cold_start.teachers import TEACHERS
 from kbqa.errors import RecipeError
 from kbqa.policies.base import Truncation
-from kbqa.recipes import load_recipe, recipe_names
+from kbqa.recipes import load_recipe, recipe_from, recipe_names
 from kbqa.rewards import KgR1Reward
 from kbqa.trajectory import Question
 
@@ -63,7 +63,9 @@ def test_a_wrong_value_names_the_key_and_what_is_allowed(overrides, message):
 
 
 def test_an_unknown_recipe_names_the_known_ones():
-    known = "known: .*kg-r1, kg-r1-as-released, kg-r1-chooser, kg-r1-forms, kg-r1-reader, kg-r1-small, "
+    known = (
+        "known: .*kg-r1, kg-r1-7b, kg-r1-as-released, kg-r1-chooser, kg-r1-forms, kg-r1-reader, kg-r1-small, "
+    )
     with pytest.raises(RecipeError, match=known):
         load_recipe("kgr1")
 
@@ -136,7 +138,7 @@ def test_options_that_are_left_out_are_resolved():
         (
             "isp-kgr",
             {"rollout.n": 4},
-            r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning\)",
+            r"rollout\.n: unknown key \(known: .*, max_active, max_nodes, pruning, beyond, .*\)",
         ),
         ("isp-kgr", {"rollout.pruning": "child"}, r"rollout\.pruning: .*'parent', 'tree' or 'none'"),
         (
@@ -160,7 +162,9 @@ def test_a_recipe_has_the_keys_of_its_kind_of_rollout(name, overrides, message):
 
 def test_isp_kgrs_trajectory_level_optimisation_is_a_linear_recipe_with_the_same_reward():
     """Its ablation: 16 independent rollouts, the rewards of their nodes averaged (5.3)."""
-    linear = load_recipe("isp-kgr").rollout.model_dump(exclude={"k", "max_active", "max_nodes", "pruning"})
+    linear = load_recipe("isp-kgr").rollout.model_dump(
+        exclude={"k", "max_active", "max_nodes", "pruning", "beyond", "filter_errors"}
+    )
     overrides = {"rollout": {**linear, "kind": "linear", "n": 16}, "advantage.kind": "group"}
     assert load_recipe("isp-kgr", overrides).rollout.width == 16
 
@@ -184,3 +188,12 @@ def test_a_small_recipe_is_its_paper_with_a_policy_from_nothing(name):
     assert (small.protocol.name, small.rollout.kind) == (paper.protocol.name, paper.rollout.kind)
     assert small.reward.name == paper.reward.name
     assert small.protocol.name in TEACHERS
+
+
+def test_a_digest_tells_recipes_apart_and_knows_no_defaults():
+    """A recipe that was stored before a key existed is still the same recipe."""
+    recipe = load_recipe("kg-r1-small")
+    stored = recipe.model_dump(mode="json")
+    del stored["graph"], stored["guards"], stored["optimisation"]["reference"]
+    assert recipe_from(stored).digest() == recipe.digest()
+    assert load_recipe("kg-r1-small", {"graph.query_timeout_s": 5}).digest() != recipe.digest()

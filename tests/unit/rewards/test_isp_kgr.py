@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbqa.errors import GraphUnavailableError
+from kbqa.errors import GraphUnavailableError, JudgeUnavailableError
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import FOLLOW_PATH, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
@@ -229,6 +229,33 @@ def test_a_graph_that_cannot_be_reached_is_no_distance(tools):
 
     with pytest.raises(GraphUnavailableError, match="busy"):
         score(Overloaded(), about("1788"), [query(PARENT, "Byron")])
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.QUERY_TIMEOUT, ErrorKind.QUERY_FAILED])
+def test_a_distance_that_was_not_measured_in_time_is_unknown_and_not_0(kind):
+    class Slow:
+        def execute(self, kg, actions, *, graph=None):
+            return [Failure(ErrorCode.SERVER_ERROR, kind, "too slow") for _ in actions]
+
+    with pytest.raises(JudgeUnavailableError, match=r"too slow; .* graph.query_timeout_s"):
+        score(Slow(), about("1788"), [query(PARENT, "Byron")])
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        {"sparql": "SELECT ?x WHERE { ?x <r:lines> ?n } ORDER BY DESC(?n) LIMIT 1"},
+        {"form": "(ARGMAX work lines)"},
+        {"sparql": "SELECT (MAX(?n) AS ?x) WHERE { ?y <r:lines> ?n }"},
+    ],
+)
+def test_a_superlative_is_known_by_its_gold_program_before_any_branch_has_solved_it(tools, gold):
+    """F.8: the full candidate set, without the constraint, is one step from the answer."""
+    candidates = query(asked("<e:Byron> <r:wrote> ?x"), "Canto 1", "Canto 2", "Canto 3")
+    superlative, plain = replace(about("Canto 3"), **gold), replace(about("Canto 3"), sparql=BORN)
+    instruments = Instruments(tools, MatchingJudge())
+    assert measure(superlative, [candidates], instruments, 3).steps[0].score == pytest.approx(2 / 3)
+    assert measure(plain, [candidates], instruments, 3).steps[0].score == 1.0
 
 
 def test_a_step_of_a_tree_has_the_best_outcome_of_the_episodes_through_it(tools):

@@ -209,6 +209,29 @@ def test_caps_leave_states_unexplored_and_uncredited(caps, sampled, unexplored):
     assert sorted([*credited, *unexplored]) == list(range(len(tree.steps)))
 
 
+def test_beyond_the_cap_a_state_goes_on_with_one_branch_so_that_all_siblings_are_compared():
+    """At the root two states branch; the second one, beyond the cap, gets one completion a level."""
+    tree, _ = grow(max_active=1, beyond="single")
+    assert (tree.sampled, tree.unexplored) == (4 + 4 + 1 + 4, [])
+    assert len(tree.states[0]) == 3  # the node branches, two of its equals are pruned
+    assert len(tree.states[1]) == 1  # the query does not
+    [root, *_] = score(tree).groups
+    assert root.steps == (0, 1, 2)
+    bounded, _ = grow(max_active=1, beyond="single", max_nodes=9)
+    assert len(bounded.steps) <= 9
+
+
+def test_the_error_filter_keeps_one_of_the_failures_that_saw_the_same():
+    """Table 2: nothing found and a query that does not parse read alike; what cannot be parsed does not."""
+    lines = {0: (EMPTY, BROKEN, NONSENSE, parents_of_ada(relation="loves"))}
+    kept = {}
+    for filtered in (False, True):
+        said = iter(lines[0])
+        tree, _ = grow(lambda _, said=said: next(said), max_turns=2, filter_errors=filtered)
+        kept[filtered] = [step.turn.text for step in tree.steps]
+    assert kept == {False: list(lines[0]), True: [EMPTY, NONSENSE]}
+
+
 def test_nobody_knows_what_would_have_come_of_a_step_whose_episodes_all_met_a_cap():
     tree, _ = grow(k=1, max_nodes=2)
     assert shown(tree) == [(None, NODE, None), (0, PARENTS, None)]

@@ -234,6 +234,24 @@ def test_every_step_publishes_and_settles(begin, kl_coefficient) -> None:
     assert torch.isfinite(torch.tensor([record["loss"] for record in steps])).all()
 
 
+def test_the_reference_may_be_another_model_than_the_first_one(begin, tiny_recipe, tmp_path) -> None:
+    """KnowCoder-A1: the second phase keeps the reference of the first, the cold-started model (Eq. 6)."""
+    divergences = []
+    for reference in (None, str(tmp_path / "cold-start")):
+        tiny_recipe["optimisation"]["reference"] = reference
+        context, material, start = begin(steps=1, kl_coefficient=0.01)
+        if reference is not None:
+            texts = [question.text for question in material.questions.train]
+            (tmp_path / "cold-start").mkdir()
+            Student.fresh(context.recipe.small_policy.build(), texts, ["<think>"], seed=2).save(
+                tmp_path / "cold-start"
+            )
+        Reinforcement(context, material, start).run()
+        divergences += [r["kl"] for r in context.directory.records() if r["kind"] == "step"]
+    assert divergences[0] == pytest.approx(0.0, abs=1e-5)
+    assert divergences[1] > 1e-3
+
+
 def test_groups_without_spread_count_and_teach_nothing(begin) -> None:
     context, material, start = begin(steps=2)
     context.rollouts.outcomes = (0.5, 0.5, 0.5)

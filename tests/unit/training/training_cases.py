@@ -16,8 +16,8 @@ def build(case):
 
 
 def reference(case):
-    """The same as the model at its beginning, as in a run."""
-    return build(case)
+    """Another model than the one that is trained, as in a phase that keeps an earlier reference."""
+    return make_model(case.get("model", 0) + 1)
 
 
 def config(case):

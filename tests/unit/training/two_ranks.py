@@ -20,14 +20,17 @@ def main(directory: Path) -> None:
     case = json.loads((directory / "case.json").read_text())
     ranks = Ranks.join()
     if ranks.rank:
-        follow(lambda origin: build(case) if origin == "start" else None, config(case), ranks)
+        models = {"start": build, "reference": reference}
+        follow(lambda origin: models[origin](case), config(case), ranks)
     else:
         lead(directory, case, ranks)
     ranks.leave()
 
 
 def lead(directory: Path, case: dict, ranks: Ranks) -> None:
-    learner = ShardedLearner(build(case), config(case), lambda: reference(case), 5, ranks, "start")
+    learner = ShardedLearner(
+        build(case), config(case), lambda: reference(case), 5, ranks, ("start", "reference")
+    )
     losses = []
     for step in range(case["steps"]):
         for group in learner.optimiser.param_groups:
