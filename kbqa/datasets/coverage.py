@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kbqa.errors import AmbiguousNameError
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
 
@@ -84,7 +85,11 @@ class _Names:
     def _knows(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = bool(self._resolve(name))
+            try:
+                known = bool(self._resolve(name))
+            except AmbiguousNameError:
+                known = False
+            self._known[name] = known
             self.found.names += 1
             if not known:
                 self.found.missing += 1

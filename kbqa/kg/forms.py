@@ -15,7 +15,7 @@ from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.embedded.indexing import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.naming import relation_iri
-from kbqa.kg.sparql.dialect import PREFIXES
+from kbqa.kg.sparql.prefixes import PREFIXES
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
     XSD,
@@ -128,8 +128,8 @@ class NameTable:
 
     def type_path(self) -> str:
         """The relations that lead to classes, as a property path."""
-        known = self.store.items(sorted(TYPE_RELATIONS))
-        return self._path(tuple(known) or (_RDF_TYPE,))
+        known = self.store.items(sorted(TYPE_RELATIONS)).values()
+        return self._path(tuple(dict.fromkeys(item.id for item in known)) or (_RDF_TYPE,))
 
     def written(self, id_: str) -> str:
         """An id as written in forms: without Freebase's namespace."""

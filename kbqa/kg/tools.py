@@ -35,7 +35,7 @@ class LocalGraphTools:
         graphs: a `GraphCatalog`, or `FixedGraphs`.
         schemas: rank relations and types; if None, by character n-grams.
         max_items: maximum items of a result, and the default of the `limit` argument.
-        deadline_s: seconds that a query of an action may run.
+        deadline_s: seconds that a query of an action may run, unless the graph has a deadline of its own.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class LocalGraphTools:
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         store = self._graphs.get(kg)
-        surroundings = Surroundings(store, self._schemas.of(store), self._max_items, self._deadline_s)
+        deadline_s = store.query_deadline_s or self._deadline_s
+        surroundings = Surroundings(store, self._schemas.of(store), self._max_items, deadline_s)
         return execute(surroundings, actions, graph=graph)
 
     def graphs(self) -> list[GraphInfo]:

@@ -88,7 +88,8 @@ def add_actions(
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         batch, graph = parse_batch(body, settings.max_batch)
         store = await opened(catalog, kg)
-        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        deadline_s = store.query_deadline_s or settings.query_deadline_s
+        surroundings = Surroundings(store, schemas.of(store), settings.max_items, deadline_s)
         caller = caller_of(request)
         meter.batch(len(batch))
 

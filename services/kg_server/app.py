@@ -158,7 +158,8 @@ def _tools(
 
     async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
         store = await opened(catalog, kg)
-        surroundings = Surroundings(store, schemas.of(store), settings.max_items, settings.query_deadline_s)
+        deadline_s = store.query_deadline_s or settings.query_deadline_s
+        surroundings = Surroundings(store, schemas.of(store), settings.max_items, deadline_s)
         found = await costly.run(kg, surroundings, [action], graph, caller)
         meter.count([action], found)
         return found[0]

@@ -35,7 +35,7 @@ class CostlyBatches:
 
     Args:
         gate: admits batches; their queries also pass the gate of `queries`.
-        deadline_s: seconds for a batch from its arrival; actions that have not begun by then, and queries
+        deadline_s: seconds for a batch from its arrival, or more if one query on its graph may; actions that have not begun by then, and queries
             that are cut short, result in timeouts.
         profile: everything else that results depend on: limits, the encoder and its thresholds.
     """
@@ -61,7 +61,7 @@ class CostlyBatches:
         Raises:
             QueryOverloadError: too many batches are waiting, or its turn did not come in time.
         """
-        until = time.monotonic() + self._deadline_s
+        until = time.monotonic() + max(self._deadline_s, surroundings.deadline_s)
 
         asked = _Asked(kg, surroundings, graph, caller, until)
 

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 from cachetools import LRUCache
 
-from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
+from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.kg import languages
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.vocabulary import Vocabulary
 from kbqa.kg.endpoint import lookups
@@ -43,7 +44,7 @@ from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Survey, Walk
+from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.logical_forms.algebra import Expression
 
 # Results of up to this many items are fetched whole and sorted here; for larger ones the server
@@ -114,6 +115,14 @@ class EndpointStore:
     def is_remote(self) -> bool:
         return True
 
+    @property
+    def hub_limits(self) -> HubLimits:
+        return HubLimits(self._endpoint.hub_relations, self._endpoint.hub_neighbours)
+
+    @property
+    def query_deadline_s(self) -> float | None:
+        return self._endpoint.query_deadline_s
+
     # Names
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
@@ -125,7 +134,7 @@ class EndpointStore:
         bearers = self._ids(self._naming.bearers(name, _MAX_NODES))
         if bearers:
             return bearers
-        literals = " ".join(lookups.values_named(name, self._endpoint.languages))
+        literals = " ".join(lookups.values_named(name, languages.ranges(self._endpoint.languages)))
         return self._ids(
             f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
         )
@@ -427,28 +436,6 @@ class EndpointStore:
             return read()
         except UnreadableError as error:
             raise GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {error}") from error
-
-
-def find_server(endpoint: Endpoint) -> ServerKind:
-    """Detect the kind of server at an endpoint.
-
-    Raises:
-        GraphUnavailableError: nothing answers, or the server is not a SPARQL endpoint.
-        ConfigurationError: the graph holds no triples.
-    """
-    client = EndpointClient(endpoint)
-    try:
-        answer = client.ask("ASK { ?s ?p ?o }", ROWS, deadline_s=endpoint.deadline_s, max_bytes=1 << 16)
-        try:
-            found = read_result(answer, "ASK", ResultFormat.JSON, max_rows=1)
-        except UnreadableError as error:
-            raise GraphUnavailableError(f"the SPARQL endpoint {endpoint.url} {error}") from error
-    finally:
-        client.close()
-    if b"true" not in found.body:
-        graphs = " and ".join(endpoint.default_graphs) or "its default graph (name another)"
-        raise ConfigurationError(f"{endpoint.url} holds no triples in {graphs}")
-    return ServerKind.of(answer.server)
 
 
 class _Recent:

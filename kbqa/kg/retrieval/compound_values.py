@@ -29,9 +29,10 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
     if not nameless:
         return None
     asked = nameless[:_ASKED]
-    types = store.tail_entities(asked, sorted(TYPE_RELATIONS), limit=_RELATIONS).items
-    relations = store.tail_relations(asked, limit=_RELATIONS + len(TYPE_RELATIONS)).items
-    further = [item for item in relations if item.id not in TYPE_RELATIONS]
+    to_types = [item.id for item in store.items(sorted(TYPE_RELATIONS)).values()]
+    types = store.tail_entities(asked, to_types, limit=_RELATIONS).items
+    relations = store.tail_relations(asked, limit=_RELATIONS + len(to_types)).items
+    further = [item for item in relations if item.id not in to_types]
     return {
         "entities": len(nameless),
         "types": [_told(item) for item in types],

@@ -9,6 +9,7 @@ from kbqa.kg.actions import DESCRIBE, ActionResult, ErrorKind, Item, Success
 from kbqa.kg.arguments import ENTITY
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.handlers import Surroundings, paging, resolved_entities
+from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore, Page
 
@@ -56,7 +57,8 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
     types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
-    told = {*_NAME_RELATIONS, *_DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
+    apart = store.items((*_NAME_RELATIONS, *_DESCRIPTION_RELATIONS, *sorted(TYPE_RELATIONS)))
+    told = {item.id for item in apart.values()}
     most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
     tail = store.tail_relations([entity], limit=most)
     head = store.head_relations([entity], limit=most)
@@ -80,11 +82,9 @@ def _description(store: GraphStore, entity: str) -> str | None:
 
 
 def _foreignness(literal: Item) -> int:
-    """0 for text without a language, 1 for English, 2 for others."""
-    _, quote, suffix = literal.id.rpartition('"')
-    if not quote or not suffix.startswith("@"):
-        return 0
-    return 1 if suffix[1:].partition("-")[0] == "en" else 2
+    """The rank of a text's language."""
+    _, _, suffix = literal.id.rpartition('"')
+    return rank(suffix[1:] if suffix.startswith("@") else "", DEFAULT_LANGUAGES)
 
 
 def _facts(
