@@ -7,7 +7,8 @@ _PREFIXES = """
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 @prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
 @prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
-@prefix pq: <http://www.wikidata.org/prop/qualifier/> . @prefix wds: <http://www.wikidata.org/entity/statement/> .
+@prefix pq: <http://www.wikidata.org/prop/qualifier/> .
+@prefix wds: <http://www.wikidata.org/entity/statement/> .
 @prefix wikibase: <http://wikiba.se/ontology#> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix dbr: <http://dbpedia.org/resource/> . @prefix dbo: <http://dbpedia.org/ontology/> .
 @prefix schema: <http://schema.org/> . @prefix foaf: <http://xmlns.com/foaf/0.1/> .
@@ -15,7 +16,8 @@ _PREFIXES = """
 
 # London Tipton, played by Brenda Song, is a character of a television series; Obama's family.
 FREEBASE = f"""{_PREFIXES}
-ns:m.07g8r3 ns:type.object.name "London Tipton"@en , "London Tipton"@de ; ns:type.object.type ns:tv.tv_character ;
+ns:m.07g8r3 ns:type.object.name "London Tipton"@en , "London Tipton"@de ;
+    ns:type.object.type ns:tv.tv_character ;
     ns:tv.tv_character.appeared_in_tv_program ns:m.0cvt1 .
 ns:m.0cvt1 ns:type.object.type ns:tv.regular_tv_appearance ; ns:tv.regular_tv_appearance.actor ns:m.03qmbj ;
     ns:tv.regular_tv_appearance.series ns:m.05z43v ; ns:tv.regular_tv_appearance.from "2005"^^xsd:gYear .
@@ -43,7 +45,8 @@ ns:people.person.children ns:type.object.name "Children"@en .
 
 # The Mona Lisa and its painter; a statement with a qualifier; labels in several languages.
 WIKIDATA = f"""{_PREFIXES}
-wd:Q12418 rdfs:label "Mona Lisa"@en , "Joconde"@fr , "Mona Lisa"@mul ; wdt:P31 wd:Q3305213 ; wdt:P170 wd:Q762 .
+wd:Q12418 rdfs:label "Mona Lisa"@en , "Joconde"@fr , "Mona Lisa"@mul ;
+    wdt:P31 wd:Q3305213 ; wdt:P170 wd:Q762 .
 wd:Q762 rdfs:label "Leonardo da Vinci"@mul , "Léonard de Vinci"@fr ; wdt:P31 wd:Q5 ; wdt:P19 wd:Q154184 ;
     wdt:P40 wd:Q1 ; p:P26 wds:Q762-ABC ; schema:description "painter"@en .
 wds:Q762-ABC ps:P26 wd:Q2 ; pq:P580 "1500-01-01T00:00:00Z"^^xsd:dateTime ; a wikibase:Statement .

@@ -45,7 +45,7 @@ from kbqa.kg.loading.versions import (
     write_version,
 )
 from kbqa.kg.namespaced import with_namespaces
-from kbqa.kg.namespaces import NamespaceOptions
+from kbqa.kg.namespaces import RECOGNISED, NamespaceOptions
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo, GraphStore
 from kbqa.kg.subgraphs import SubgraphSet, list_sets
@@ -87,7 +87,7 @@ class GraphCatalog:
         source: Path | GraphSource,
         *,
         format: GraphFormat | None = None,
-        naming: NamespaceOptions = NamespaceOptions(),
+        naming: NamespaceOptions = RECOGNISED,
         languages: Sequence[str] = DEFAULT_LANGUAGES,
         rejected: RejectedLines | None = None,
         progress: Progress | None = None,
@@ -121,7 +121,12 @@ class GraphCatalog:
         return manifest.info()
 
     def attach(
-        self, name: str, endpoint: Endpoint, *, naming: NamespaceOptions = NamespaceOptions(), count_s: float = 10.0
+        self,
+        name: str,
+        endpoint: Endpoint,
+        *,
+        naming: NamespaceOptions = RECOGNISED,
+        count_s: float = 10.0,
     ) -> GraphInfo:
         """Attach a SPARQL endpoint as the graph `name`, replacing the previous graph.
 

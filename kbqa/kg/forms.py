@@ -29,7 +29,11 @@ from kbqa.logical_forms.algebra import (
     Literal,
     Superlative,
     Timed,
+    classes,
     conjuncts,
+    entities,
+    relations,
+    renamed,
 )
 from kbqa.logical_forms.compiler import FREEBASE_NAMESPACE, in_freebase_zone, interval
 
@@ -87,8 +91,19 @@ def leaf_of(store: GraphStore, name: str) -> Entity | Literal:
     found = _LITERAL.fullmatch(name)
     # In a delimited file, an entity may be called so.
     if found is None or not store.entity_term(name).startswith('"'):
-        return Entity(name)
+        item = store.item(name)
+        return Entity(name if item is None else item.id)
     return Literal(lexical_form(name), found["datatype"] or f"{XSD}string", found["language"])
+
+
+def with_ids(store: GraphStore, form: Expression) -> Expression:
+    """A form with the graph's own spelling of the ids in it; labels and other names are unchanged."""
+    items = store.items([*entities(form), *classes(form), *relations(form)])
+
+    def own(name: str) -> str:
+        return items[name].id if name in items else name
+
+    return renamed(form, node=own, relation=own)
 
 
 def resolved_name(resolve: Callable[[str], tuple[str, ...]], name: str) -> tuple[str, ...]:

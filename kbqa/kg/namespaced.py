@@ -145,9 +145,7 @@ class NamespacedStore:
         returning: bool = False,
     ) -> Walk:
         below = [PathStep(tuple(self.iris(step.relations)), step.inverse) for step in steps]
-        walk = self._store.follow(
-            self.iris(entities), below, limit=limit, offset=offset, returning=returning
-        )
+        walk = self._store.follow(self.iris(entities), below, limit=limit, offset=offset, returning=returning)
         return replace(
             walk,
             ends=self._page(walk.ends),
@@ -240,7 +238,7 @@ class NamespacedStore:
             for item in relations:
                 id_ = self._short(item.id)
                 found.setdefault(local_name(id_), []).append(id_)
-            self._by_local_name = found
+            self._by_local_name = {name: sorted(ids) for name, ids in found.items()}
         return self._by_local_name
 
     # Items

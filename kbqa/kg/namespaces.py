@@ -1,12 +1,13 @@
-"""Short ids for graphs of IRIs: `m.02mjmr` for `http://rdf.freebase.com/ns/m.02mjmr`, `wd:P40`, `dbo:birthPlace`.
+"""Short ids for graphs of IRIs: `m.02mjmr` for `http://rdf.freebase.com/ns/m.02mjmr`, or `dbo:birthPlace`.
 
-A graph declares its namespaces, each a prefix and the IRI for which it stands. A short id is a prefixed name, but
+A graph declares its namespaces, each a prefix and the IRI for which it stands. A short id is a prefixed name,
+except that
 
-    Freebase    what is in ns: and has a dot is bare: m.02mjmr, people.person.children, film.film
+    Freebase    what is in ns: and has a dot is bare: m.02mjmr, people.person.children, film.film;
     Wikidata    an entity is bare (Q76), and so is the direct form of a property (P40 is wdt:P40); its
                 other forms keep their prefixes: p:P40 (to statements), ps:P40 (their values), pq:P580
-                (their qualifiers), and wd:P40, the property as a node
-    any graph   what is in the namespace with the empty prefix is bare
+                (their qualifiers), and wd:P40, the property as a node;
+    any graph   what is in the namespace with the empty prefix is bare.
 
 What SPARQL could not write as a prefixed name without escapes stays an IRI, so that a short id is a valid
 name in a query once its prefix is in front. Every IRI has exactly one id, and `Namespaces.iri` inverts
@@ -94,7 +95,8 @@ class Namespaces:
         return dict(self.declared)
 
     @cached_property
-    def _longest_first(self) -> tuple[Namespace, ...]:
+    def longest_first(self) -> tuple[Namespace, ...]:
+        """The namespaces in the order in which an IRI is looked up."""
         return tuple(sorted(self.declared, key=lambda namespace: (-len(namespace.iri), namespace.prefix)))
 
     def short(self, iri: str) -> str:
@@ -104,7 +106,7 @@ class Namespaces:
         """
         if iri.startswith(('"', "_:")):
             return iri
-        for prefix, beginning in self._longest_first:
+        for prefix, beginning in self.longest_first:
             local = iri[len(beginning) :] if iri.startswith(beginning) else ""
             if not local or not _LOCAL.fullmatch(local):
                 continue
@@ -115,7 +117,7 @@ class Namespaces:
         return iri if self.iri(iri) == iri else f"<{iri}>"
 
     def iri(self, name: str) -> str:
-        """The IRI of an id, of a prefixed name or of an IRI, bare or in angle brackets; else the text itself."""
+        """The IRI of an id, a prefixed name or an IRI, bare or in angle brackets; else the text itself."""
         if name.startswith(('"', "_:")):
             return name
         if name.startswith("<") and name.endswith(">"):
@@ -181,6 +183,9 @@ class NamespaceOptions:
         return declared(self.given, iris if self.recognise else ())
 
 
+RECOGNISED = NamespaceOptions()
+
+
 def declared(given: Iterable[Namespace], iris: Iterable[str] = ()) -> Namespaces:
     """The namespaces of a graph: those that are given, and those of the knowledge bases that its IRIs show.
 
@@ -217,10 +222,21 @@ def canonical_id(text: str) -> str:
     >>> canonical_id("wd:Q38"), canonical_id("<http://www.wikidata.org/entity/Q38>"), canonical_id("Italy")
     ('Q38', 'Q38', 'Italy')
     """
-    if ":" not in text and not text.startswith("<"):
+    is_bracketed = text.startswith("<") and text.endswith(">")
+    if (":" not in text and not is_bracketed) or any(map(str.isspace, text)):
         return text
     iri = _ALL_KNOWN.iri(text)
-    return text if iri == text and not _ABSOLUTE.match(text) else _ALL_KNOWN.short(iri)
+    return _ALL_KNOWN.short(iri) if _ABSOLUTE.match(iri) else text
+
+
+def prefixed_name(id_: str) -> str | None:
+    """An id of a well-known graph as a query writes it: `ns:m.0abc`, `wdt:P40`; None of any other id."""
+    iri = _ALL_KNOWN.iri(id_)
+    for prefix, beginning in _ALL_KNOWN.longest_first:
+        local = iri[len(beginning) :] if iri.startswith(beginning) else ""
+        if _LOCAL.fullmatch(local):
+            return f"{prefix}:{local}"
+    return None
 
 
 def _is_iri(text: str) -> bool:

@@ -50,8 +50,8 @@ LabelLanguages = Annotated[
     typer.Option(
         "--language",
         metavar="TAG",
-        help="Language of labels, most preferred first (default: en). Repeatable. Then come mul and en, labels "
-        "without a language, and any other.",
+        help="Language of labels, most preferred first (default: en). Repeatable. Then come mul and en, "
+        "labels without a language, and any other.",
     ),
 ]
 GivenNamespaces = Annotated[
@@ -66,8 +66,8 @@ GivenNamespaces = Annotated[
 RecogniseNamespaces = Annotated[
     bool,
     typer.Option(
-        help="Shorten the ids of Freebase (m.02mjmr), Wikidata (Q76, P40, p:P40) and DBpedia (dbr:Berlin), if "
-        "the graph has such IRIs."
+        help="Shorten the ids of Freebase (m.02mjmr), Wikidata (Q76, P40, p:P40) and DBpedia (dbr:Berlin), "
+        "if the graph has such IRIs."
     ),
 ]
 

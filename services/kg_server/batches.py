@@ -35,8 +35,8 @@ class CostlyBatches:
 
     Args:
         gate: admits batches; their queries also pass the gate of `queries`.
-        deadline_s: seconds for a batch from its arrival, or more if one query on its graph may; actions that have not begun by then, and queries
-            that are cut short, result in timeouts.
+        deadline_s: seconds for a batch from its arrival, or more if a query on its graph may take more;
+            actions that have not begun by then, and queries that are cut short, result in timeouts.
         profile: everything else that results depend on: limits, the encoder and its thresholds.
     """
 

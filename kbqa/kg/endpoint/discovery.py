@@ -17,7 +17,11 @@ from kbqa.kg.sparql.prefixes import PREFIXES
 
 _SAMPLE = "SELECT ?s ?p ?o WHERE { ?s ?p ?o } LIMIT 1000"
 # The first triples of a large graph may be few things; these relations show of which kind it is.
-_TELLING = (*filter(is_iri, sorted(TYPE_RELATIONS)), f"{PREFIXES['dbo']}wikiPageID", f"{PREFIXES['dbo']}abstract")
+_TELLING = (
+    *filter(is_iri, sorted(TYPE_RELATIONS)),
+    f"{PREFIXES['dbo']}wikiPageID",
+    f"{PREFIXES['dbo']}abstract",
+)
 
 
 def find_server(endpoint: Endpoint) -> ServerKind:

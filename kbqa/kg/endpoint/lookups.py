@@ -36,8 +36,8 @@ ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
 
 _MAX_NAME_CHARS = 1000
 _MAX_KEY_CHARS = 200
-# Each name is prefixed with the rank of its language as a letter, so that MIN selects the best one; the letter
-# is a capital, which goes first, if a better property holds the name.
+# Each name is prefixed with the rank of its language as a letter, so that MIN selects the best one; a name by
+# a better property has a capital, which goes first.
 _RANKS = "abcdefghijklmnopqrstuvwxyz"
 
 

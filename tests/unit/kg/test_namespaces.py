@@ -68,7 +68,9 @@ _LOCALS = st.one_of(
     st.text(_CHARACTERS, max_size=12),
     st.from_regex(r"[mgQP]?\.?[0-9a-z_.%(),':/#-]{0,8}", fullmatch=True),
 )
-_BEGINNINGS = st.sampled_from([*PREFIXES.values(), "http://ex.org/", "http://ex.org/more/", "urn:", "wd:", "x:"])
+_BEGINNINGS = st.sampled_from(
+    [*PREFIXES.values(), "http://ex.org/", "http://ex.org/more/", "urn:", "wd:", "x:"]
+)
 
 
 @given(_BEGINNINGS, _LOCALS, st.sampled_from([KNOWN, OWN, Namespaces()]))
