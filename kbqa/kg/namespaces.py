@@ -199,7 +199,9 @@ def declared(given: Iterable[Namespace], iris: Iterable[str] = ()) -> Namespaces
     for prefix, iri in given:
         if found.setdefault(prefix, iri) != iri:
             raise ConfigurationError(f'two namespaces are given for the prefix "{prefix}"')
-    waiting = {family: tuple(map(PREFIXES.get, prefixes)) for family, prefixes in _FAMILIES.items()}
+    waiting = {
+        family: tuple(PREFIXES[prefix] for prefix in prefixes) for family, prefixes in _FAMILIES.items()
+    }
     shown: list[str] = []
     for iri in iris:
         met = [family for family, beginnings in waiting.items() if iri.startswith(beginnings)]

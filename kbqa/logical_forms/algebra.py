@@ -261,27 +261,27 @@ def renamed(
     def whole(part: Expression) -> Expression:
         return renamed(part, node=node, relation=relation)
 
-    def along(path: Path) -> Path:
-        return tuple(replace(step, name=relation(step.name)) for step in path)
+    def step(link: Relation) -> Relation:
+        return replace(link, name=relation(link.name))
 
     match expression:
         case Class(name):
             return Class(node(name))
         case Join(link, Entity(id_)):
-            return Join(*along((link,)), Entity(node(id_)))
+            return Join(step(link), Entity(node(id_)))
         case Join(link, Literal() as literal):
-            return Join(*along((link,)), literal)
+            return Join(step(link), literal)
         case Join(link, source):
             assert not isinstance(source, Entity | Literal)
-            return Join(*along((link,)), whole(source))
+            return Join(step(link), whole(source))
         case And(left, right):
             return And(whole(left), whole(right))
         case Superlative(extreme, source, path):
-            return Superlative(extreme, whole(source), along(path))
+            return Superlative(extreme, whole(source), tuple(map(step, path)))
         case Comparison(comparator, path, value):
-            return Comparison(comparator, along(path), value)
+            return Comparison(comparator, tuple(map(step, path)), value)
         case Timed(source, link, time):
-            return Timed(whole(source), *along((link,)), time)
+            return Timed(whole(source), step(link), time)
         case Count(source):
             return Count(whole(source))
 

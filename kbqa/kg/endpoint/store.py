@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cachetools import LRUCache
@@ -39,6 +39,7 @@ from kbqa.kg.endpoint.results import (
     read_bindings,
     read_result,
 )
+from kbqa.kg.endpoint.schema import RELATIONS, TYPES, SchemaListing
 from kbqa.kg.endpoint.syntax_check import SyntaxCheck
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
@@ -92,8 +93,7 @@ class EndpointStore:
         self._sorted_inside = endpoint.server is ServerKind.VIRTUOSO
         self._syntax = SyntaxCheck(queries) if endpoint.check_syntax else None
         self._recent = _Recent(_RECENT_BYTES)
-        self._listing = threading.Lock()
-        self._listed: dict[str, Sequence[Item]] = {}
+        self._schema = SchemaListing(triples)
 
     def close(self) -> None:
         """Close the connections now instead of when the store is garbage-collected."""
@@ -298,10 +298,10 @@ class EndpointStore:
     # The schema
 
     def relations(self) -> Sequence[Item]:
-        return self._list("relations", "?s ?x ?o")
+        return self._schema.get(RELATIONS, self._every_id, self._known)
 
     def types(self) -> Sequence[Item]:
-        return self._list("types", lookups.type_pattern())
+        return self._schema.get(TYPES, self._every_id, self._known)
 
     def subgraph(self, graph: str) -> GraphStore | None:
         return None
@@ -384,15 +384,6 @@ class EndpointStore:
         page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
         return Page(tuple(self._items(page)), total)
 
-    def _list(self, what: str, pattern: str) -> Sequence[Item]:
-        with self._listing:
-            if what not in self._listed:
-                rows = self._every(pattern, self._endpoint.schema_deadline_s)
-                ids = [id_of(row["x"]) for row in rows]
-                items = self.items([id_ for id_ in ids if lookups.node_terms(id_)])
-                self._listed[what] = sorted(items.values(), key=_by_label)
-            return self._listed[what]
-
     def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
         """All distinct ?x of a pattern, fetched in several queries."""
         for offset in range(0, _MAX_LISTED, _WINDOW):
@@ -402,6 +393,12 @@ class EndpointStore:
             if len(rows) < _WINDOW:
                 return
         raise QueryError(f"there are more than {_MAX_LISTED} of them, too many to list")
+
+    def _every_id(self, pattern: str) -> Iterator[str]:
+        return (id_of(row["x"]) for row in self._every(pattern, self._endpoint.schema_deadline_s))
+
+    def _known(self, ids: Sequence[str]) -> Iterable[Item]:
+        return self.items([id_ for id_ in ids if lookups.node_terms(id_)]).values()
 
     def _are_relations(self, ids: Sequence[str]) -> tuple[str, ...]:
         if not ids:
