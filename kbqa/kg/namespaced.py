@@ -8,10 +8,10 @@ by their IRIs, as in the store below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TypeVar
+from functools import lru_cache, partial
 
 from kbqa.errors import AmbiguousNameError, GraphUnavailableError, QueryError, QuerySyntaxError
 from kbqa.kg.actions import Item, Mention
@@ -23,8 +23,8 @@ from kbqa.logical_forms.algebra import Expression, renamed
 
 _KEPT = 1 << 16  # short ids that are kept
 _SHOWN = 5  # candidates that an error names
-
-T = TypeVar("T", bound=Item)
+# A word of a question that may be an id.
+_WORD = re.compile(r"[^\s,;!?\"'()]*[^\s,;!?\"'().:]")
 
 
 class NamespacedStore:
@@ -36,7 +36,9 @@ class NamespacedStore:
 
     def __init__(self, store: GraphStore, namespaces: Namespaces) -> None:
         self._store, self._namespaces = store, namespaces
-        self._short = lru_cache(_KEPT)(namespaces.short)
+        self._short = short = lru_cache(_KEPT)(namespaces.short)
+        # No bound method: it would form a reference cycle and keep an unused graph open until collected.
+        self._shown: Callable[[Item], Item] = lru_cache(_KEPT)(partial(_shown, short))
         self._by_local_name: Mapping[str, Sequence[str]] | None = None
 
     @property
@@ -104,7 +106,20 @@ class NamespacedStore:
         return {id_: shown[iri] for id_, iri in iris.items() if iri in shown}
 
     def link(self, question: str) -> list[Mention]:
-        return [self._shown(mention) for mention in self._store.link(question)]
+        """Find the entities that a question names, also by their ids."""
+        words = {word: iri for word in _WORD.finditer(question) if (iri := self._iri_of(word[0])) is not None}
+        known = self._store.items(list(dict.fromkeys(words.values()))) if words else {}
+        found: list[Mention] = []
+        for word, iri in words.items():
+            if iri in known:
+                item = self._shown(known[iri])
+                found.append(Mention(item.id, item.label, *word.span()))
+        for one in found:  # an id says nothing else
+            question = question[: one.start] + " " * (one.end - one.start) + question[one.end :]
+        for one in self._store.link(question):
+            item = self._shown(Item(one.id, one.label))
+            found.append(replace(one, id=item.id, label=item.label))
+        return sorted(found, key=lambda one: one.start)
 
     # Look-ups
 
@@ -218,6 +233,11 @@ class NamespacedStore:
         ids = self.iris(self.resolve_relation(name))
         return ids[0] if len(ids) == 1 else name
 
+    def _iri_of(self, word: str) -> str | None:
+        """The IRI of a word that is written as an id or as an IRI."""
+        iri = self._namespaces.iri(word)
+        return iri if iri != word or self._short(iri) != word else None
+
     def _property_named(self, name: str) -> tuple[str, ...]:
         """The direct form of the Wikidata properties with a label, or the forms that the graph has."""
         found: list[str] = []
@@ -243,12 +263,6 @@ class NamespacedStore:
 
     # Items
 
-    def _shown(self, item: T) -> T:
-        id_ = self._short(item.id)
-        if id_ == item.id:
-            return item
-        return replace(item, id=id_, label=id_ if item.label == item.id else item.label)
-
     def _named(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """Items of which some may be relations: a nameless form of a property has the property's label."""
         nodes = {
@@ -273,6 +287,12 @@ class NamespacedStore:
     def _bond(self, bond: Bond) -> Bond:
         relations = self._named([item for item, _ in bond.path])
         return bond._replace(path=tuple(zip(relations, (way for _, way in bond.path), strict=True)))
+
+
+def _shown(short: Callable[[str], str], item: Item) -> Item:
+    id_ = short(item.id)
+    label = id_ if item.label == item.id else item.label
+    return Item(id_, label) if type(item) is Item else replace(item, id=id_, label=label)
 
 
 def with_namespaces(store: GraphStore, namespaces: Namespaces) -> GraphStore:

@@ -95,9 +95,28 @@ class Namespaces:
         return dict(self.declared)
 
     @cached_property
-    def longest_first(self) -> tuple[Namespace, ...]:
-        """The namespaces in the order in which an IRI is looked up."""
-        return tuple(sorted(self.declared, key=lambda namespace: (-len(namespace.iri), namespace.prefix)))
+    def _prefix_of(self) -> dict[str, str]:
+        """IRI → its prefix, the first of several."""
+        return {iri: prefix for prefix, iri in reversed(self.declared)}
+
+    @cached_property
+    def _beginning(self) -> re.Pattern[str]:
+        """Matches the longest namespace at the beginning of an IRI."""
+        return re.compile("|".join(map(re.escape, sorted(self._prefix_of, key=len, reverse=True))))
+
+    @cached_property
+    def _bare(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
+        """The namespaces with bare names, and those names."""
+        well_known = [(iri, _BARE[iri]) for iri in self._prefix_of if iri in _BARE]
+        own = [(self.prefixes[""], _LOCAL)] if "" in self.prefixes else []
+        return (*well_known, *own)
+
+    def prefixed(self, iri: str) -> str | None:
+        """The prefixed name of an IRI; None if there is none that SPARQL writes without escapes."""
+        found = self._beginning.match(iri) if self.declared else None
+        if found is None or not _LOCAL.fullmatch(local := iri[found.end() :]):
+            return None
+        return f"{self._prefix_of[found[0]]}:{local}"
 
     def short(self, iri: str) -> str:
         """The id of an IRI; a literal or a blank node is unchanged.
@@ -106,14 +125,10 @@ class Namespaces:
         """
         if iri.startswith(('"', "_:")):
             return iri
-        for prefix, beginning in self.longest_first:
-            local = iri[len(beginning) :] if iri.startswith(beginning) else ""
-            if not local or not _LOCAL.fullmatch(local):
-                continue
-            bare = _BARE.get(beginning)
-            for id_ in (local, f"{prefix}:{local}") if bare or not prefix else (f"{prefix}:{local}",):
-                if self.iri(id_) == iri:
-                    return id_
+        name = self.prefixed(iri)
+        if name is not None:
+            local = name.partition(":")[2]
+            return local if self.iri(local) == iri else name
         return iri if self.iri(iri) == iri else f"<{iri}>"
 
     def iri(self, name: str) -> str:
@@ -131,13 +146,7 @@ class Namespaces:
             beginning = self.prefixes.get(prefix)
             is_name = beginning is not None and local and not _NOT_IN_IRI.search(local)
             return f"{beginning}{local}" if is_name else name
-        for _, beginning in self.declared:
-            bare = _BARE.get(beginning)
-            if bare is not None and bare.fullmatch(name):
-                return beginning + name
-        if "" in self.prefixes and _LOCAL.fullmatch(name):
-            return self.prefixes[""] + name
-        return name
+        return next((beginning + name for beginning, bare in self._bare if bare.fullmatch(name)), name)
 
     @property
     def has_properties(self) -> bool:
@@ -213,8 +222,7 @@ def declared(given: Iterable[Namespace], iris: Iterable[str] = ()) -> Namespaces
     if not found and not shown:
         return Namespaces()
     for prefix in (*shown, *_COMMON):
-        if PREFIXES[prefix] not in found.values():
-            found.setdefault(prefix, PREFIXES[prefix])
+        found.setdefault(prefix, PREFIXES[prefix])
     return Namespaces(tuple(Namespace(prefix, iri) for prefix, iri in found.items()))
 
 
@@ -233,12 +241,7 @@ def canonical_id(text: str) -> str:
 
 def prefixed_name(id_: str) -> str | None:
     """An id of a well-known graph as a query writes it: `ns:m.0abc`, `wdt:P40`; None of any other id."""
-    iri = _ALL_KNOWN.iri(id_)
-    for prefix, beginning in _ALL_KNOWN.longest_first:
-        local = iri[len(beginning) :] if iri.startswith(beginning) else ""
-        if _LOCAL.fullmatch(local):
-            return f"{prefix}:{local}"
-    return None
+    return _ALL_KNOWN.prefixed(_ALL_KNOWN.iri(id_))
 
 
 def _is_iri(text: str) -> bool:

@@ -8,11 +8,13 @@ from kbqa.errors import ConfigurationError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import LABEL_PROPERTIES, RDFS_LABEL, Endpoint
 from kbqa.kg.languages import check_languages, rank
+from kbqa.kg.namespaces import Namespace, NamespaceOptions
 from tests.sparql_servers import SparqlServer
 
 EX = "http://ex.org/"
 TURTLE = f"""
-@prefix : <{EX}> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix foaf: <http://xmlns.com/foaf/0.1/> .
+@prefix : <{EX}> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix foaf: <http://xmlns.com/foaf/0.1/> .
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> . @prefix schema: <http://schema.org/> .
 :all rdfs:label "ja"@ja, "none", "gb"@en-GB, "us"@en-US, "en"@en, "mul"@mul, "at"@de-AT, "de"@de .
 :no_de rdfs:label "ja"@ja, "none", "gb"@en-GB, "en"@en, "mul"@mul .
@@ -45,8 +47,6 @@ def store(request, tmp_path):
         catalog.load("graph", tmp_path / "graph.ttl", languages=("de",))
         yield catalog.get("graph")
     else:
-        from kbqa.kg.namespaces import Namespace, NamespaceOptions
-
         server = SparqlServer(TURTLE)
         own = NamespaceOptions((Namespace("ex", EX),))
         catalog.attach("graph", Endpoint(server.url, languages=("de",), deadline_s=60), naming=own)
@@ -62,7 +62,15 @@ def test_the_best_label_is_the_same_wherever_the_graph_is(store):
 
 @pytest.mark.parametrize(
     ("best", "next_"),
-    [("de", "de-at"), ("de-AT", "fr"), ("fr", "mul"), ("mul", "en"), ("en", "en-gb"), ("en-us", ""), ("", "ja")],
+    [
+        ("de", "de-at"),
+        ("de-AT", "fr"),
+        ("fr", "mul"),
+        ("mul", "en"),
+        ("en", "en-gb"),
+        ("en-us", ""),
+        ("", "ja"),
+    ],
 )
 def test_ranks(best, next_):
     assert rank(best, ("de", "fr")) < rank(next_, ("de", "fr"))

@@ -203,6 +203,14 @@ def test_types_and_mentions_are_short(execute):
     assert (mention.id, mention.label) == ("m.07g8r3", "London Tipton")
 
 
+@pytest.mark.parametrize("written", ["m.02mjmr", "ns:m.02mjmr", f"{NS}m.02mjmr"])
+def test_an_id_in_a_question_is_linked(execute, written):
+    question = f"who are the children of {written}, and where was Brenda Song born?"
+    first, second = execute("freebase", "link_entities", question=question).items
+    assert (first.id, first.label, question[first.start : first.end]) == ("m.02mjmr", "Barack Obama", written)
+    assert second.id == "m.03qmbj"
+
+
 @pytest.mark.parametrize("other", ["m.0sasha", "ns:m.0sasha", f"{NS}m.0sasha", "Sasha Obama"])
 def test_distances_take_every_spelling(execute, other):
     found = execute("freebase", "entity_distance", set_a=["ns:m.0malia"], set_b=[other])
