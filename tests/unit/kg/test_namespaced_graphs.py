@@ -32,16 +32,23 @@ OBAMA = ["m.02mjmr", "ns:m.02mjmr", f"{NS}m.02mjmr", f"<{NS}m.02mjmr>"]
 CHILDREN = ["people.person.children", "ns:people.person.children", f"<{NS}people.person.children>"]
 
 
-@pytest.fixture(scope="module", params=["embedded", "endpoint"])
+@pytest.fixture(
+    scope="module", params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)]
+)
 def catalog(request, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     catalog = GraphCatalog(home)
     servers = []
     for name, turtle in GRAPHS.items():
+        file = home / f"{name}.ttl"
+        file.write_text(turtle)
         if request.param == "embedded":
-            file = home / f"{name}.ttl"
-            file.write_text(turtle)
             catalog.load(name, file)
+        elif request.param == "virtuoso":
+            virtuoso = request.getfixturevalue("virtuoso")
+            virtuoso.load(file, f"http://ex.org/{name}")
+            at = Endpoint(virtuoso.url, (f"http://ex.org/{name}",), deadline_s=60, query_deadline_s=60)
+            catalog.attach(name, at)
         else:
             servers.append(SparqlServer(turtle))
             catalog.attach(name, Endpoint(servers[-1].url, deadline_s=60, query_deadline_s=60))
