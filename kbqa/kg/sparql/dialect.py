@@ -99,7 +99,8 @@ def with_iris(query: CheckedQuery, namespaces: Namespaces) -> Rewriting | None:
     for i, token in enumerate(layout.tokens):
         iri = token.text
         if token.kind == "iri" and layout.upper(i - 2) != "PREFIX" and layout.upper(i - 1) != "BASE":
-            iri = f"<{namespaces.iri(token.text)}>"
+            # Agents also write a prefixed name in angle brackets.
+            iri = f"<{namespaces.iri(namespaces.iri(token.text))}>"
         elif token.kind == "name" and layout.upper(i - 1) != "PREFIX":
             prefix, _, local = token.text.partition(":")
             namespace = None if prefix in declared else namespaces.prefixes.get(prefix)

@@ -349,6 +349,8 @@ def test_a_user_declares_namespaces(home):
     assert store.tail_entities(["Ada"], ["r:parent"], limit=9).items == (Item("Byron", "Byron"),)
     found = store.query("SELECT ?x { :Ada r:parent ?x }")
     assert b"http://ex.org/Byron" in found.body
+    assert store.query("SELECT ?x { <Ada> <r:parent> ?x }").rows == 1
+    assert store.query("PREFIX r: <http://other.org/> SELECT ?x { <Ada> r:parent ?x }").rows == 0
     assert store.query("SELECT ?x { <Ada> <urn:kbqa:r:r%3Aparent> ?x }").rows == 1
 
 
