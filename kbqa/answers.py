@@ -12,17 +12,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from kbqa.kg.namespaces import canonical_id
+
 _SPACE = re.compile(r"\s+")
 _WRAPPING = " \t\r\n\"'`.,;:"
 
 
 def normalise(answer: str) -> str:
-    """Fold case, Unicode form and spacing, and strip what wraps an answer.
+    """Fold case, Unicode form and spacing, and strip what wraps an answer; an id in its short form.
 
-    >>> normalise('  "The Beatles". ')
-    'the beatles'
+    >>> normalise('  "The Beatles". '), normalise("wd:Q38")
+    ('the beatles', 'q38')
     """
-    folded = unicodedata.normalize("NFKC", answer).casefold()
+    folded = unicodedata.normalize("NFKC", canonical_id(answer.strip())).casefold()
     return _SPACE.sub(" ", folded).strip(_WRAPPING)
 
 

@@ -13,6 +13,7 @@
     │   └── QueryError
     │       ├── QuerySyntaxError
     │       ├── QueryRefusedError   updates, SERVICE, LOAD: never executed
+    │       ├── AmbiguousNameError  a local name of several relations
     │       ├── QueryTimeoutError
     │       ├── QueryMemoryError    stopped at the memory that a query may use
     │       ├── QueryOverloadError  too many others wait; never executed
@@ -113,6 +114,10 @@ class QuerySyntaxError(QueryError):
 
 class QueryRefusedError(QueryError):
     """The query asks for something that is never executed: an update, SERVICE, LOAD, FROM."""
+
+
+class AmbiguousNameError(QueryError):
+    """A short form of a name stands for several relations; the message names them."""
 
 
 class QueryTimeoutError(QueryError):

@@ -157,6 +157,17 @@ def play(
     return Played(Demonstration(question, tuple(passages), tuple(names)), tuple(turns), None)
 
 
+def prompt_of(question: Question, protocol: AgentProtocol, tools: GraphTools, max_turns: int) -> Passage:
+    """What a policy reads before its first turn.
+
+    Raises:
+        GraphNotFoundError, GraphUnavailableError: from the tools.
+    """
+    dialogue = protocol.begin(question, max_turns)
+    _execute(dialogue.first_look(), dialogue, question, tools)
+    return Passage(tuple(dialogue.prompt()), by_policy=False)
+
+
 def recite(turns: Iterable[str]) -> Lesson:
     """A lesson of recorded turns, regardless of their results."""
     for text in turns:  # noqa: UP028  a list takes no results

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kbqa.answers import normalise
 from kbqa.datasets.gold import is_computed
+from kbqa.errors import AmbiguousNameError
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
 
@@ -79,9 +80,7 @@ def coverage(store: GraphStore, questions: Sequence[Question]) -> Coverage:
         lambda name: _why_no_entity(store, name),
         is_computed,
     )
-    relations = _Names(
-        lambda name: bool(store.resolve_relation(name)), lambda name: _why_no_relation(store, name)
-    )
+    relations = _Names(lambda name: _is_relation(store, name), lambda name: _why_no_relation(store, name))
     resolved = 0
     for question in questions:
         known = (
@@ -100,10 +99,17 @@ def _known(store: GraphStore, names: set[str]) -> frozenset[str]:
     return frozenset(name for some in batches for name in store.named(some, limit=1))
 
 
+def _is_relation(store: GraphStore, name: str) -> bool:
+    try:
+        return bool(store.resolve_relation(name))
+    except AmbiguousNameError:
+        return False
+
+
 def _why_no_entity(store: GraphStore, name: str) -> str:
     if _ID.fullmatch(name):
         return "no id of the graph"
-    if store.resolve_relation(name):
+    if _is_relation(store, name):
         return "a relation of the graph, not an entity"
     for mention in store.link(name):
         if normalise(mention.label) == normalise(name):

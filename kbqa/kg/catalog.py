@@ -31,6 +31,7 @@ from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailable
 from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore
 from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress
 from kbqa.kg.loading.rejected import RejectedLines
@@ -43,6 +44,8 @@ from kbqa.kg.loading.versions import (
     sync,
     write_version,
 )
+from kbqa.kg.namespaced import with_namespaces
+from kbqa.kg.namespaces import RECOGNISED, NamespaceOptions
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo, GraphStore
 from kbqa.kg.subgraphs import SubgraphSet, list_sets
@@ -84,6 +87,8 @@ class GraphCatalog:
         source: Path | GraphSource,
         *,
         format: GraphFormat | None = None,
+        naming: NamespaceOptions = RECOGNISED,
+        languages: Sequence[str] = DEFAULT_LANGUAGES,
         rejected: RejectedLines | None = None,
         progress: Progress | None = None,
     ) -> GraphInfo:
@@ -94,28 +99,39 @@ class GraphCatalog:
 
         Args:
             format: of a single file, if it cannot be detected.
+            naming: which namespaces make ids short, if the files are RDF.
+            languages: of the labels in RDF, the preferred one first.
             rejected: collects the lines that cannot be read.
             progress: receives how much of each file has been read.
 
         Raises:
-            ConfigurationError: `name` is not a valid name, or options conflict.
+            ConfigurationError: `name` is not a valid name, or options are wrong or conflict.
             GraphLoadError: a file cannot be read.
         """
         if isinstance(source, Path):
             source = GraphSource([source], format)
+        check_languages(languages)
         rejected = rejected or RejectedLines()
         graph = self._directory(name)
         with _aside(graph) as aside:
-            manifest = write_version(aside, name, source, rejected, progress)
+            manifest = write_version(aside, name, source, naming, languages, rejected, progress)
             with _lock_file(graph / ".lock", fcntl.LOCK_EX):
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
         return manifest.info()
 
-    def attach(self, name: str, endpoint: Endpoint, *, count_s: float = 10.0) -> GraphInfo:
+    def attach(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        *,
+        naming: NamespaceOptions = RECOGNISED,
+        count_s: float = 10.0,
+    ) -> GraphInfo:
         """Attach a SPARQL endpoint as the graph `name`, replacing the previous graph.
 
         Args:
+            naming: which namespaces make ids short.
             count_s: seconds allowed for counting the triples, and again for the entities.
 
         Raises:
@@ -124,7 +140,7 @@ class GraphCatalog:
         """
         graph = self._directory(name)
         with _aside(graph) as aside:
-            manifest = attach_version(aside, name, endpoint, count_s=count_s)
+            manifest = attach_version(aside, name, endpoint, naming, count_s=count_s)
             with _lock_file(graph / ".lock", fcntl.LOCK_EX):
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
@@ -137,14 +153,15 @@ class GraphCatalog:
         the previous version. An older set is dropped if the new one has all of its questions.
 
         Args:
-            write: writes the set for the given graph into an empty directory.
+            write: writes the set for the given graph, whose ids are IRIs if they are IRIs in its files,
+                into an empty directory.
 
         Raises:
             GraphNotFoundError: no graph of that name is loaded.
             ConfigurationError: the graph is attached, not loaded.
             GraphUnavailableError: the graph was reloaded in the meantime.
         """
-        store = self._open(name)
+        store, _ = self._open(name)
         if not isinstance(store, OxigraphStore):
             raise ConfigurationError(f'the graph "{name}" is at an endpoint: only loaded ones have subgraphs')
         graph = self._root / name
@@ -222,7 +239,8 @@ class GraphCatalog:
             self._opened.pop(name, None)
             raise GraphNotFoundError(name, [info.name for info in self.list()])
         if opened is None or opened.store.version != manifest.version:
-            opened = _Opened(self._open(name), 0.0)
+            store, manifest = self._open(name)
+            opened = _Opened(with_namespaces(store, manifest.namespaces), 0.0)
             self._opened[name] = opened
         opened.checked_at = time.monotonic()
         return opened.store
@@ -246,7 +264,8 @@ class GraphCatalog:
             logger.warning("graph is damaged: load it again", extra={"graph": name})
             return None
 
-    def _open(self, name: str) -> GraphStore:
+    def _open(self, name: str) -> tuple[GraphStore, GraphManifest]:
+        """The newest version, without its namespaces, and its manifest."""
         # A version read from `current` may be removed before it is locked: then another is current.
         while (manifest := self._current(name)) is not None:
             directory = self._root / name / manifest.version
@@ -260,7 +279,7 @@ class GraphCatalog:
                 raise
             # Requests may still use the store after the catalog has switched to another.
             weakref.finalize(store, os.close, lock)
-            return store
+            return store, manifest
         raise GraphNotFoundError(name, [info.name for info in self.list()])
 
     def _store(self, directory: Path, manifest: GraphManifest) -> GraphStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbqa.kg.actions import Item
+from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.store import GraphStore
 
 _FREEBASE = "http://rdf.freebase.com/ns/"
@@ -31,8 +32,6 @@ def description_of(store: GraphStore, id_: str) -> str | None:
 
 
 def _foreignness(literal: Item) -> int:
-    """0 for text without a language, 1 for English, 2 for others."""
-    _, quote, suffix = literal.id.rpartition('"')
-    if not quote or not suffix.startswith("@"):
-        return 0
-    return 1 if suffix[1:].partition("-")[0] == "en" else 2
+    """The rank of a text's language."""
+    _, _, suffix = literal.id.rpartition('"')
+    return rank(suffix[1:] if suffix.startswith("@") else "", DEFAULT_LANGUAGES)

@@ -15,7 +15,7 @@ from kbqa.kg.embedded.indexing import TYPE_RELATIONS
 from kbqa.kg.embedded.indexing import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.naming import relation_iri
-from kbqa.kg.sparql.dialect import PREFIXES
+from kbqa.kg.sparql.prefixes import PREFIXES
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
     XSD,
@@ -29,7 +29,11 @@ from kbqa.logical_forms.algebra import (
     Literal,
     Superlative,
     Timed,
+    classes,
     conjuncts,
+    entities,
+    relations,
+    renamed,
 )
 from kbqa.logical_forms.compiler import FREEBASE_NAMESPACE, in_freebase_zone, interval
 
@@ -87,8 +91,19 @@ def leaf_of(store: GraphStore, name: str) -> Entity | Literal:
     found = _LITERAL.fullmatch(name)
     # In a delimited file, an entity may be called so.
     if found is None or not store.entity_term(name).startswith('"'):
-        return Entity(name)
+        item = store.item(name)
+        return Entity(name if item is None else item.id)
     return Literal(lexical_form(name), found["datatype"] or f"{XSD}string", found["language"])
+
+
+def with_ids(store: GraphStore, form: Expression) -> Expression:
+    """A form with the graph's own spelling of the ids in it; labels and other names are unchanged."""
+    items = store.items([*entities(form), *classes(form), *relations(form)])
+
+    def own(name: str) -> str:
+        return items[name].id if name in items else name
+
+    return renamed(form, node=own, relation=own)
 
 
 def resolved_name(resolve: Callable[[str], tuple[str, ...]], name: str) -> tuple[str, ...]:
@@ -128,8 +143,8 @@ class NameTable:
 
     def type_path(self) -> str:
         """The relations that lead to classes, as a property path."""
-        known = self.store.items(sorted(TYPE_RELATIONS))
-        return self._path(tuple(known) or (_RDF_TYPE,))
+        known = self.store.items(sorted(TYPE_RELATIONS)).values()
+        return self._path(tuple(dict.fromkeys(item.id for item in known)) or (_RDF_TYPE,))
 
     def written(self, id_: str) -> str:
         """An id as written in forms: without Freebase's namespace."""

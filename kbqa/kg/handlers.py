@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.errors import (
+    AmbiguousNameError,
     GraphError,
     GraphUnavailableError,
     QueryLostError,
@@ -46,6 +47,7 @@ _CODES = {
 }
 # The first entry that matches a store's exception determines the kind of failure.
 _KINDS_OF_ERRORS: tuple[tuple[type[GraphError], ErrorKind], ...] = (
+    (AmbiguousNameError, ErrorKind.INVALID_RELATION),
     (QuerySyntaxError, ErrorKind.QUERY_SYNTAX),
     (QueryRefusedError, ErrorKind.QUERY_REFUSED),
     (QueryTimeoutError, ErrorKind.QUERY_TIMEOUT),

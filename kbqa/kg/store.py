@@ -114,6 +114,18 @@ class Survey:
         return tuple(relation for relation in self.out if relation.id.endswith(begins))
 
 
+class HubLimits(NamedTuple):
+    """Bounds of two-hop patterns around a node with many facts.
+
+    Attributes:
+        relations: first relations that are followed in each direction; the ones most similar to the question.
+        neighbours: nodes behind each of them at which second relations are read.
+    """
+
+    relations: int = 64
+    neighbours: int = 50
+
+
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
     """An entry in the list of graphs.
@@ -152,12 +164,24 @@ class GraphStore(Protocol):
         """Whether look-ups query a server: they then block, and may fail like `query`."""
         ...
 
+    @property
+    def hub_limits(self) -> HubLimits: ...
+
+    @property
+    def query_deadline_s(self) -> float | None:
+        """Seconds that a query of an action may run on this graph; None for the caller's own deadline."""
+        ...
+
     def resolve_entity(self, name: str) -> tuple[str, ...]:
         """Ids that `name` stands for: itself if it is an id, else all with that exact label."""
         ...
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
-        """Like `resolve_entity`, for relations."""
+        """Like `resolve_entity`, for relations.
+
+        Raises:
+            AmbiguousNameError: it is the last part of several relations' ids.
+        """
         ...
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:

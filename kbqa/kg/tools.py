@@ -43,8 +43,8 @@ class LocalGraphTools:
         graphs: a `GraphCatalog`, or `FixedGraphs`.
         schemas: rank relations and types; if None, by character n-grams.
         max_items: maximum items of a result, and the default of the `limit` argument.
-        deadline_s: seconds that a query of an action may run.
-        longest_s: seconds that an action may ask for by `timeout_s`; None allows no more than `deadline_s`.
+        deadline_s: seconds that a query of an action may run, unless the graph has a deadline of its own.
+        longest_s: seconds that an action may ask for by `timeout_s`; None allows no more than its deadline.
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class LocalGraphTools:
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         store = self._graphs.get(kg)
+        deadline_s = store.query_deadline_s or self._deadline_s
         schema = self._schemas.of(store)
-        surroundings = Surroundings(store, schema, self._max_items, self._deadline_s, self._longest_s)
+        surroundings = Surroundings(store, schema, self._max_items, deadline_s, self._longest_s)
         return execute(surroundings, actions, graph=graph)
 
     def graphs(self) -> list[GraphInfo]:

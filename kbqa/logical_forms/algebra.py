@@ -18,8 +18,8 @@ repeatedly merges an expression with itself ends in an error before it exhausts 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
@@ -251,6 +251,39 @@ def classes(expression: Expression) -> tuple[str, ...]:
     """The distinct names of the ontology classes in an expression, in order."""
     operators = _operators(expression)
     return tuple(dict.fromkeys(operator.name for operator in operators if isinstance(operator, Class)))
+
+
+def renamed(
+    expression: Expression, *, node: Callable[[str], str], relation: Callable[[str], str]
+) -> Expression:
+    """The expression with other names for its entities and classes, and for its relations."""
+
+    def whole(part: Expression) -> Expression:
+        return renamed(part, node=node, relation=relation)
+
+    def step(link: Relation) -> Relation:
+        return replace(link, name=relation(link.name))
+
+    match expression:
+        case Class(name):
+            return Class(node(name))
+        case Join(link, Entity(id_)):
+            return Join(step(link), Entity(node(id_)))
+        case Join(link, Literal() as literal):
+            return Join(step(link), literal)
+        case Join(link, source):
+            assert not isinstance(source, Entity | Literal)
+            return Join(step(link), whole(source))
+        case And(left, right):
+            return And(whole(left), whole(right))
+        case Superlative(extreme, source, path):
+            return Superlative(extreme, whole(source), tuple(map(step, path)))
+        case Comparison(comparator, path, value):
+            return Comparison(comparator, tuple(map(step, path)), value)
+        case Timed(source, link, time):
+            return Timed(whole(source), step(link), time)
+        case Count(source):
+            return Count(whole(source))
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:

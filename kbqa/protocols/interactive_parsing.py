@@ -26,10 +26,10 @@ from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
     VARIABLE,
+    Topics,
     answers_by_reference,
     entity_id,
     rows_text,
-    topics_text,
 )
 from kbqa.protocols.turn_text import read_turn
 from kbqa.trajectory import Question, Segment
@@ -52,14 +52,15 @@ _BY_REFERENCE = "; \\boxed{?x} stands for all that your last query with ?x found
 _CHAT_RULES = """\
 Each of your messages is one turn, as in the example: one <think> and then one command, and \
 nothing after it; a query holds no blank line. <relation> and <information> come from the graph: never write \
-them yourself. Write entities and relations in queries as the dialogue writes them.
+them yourself. Write entities and relations in queries as the dialogue writes them, with their prefix (in \
+Freebase ns:).
 
 Example
 Question: which books did the author of Emma write ?
-Entities: m.0emma (ns:m.0emma)
-you: <think>I look at what surrounds the book.</think><node>ns:m.0emma</node>
-graph: <relation><node> ns:book.author ?a
-<node> ns:book.published ?a</relation>
+Entities: Emma(m.0emma)
+you: <think>I look at what surrounds the book.</think><node>m.0emma</node>
+graph: <relation><node> book.author ?a
+<node> book.published ?a</relation>
 you: <think>The author comes first.</think><sparql>SELECT ?x WHERE { ns:m.0emma ns:book.author ?x }</sparql>
 graph: <information>Jane Austen (ns:m.0jane)</information>
 you: <think>And now all books with that author.</think>\
@@ -136,10 +137,14 @@ class InteractiveParsingDialogue(Dialogue):
 
     def __init__(self, question: Question, protocol: InteractiveParsing) -> None:
         self._question, self._protocol = question, protocol
+        self._topics = Topics(question.topic_entities)
         self._seen = SeenEntities()
         self._queries: list[_Query] = []
         self._action = Action("")
         self._result: ActionResult | None = None
+
+    def first_look(self) -> tuple[Action, ...]:
+        return self._topics.look()
 
     def prompt(self) -> list[Segment]:
         instruction = self._protocol.instruction if self._protocol.prompt == "full" else ""
@@ -147,12 +152,12 @@ class InteractiveParsingDialogue(Dialogue):
             Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nEntities: "),
-            Segment(topics_text(self._question.topic_entities), trusted=False),
+            Segment(self._topics.text(gap="", bare=True), trusted=False),
             Segment("\n"),
         ]
 
     def opening(self, *, native_tools: bool) -> Opening:
-        user = f"Question: {self._question.text}\nEntities: {topics_text(self._question.topic_entities)}"
+        user = f"Question: {self._question.text}\nEntities: {self._topics.text(gap='', bare=True)}"
         return Opening(self._protocol.instruction + _CHAT_RULES, user)
 
     def reply(self, text: str) -> Reply:
@@ -176,6 +181,8 @@ class InteractiveParsingDialogue(Dialogue):
         return Reply(reasoning, well_formed=tidy, actions=(self._action,))
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        if self._topics.take(results):
+            return ()
         (self._result,) = results
         if self._action.name == EXECUTE_SPARQL and isinstance(self._result, Success) and self._result.items:
             self._seen.add(named(self._result.items))

@@ -29,10 +29,10 @@ from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
 from kbqa.protocols.sparql_terms import (
     VARIABLE,
+    Topics,
     answers_by_reference,
     entity_term,
     is_plain_name,
-    topics_text,
 )
 from kbqa.protocols.turn_text import read_json, read_turn
 from kbqa.trajectory import Question, Segment
@@ -172,10 +172,14 @@ class KnowCoderA1Dialogue(Dialogue):
 
     def __init__(self, question: Question, protocol: KnowCoderA1) -> None:
         self._question, self._protocol = question, protocol
+        self._topics = Topics(question.topic_entities)
         self._seen = SeenEntities()
         self._found: list[Success[Any]] = []
         self._action = Action("")
         self._result: ActionResult | None = None
+
+    def first_look(self) -> tuple[Action, ...]:
+        return self._topics.look()
 
     def prompt(self) -> list[Segment]:
         instruction = self._protocol.instruction() if self._protocol.prompt == "full" else ""
@@ -183,13 +187,12 @@ class KnowCoderA1Dialogue(Dialogue):
             Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nTopic Entities: "),
-            Segment(topics_text(self._question.topic_entities, gap=""), trusted=False),
+            Segment(self._topics.text(gap=""), trusted=False),
             Segment("\nAssistant:"),
         ]
 
     def opening(self, *, native_tools: bool) -> Opening:
-        topics = topics_text(self._question.topic_entities, gap="")
-        user = f"Question: {self._question.text}\nTopic Entities: {topics}"
+        user = f"Question: {self._question.text}\nTopic Entities: {self._topics.text(gap='')}"
         if native_tools:
             calling = self._protocol.instruction(_CALLING)
             return Opening(calling + _CHAT_RULES, user, tuple(_SIGNATURES))
@@ -210,6 +213,8 @@ class KnowCoderA1Dialogue(Dialogue):
         return Reply(turn.thought, well_formed=turn.tidy, actions=(self._action,))
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        if self._topics.take(results):
+            return ()
         (self._result,) = results
         if isinstance(self._result, Success) and self._action.name == EXECUTE_SPARQL:
             self._seen.add(named(self._result.items))

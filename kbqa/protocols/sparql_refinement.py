@@ -17,7 +17,7 @@ from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, named
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
-from kbqa.protocols.sparql_terms import rows_text, topics_text
+from kbqa.protocols.sparql_terms import Topics, rows_text
 from kbqa.trajectory import Question, Segment
 
 _COMMAND = r"\s*<(?P<kind>query|answer)>(?P<body>.*?)</(?P=kind)>\s*"
@@ -117,8 +117,12 @@ class SparqlRefinementDialogue(Dialogue):
     def __init__(self, question: Question, max_turns: int, protocol: SparqlRefinement) -> None:
         self._question, self._protocol = question, protocol
         self._max_queries = max_turns - 1
+        self._topics = Topics(question.topic_entities)
         self._seen = SeenEntities()
         self._result: ActionResult | None = None
+
+    def first_look(self) -> tuple[Action, ...]:
+        return self._topics.look()
 
     def prompt(self) -> list[Segment]:
         return self._prompt(self._instruction if self._protocol.prompt == "full" else "")
@@ -137,7 +141,7 @@ class SparqlRefinementDialogue(Dialogue):
             Segment(f"{instruction}Question: "),
             Segment(self._question.text, trusted=False),
             Segment("\nEntities: "),
-            Segment(topics_text(self._question.topic_entities), trusted=False),
+            Segment(self._topics.text(), trusted=False),
             Segment("\n"),
         ]
 
@@ -156,6 +160,8 @@ class SparqlRefinementDialogue(Dialogue):
         return Reply(thought, well_formed=True, answers=answers)
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        if self._topics.take(results):
+            return ()
         (self._result,) = results
         if not isinstance(self._result, Failure):
             self._seen.add(named(self._result.items))

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kbqa.kg.actions import Success, named
+from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Success, named
+from kbqa.kg.namespaces import canonical_id, prefixed_name
 from kbqa.kg.naming import ENTITY_NAMESPACE, entity_iri, name_of
 from kbqa.protocols.base import PredictedAnswer
 
@@ -16,34 +17,71 @@ _WIKIDATA_ID = re.compile(r"Q[1-9]\d*")
 
 
 def entity_term(id_: str) -> str:
-    """An entity as a query writes it: `ns:m.0abc`, `wd:Q42`, `<iri>`, or the IRI of a plain name."""
-    if _FREEBASE_ID.fullmatch(id_):
-        return f"ns:{id_}"
-    if _WIKIDATA_ID.fullmatch(id_):
-        return f"wd:{id_}"
+    """An entity as a query writes it: `ns:m.0abc`, `wd:Q42`, `dbr:Berlin`, `<iri>`, or a plain name's IRI."""
+    is_id = ":" in id_ or _FREEBASE_ID.fullmatch(id_) or _WIKIDATA_ID.fullmatch(id_)
+    if is_id and (name := prefixed_name(id_)) is not None:
+        return name
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:\S+$", id_):
         return f"<{id_}>"
     return id_ if id_.startswith('"') else f"<{entity_iri(id_)}>"
 
 
 def entity_id(term: str) -> str:
-    """The id of a term in a query; any other text is returned unchanged."""
-    prefix, _, local = term.partition(":")
-    if (prefix == "ns" and _FREEBASE_ID.fullmatch(local)) or (
-        prefix == "wd" and _WIKIDATA_ID.fullmatch(local)
-    ):
-        return local
+    """The short id of a term in a query; any other text is returned unchanged."""
     iri = term.removeprefix("<").removesuffix(">") if term.startswith("<") else term
-    return name_of(iri) if iri.startswith(ENTITY_NAMESPACE) else iri
+    return name_of(iri) if iri.startswith(ENTITY_NAMESPACE) else canonical_id(iri)
 
 
 def topics_text(ids: Iterable[str], *, gap: str = " ") -> str:
     """Topic entities as a prompt lists them, each with the term that queries write."""
-    return ", ".join(id_ if entity_term(id_) == id_ else f"{id_}{gap}({entity_term(id_)})" for id_ in ids)
+    return ", ".join(_topic(id_, "", gap, bare=False) for id_ in ids)
+
+
+class Topics:
+    """The topic entities of a question with their labels, which one query fetches before the first turn.
+
+    A name needs none. A topic whose label the graph cannot tell is shown by its id.
+    """
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = ids
+        self._labels: dict[str, str] = {}
+        self._looking = False
+
+    def look(self) -> tuple[Action, ...]:
+        """The query for the labels; none if all topics are names or literals."""
+        terms = [entity_term(id_) for id_ in self._ids if not (is_plain_name(id_) or id_.startswith('"'))]
+        self._looking = bool(terms)
+        query = f"SELECT ?topic WHERE {{ VALUES ?topic {{ {' '.join(terms)} }} }}"
+        return (Action(EXECUTE_SPARQL, {"query": query, "limit": len(terms)}),) if terms else ()
+
+    def take(self, results: Sequence[ActionResult]) -> bool:
+        """Take the result of the query; False if the results are not its own."""
+        if not self._looking:
+            return False
+        self._looking = False
+        for result in results:
+            if isinstance(result, Success):
+                labelled = ((item.id, item.label) for item in named(result.items))
+                self._labels.update((canonical_id(id_), label) for id_, label in labelled if label != id_)
+        return True
+
+    def text(self, *, gap: str = " ", bare: bool = False) -> str:
+        """The topics as a prompt lists them: `Mona Lisa (wd:Q12418)`, or `bare` ids: `Mona Lisa (Q12418)`."""
+        return ", ".join(
+            _topic(id_, self._labels.get(canonical_id(id_), ""), gap, bare=bare) for id_ in self._ids
+        )
+
+
+def _topic(id_: str, label: str, gap: str, *, bare: bool) -> str:
+    term = entity_term(id_)
+    if label:
+        return f"{label}{gap}({canonical_id(id_) if bare else term})"
+    return id_ if term == id_ else f"{id_}{gap}({term})"
 
 
 def is_plain_name(id_: str) -> bool:
-    """Whether an id is a readable name, as in a delimited file, and not an identifier."""
+    """Whether an id is a readable name, as in a delimited file, and not an identifier or literal."""
     return entity_term(id_) == f"<{entity_iri(id_)}>"
 
 
@@ -81,4 +119,4 @@ def _value(term: Mapping[str, str]) -> str:
     label = term.get("label", term["value"])
     if term["type"] != "uri" or label == term["value"]:
         return label
-    return f"{label} ({entity_term(term.get('id', term['value']))})"
+    return f"{label} ({entity_term(term['value'])})"

@@ -26,6 +26,7 @@ from kbqa.kg.actions import (
     Failure,
     Success,
 )
+from kbqa.kg.namespaces import canonical_id
 from kbqa.kg.sparql.guard import check_query
 from kbqa.kg.sparql.select import ParsedSelect
 from kbqa.rewards.base import Instruments
@@ -82,7 +83,7 @@ class Measurement:
 
     Attributes:
         steps: one for each turn.
-        known: DIST of each topic entity.
+        known: DIST of each topic entity, by its short id, as node commands' subjects are.
     """
 
     steps: tuple[MeasuredStep, ...]
@@ -137,7 +138,8 @@ def measure(
                 max(f1(*compare(question, names, ())) for names in (query.labels, query.items)),
             )
         steps.append(step)
-    return Measurement(tuple(steps), {topic: gauge.score((topic,)) for topic in question.topic_entities})
+    known = {canonical_id(topic): gauge.score((topic,)) for topic in question.topic_entities}
+    return Measurement(tuple(steps), known)
 
 
 def without_count(query: str) -> str | None:
@@ -215,7 +217,9 @@ def _unmeasured(turn: Turn, query: ExecutedAction | None) -> MeasuredStep:
         return MeasuredStep(Command.SPARQL, turn.well_formed, _canonical(_text(query)))
     for action in turn.actions:
         if action.name == NODE_RELATIONS:
-            return MeasuredStep(Command.NODE, turn.well_formed, action.arguments["node"])
+            return MeasuredStep(
+                Command.NODE, turn.well_formed, canonical_id(action.arguments["node"].strip())
+            )
     return MeasuredStep(Command.NONE, turn.well_formed)
 
 

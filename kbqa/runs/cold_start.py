@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from kbqa.cold_start.demonstrations import Demonstration, Passage, play_program
+from kbqa.cold_start.demonstrations import Demonstration, play_program, prompt_of
 from kbqa.cold_start.files import BY_GOLD_PROGRAMS, DemonstrationEntry, read_entries, write_entries
 from kbqa.cold_start.imitation import MadeUpNames, epochs, example, under_other_names
 from kbqa.cold_start.mining import bounds_for, mine
@@ -148,7 +148,7 @@ def _read(context: Context, name: str, questions: Splits) -> list[DemonstrationE
         if demonstration.question.text in held_out:
             passed_over += 1
             continue
-        prompt = Passage(tuple(protocol.begin(demonstration.question, turns).prompt()), by_policy=False)
+        prompt = prompt_of(demonstration.question, protocol, context.tools, turns)
         demonstration = replace(demonstration, passages=(prompt, *demonstration.passages[1:]))
         found.append(replace(entry, demonstration=demonstration))
     if passed_over:

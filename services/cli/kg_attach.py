@@ -8,8 +8,16 @@ import typer
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint.record import FREEBASE_NAME, RDFS_LABEL, AuthKind, Endpoint, ServerKind
-from services.cli.options import DEFAULT_HOME, Home
+from kbqa.kg.endpoint.record import LABEL_PROPERTIES, AuthKind, Endpoint, ServerKind
+from kbqa.kg.languages import DEFAULT_LANGUAGES
+from services.cli.options import (
+    DEFAULT_HOME,
+    GivenNamespaces,
+    Home,
+    LabelLanguages,
+    RecogniseNamespaces,
+    namespace_options,
+)
 
 
 def attach(
@@ -26,15 +34,34 @@ def attach(
     ] = ServerKind.OTHER,
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="IRI", help="Property that holds labels (default: rdfs:label and Freebase's)."),
-    ] = None,
-    language: Annotated[
-        list[str] | None,
         typer.Option(
-            metavar="TAG", help="Language of labels, most preferred first (default: en). Repeatable."
+            metavar="IRI",
+            help="Property that holds labels (default: those that occur of rdfs:label, Freebase's, "
+            "skos:prefLabel, schema:name and foaf:name). Repeatable.",
         ),
     ] = None,
+    language: LabelLanguages = None,
+    namespace: GivenNamespaces = None,
+    recognise_namespaces: RecogniseNamespaces = True,
     deadline: Annotated[float, typer.Option(min=0.001, help="Timeout of a look-up, in seconds.")] = 3.0,
+    query_deadline: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Timeout of an agent's query, in seconds (default: that of kg_server)."),
+    ] = None,
+    schema_deadline: Annotated[
+        float, typer.Option(min=0.001, help="Timeout for listing all relations or types, in seconds.")
+    ] = 60.0,
+    hub_relations: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Relations of a node, in each direction, that two-hop patterns follow; each costs two "
+            "requests. Those closest to the question are chosen.",
+        ),
+    ] = 16,
+    hub_neighbours: Annotated[
+        int, typer.Option(min=1, help="Neighbours behind each of them whose relations are read.")
+    ] = 50,
     connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 16,
     check_syntax: Annotated[
         bool,
@@ -64,9 +91,13 @@ def attach(
         url,
         tuple(default_graph or ()),
         server,
-        labels=tuple(label or (RDFS_LABEL, FREEBASE_NAME)),
-        languages=tuple(language or ("en",)),
+        labels=tuple(label or LABEL_PROPERTIES),
+        languages=tuple(language or DEFAULT_LANGUAGES),
         deadline_s=deadline,
+        schema_deadline_s=schema_deadline,
+        query_deadline_s=query_deadline,
+        hub_relations=hub_relations,
+        hub_neighbours=hub_neighbours,
         connections=connections,
         check_syntax=check_syntax,
         auth=auth,
@@ -75,7 +106,8 @@ def attach(
     )
     catalog = GraphCatalog(home)
     try:
-        graph = catalog.attach(name, endpoint, count_s=count)
+        options = namespace_options(namespace, recognise_namespaces)
+        graph = catalog.attach(name, endpoint, naming=options, count_s=count)
     finally:
         catalog.close()
     counted = "not counted in time" if graph.triples is None else f"{graph.triples} triples"

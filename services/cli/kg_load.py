@@ -13,11 +13,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from kbqa.errors import ConfigurationError, GraphLoadError, KbqaError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.languages import DEFAULT_LANGUAGES
 from kbqa.kg.loading.facts import Calendar, TimeUnit
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress as OnProgress
 from kbqa.kg.loading.rejected import RejectedLines
-from services.cli.options import DEFAULT_HOME, Home
+from services.cli.options import (
+    DEFAULT_HOME,
+    GivenNamespaces,
+    Home,
+    LabelLanguages,
+    RecogniseNamespaces,
+    namespace_options,
+)
 
 
 def load(
@@ -51,6 +59,9 @@ def load(
         list[str] | None,
         typer.Option("--type-relation", help="Relation that states the type of an entity. Repeatable."),
     ] = None,
+    language: LabelLanguages = None,
+    namespace: GivenNamespaces = None,
+    recognise_namespaces: RecogniseNamespaces = True,
     time_unit: Annotated[
         TimeUnit | None, typer.Option(help="Unit of the times of dated facts, if they are numbers.")
     ] = None,
@@ -90,7 +101,14 @@ def load(
         rejected = RejectedLines(skip=skip_bad_lines, report=written)
         try:
             with _progress_bar() as progress:
-                graph = catalog.load(name, source, rejected=rejected, progress=progress)
+                graph = catalog.load(
+                    name,
+                    source,
+                    naming=namespace_options(namespace, recognise_namespaces),
+                    languages=tuple(language or DEFAULT_LANGUAGES),
+                    rejected=rejected,
+                    progress=progress,
+                )
         except GraphLoadError as error:
             raise KbqaError("\n".join([str(error), *_others(rejected, report)])) from error
     if rejected.count:

@@ -15,6 +15,7 @@ from kbqa.datasets.questions import load_questions
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.namespaced import ids_below
 from kbqa.kg.store import GraphStore
 from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter
 from kbqa.trajectory import Question
@@ -56,14 +57,15 @@ def subgraphs(
     without: list[str] = []
 
     def write(store: OxigraphStore, directory: Path) -> SubgraphSet:
+        graph = catalog.get(name)
         with SubgraphWriter(store, directory, source=Path(questions).name, seed=whence, hops=hops) as writer:
             for question in asked:
-                topics = _resolved(store, question.topic_entities)
+                topics = _resolved(graph, question.topic_entities)
                 if not topics:
                     without.append(question.id)
                     continue
                 answers = tuple(answer for gold in question.golds for answer in gold)
-                gold = _resolved(store, answers) if whence is Seed.TOPICS_AND_GOLD else []
+                gold = _resolved(graph, answers) if whence is Seed.TOPICS_AND_GOLD else []
                 writer.add_search(question.id, [*topics, *gold])
             return writer.finish()
 
@@ -139,4 +141,5 @@ def _load(questions: str, seed: int) -> list[Question]:
 
 
 def _resolved(store: GraphStore, names: tuple[str, ...]) -> list[str]:
-    return [id_ for name in names for id_ in store.resolve_entity(name)]
+    """Ids of the graph as it is stored."""
+    return [id_ for name in names for id_ in ids_below(store, name)]

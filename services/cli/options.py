@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from kbqa.errors import ConfigurationError
+from kbqa.kg.namespaces import Namespace, NamespaceOptions
 
 Home = Annotated[
     Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory that holds graphs, policies and runs.")
@@ -44,6 +45,32 @@ Limits = Annotated[
     ),
 ]
 
+LabelLanguages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--language",
+        metavar="TAG",
+        help="Language of labels, most preferred first (default: en). Repeatable. Then come mul and en, "
+        "labels without a language, and any other.",
+    ),
+]
+GivenNamespaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        metavar="PREFIX=IRI",
+        help="Shorten ids that begin with the IRI to PREFIX:name; with an empty PREFIX, to the bare name. "
+        "Repeatable.",
+    ),
+]
+RecogniseNamespaces = Annotated[
+    bool,
+    typer.Option(
+        help="Shorten the ids of Freebase (m.02mjmr), Wikidata (Q76, P40, p:P40) and DBpedia (dbr:Berlin), "
+        "if the graph has such IRIs."
+    ),
+]
+
 DEFAULT_HOME = Path("var")
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 DEFAULT_TRAINER = "http://127.0.0.1:8003"
@@ -54,6 +81,15 @@ def data_directory() -> Path | None:
     """Directory of data sets that are not generated (`KBQA_DATA`); None if it is not set."""
     directory = os.environ.get("KBQA_DATA")
     return Path(directory) if directory else None
+
+
+def namespace_options(given: list[str] | None, recognise: bool) -> NamespaceOptions:
+    """The options of a graph's namespaces.
+
+    Raises:
+        ConfigurationError: a text is not of the form PREFIX=IRI.
+    """
+    return NamespaceOptions(tuple(map(Namespace.parse, given or ())), recognise)
 
 
 def read_pairs(option: str, pairs: list[str] | None) -> dict[str, Any]:

@@ -35,9 +35,9 @@ class CostlyBatches:
 
     Args:
         gate: admits batches; their queries also pass the gate of `queries`.
-        deadline_s: seconds for a batch from its arrival, besides those that its actions ask for by
-            `timeout_s`; actions that have not begun by then, and queries
-            that are cut short, result in timeouts.
+        deadline_s: seconds for a batch from its arrival, or more if a query on its graph may take more. What
+            its actions ask for by `timeout_s` is added. Actions that have not begun by then, and queries that
+            are cut short, result in timeouts.
         profile: everything else that results depend on: limits, the encoder and its thresholds.
     """
 
@@ -62,7 +62,8 @@ class CostlyBatches:
         Raises:
             QueryOverloadError: too many batches are waiting, or its turn did not come in time.
         """
-        deadline_s = self._deadline_s + sum(_asked_s(surroundings, action) for action in batch)
+        usual_s = max(self._deadline_s, surroundings.deadline_s)
+        deadline_s = usual_s + sum(_asked_s(surroundings, action) for action in batch)
         until = time.monotonic() + deadline_s
         asked = _Asked(kg, surroundings, graph, caller, deadline_s, until)
 

@@ -99,7 +99,8 @@ class KgServerSettings(ServiceSettings):
 
     def surroundings(self, store: GraphStore, schema: SchemaIndex) -> Surroundings:
         """The context in which an action on a graph is executed."""
-        limits = (self.max_items, self.query_deadline_s, self.query_deadline_max_s)
+        deadline_s = store.query_deadline_s or self.query_deadline_s
+        limits = (self.max_items, deadline_s, self.query_deadline_max_s)
         return Surroundings(store, schema, *limits)
 
     def open_encoder(self) -> Encoder:

@@ -78,7 +78,7 @@ def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Qu
             query,
             result_format,
             caller_of(request),
-            deadline_s=settings.query_deadline_s,
+            deadline_s=store.query_deadline_s or settings.query_deadline_s,
         )
         headers = {
             "Kbqa-Graph-Version": store.version,

@@ -32,7 +32,7 @@ from kbqa.kg.embedded.walks import (
     vias,
 )
 from kbqa.kg.forms import resolved_name
-from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, Page, PathStep, Survey, Walk
+from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.logical_forms.algebra import Expression, entities
 from kbqa.logical_forms.compiler import FREEBASE
 
@@ -79,6 +79,14 @@ class Adjacency:
         return False
 
     @property
+    def hub_limits(self) -> HubLimits:
+        return HubLimits()
+
+    @property
+    def query_deadline_s(self) -> float | None:
+        return None
+
+    @property
     def triples(self) -> int:
         return self._num_triples
 
@@ -86,6 +94,11 @@ class Adjacency:
     def entities(self) -> int:
         """Number of heads and tails, without RDF literals."""
         return self._num_entities
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of heads and tails, with RDF literals; they are numbered from 0 on."""
+        return len(self._nodes)
 
     def nodes(self) -> Iterator[tuple[str, Item]]:
         """(label, item) for every label of every head and tail."""

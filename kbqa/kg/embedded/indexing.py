@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbqa.kg.embedded.tables import StringTable, starts_of, write_numbers
+from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.naming import name_of
 
 # Relations that give an entity's type.
@@ -49,8 +50,10 @@ LABEL_RELATIONS = frozenset(
 _SKOS_LABELS = frozenset(f"http://www.w3.org/2004/02/skos/core#{name}" for name in ("prefLabel", "altLabel"))
 _SUBPROPERTY = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf"
 _NAMING = re.compile(r".*[/#:](?:name|title|label)", re.IGNORECASE | re.DOTALL)
-_TEXT = re.compile(r'".*"(?:@([A-Za-z]+)[A-Za-z0-9-]*)?', re.DOTALL)  # a literal without a datatype
-_FURTHER_NAME = 5  # after the names of `LABEL_RELATIONS` and of files of labels
+_TEXT = re.compile(r'".*"(?:@([A-Za-z0-9-]+))?', re.DOTALL)  # a literal without a datatype
+# Preferences of names, after the preferred ones of files of labels: by `LABEL_RELATIONS`, aliases of files of
+# labels, and by other relations; the rank of a name's language is added.
+FIRST_NAME, ALIAS, _FURTHER_NAME = 1, 50, 51
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
@@ -67,9 +70,17 @@ class IndexBuilder:
         named: whether terms are IRIs made from the names in a delimited file; the names are
             then the ids.
         type_relations: ids of further relations that give an entity's type.
+        languages: of names in RDF, the preferred one first.
     """
 
-    def __init__(self, *, named: bool, type_relations: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        named: bool,
+        type_relations: Iterable[str] = (),
+        languages: Sequence[str] = DEFAULT_LANGUAGES,
+    ) -> None:
+        self._languages = languages
         self._named = named
         self._type_relations = TYPE_RELATIONS.union(type_relations)
         self._nodes, self._relations = _Numbering(), _Numbering()
@@ -183,7 +194,7 @@ class IndexBuilder:
                     continue
                 texts = [named for named in texts if named[0] not in labelled]
             for head, text, language in texts:
-                self._node_labels.add(head, text, _FURTHER_NAME + (language not in (None, "en")))
+                self._node_labels.add(head, text, _FURTHER_NAME + rank(language or "", self._languages))
 
     def _ids(self, terms: _Numbering) -> list[str]:
         return [name_of(term) for term in terms] if self._named else list(terms)

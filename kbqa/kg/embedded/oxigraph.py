@@ -3,9 +3,9 @@
 The form of an id depends on the graph's source. In delimited files an id is the name as
 written (`naming` maps it to an IRI). In RDF it is the IRI, `_:b` for a blank node, or the
 N-Triples form of a literal (`"1999"^^<…#gYear>`), since only that form distinguishes
-`"1"` from `1`. The label of an RDF node is its preferred rdfs:label or Freebase name
-(untagged, else English, else the first), else one that `IndexBuilder` finds in SKOS or in
-relations such as foaf:name; a literal's label is its lexical form. A node without a label
+`"1"` from `1`. The label of an RDF node is its rdfs:label or Freebase name in the best language
+(`kbqa.kg.languages`), else one that `IndexBuilder` finds in SKOS or in relations such as
+foaf:name; a literal's label is its lexical form. A node without a label
 has its id as label. Every label is accepted as an argument.
 """
 
@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,8 +25,9 @@ import pyoxigraph as ox
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, IndexBuilder
+from kbqa.kg.embedded.indexing import ALIAS, FIRST_NAME, LABEL_RELATIONS, IndexBuilder
 from kbqa.kg.embedded.vocabulary import texts, vocabulary
+from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
@@ -134,6 +135,7 @@ def write_graph(
     *,
     named: bool,
     type_relations: Iterable[str] = (),
+    languages: Sequence[str] = DEFAULT_LANGUAGES,
 ) -> int:
     """Write the facts of a graph into a directory that `OxigraphStore` can open.
 
@@ -142,13 +144,14 @@ def write_graph(
         labels: read after all facts; labels of terms that are not in the graph are skipped.
         named: whether the facts come from a delimited file, by `named_quad`.
         type_relations: ids of further relations that give an entity's type.
+        languages: of labels in RDF, the preferred one first.
 
     Returns:
         The number of distinct triples.
     """
     store = ox.Store(str(directory / _STORE))
-    index = IndexBuilder(named=named, type_relations=type_relations)
-    store.bulk_extend(_indexed(facts, index, named=named))
+    index = IndexBuilder(named=named, type_relations=type_relations, languages=languages)
+    store.bulk_extend(_indexed(facts, index, named=named, languages=languages))
     store.bulk_extend(_labelled(labels, index, named=named))
     store.flush()
     del store  # closes it
@@ -172,7 +175,9 @@ def _relation_node(name: str) -> ox.NamedNode:
     return ox.NamedNode(relation_iri(name))
 
 
-def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iterator[ox.Quad]:
+def _indexed(
+    facts: Iterable[Fact], index: IndexBuilder, *, named: bool, languages: Sequence[str]
+) -> Iterator[ox.Quad]:
     """Yield the facts as quads, and add each to the index."""
     for fact in facts:
         quad, time = fact
@@ -182,8 +187,7 @@ def _indexed(facts: Iterable[Fact], index: IndexBuilder, *, named: bool) -> Iter
         if label is None or not named:
             index.add(head, relation, _term(tail), (time,) if time else ())
         if label is not None:
-            language = (label.language or "").split("-")[0]
-            index.add_label(head, label.value, 1 if not language else 2 if language == "en" else 3)
+            index.add_label(head, label.value, FIRST_NAME + rank(label.language or "", languages))
         yield quad
         if time:
             yield from statement_quads(fact)
@@ -195,7 +199,7 @@ def _labelled(labels: Iterable[Label], index: IndexBuilder, *, named: bool) -> I
         terms = (entity_iri(label.id), relation_iri(label.id)) if named else (label.id,)
         for term in terms:
             is_literal = term.startswith('"')  # a literal's label is its value
-            if not is_literal and index.add_label(term, label.name, 0 if label.preferred else 4):
+            if not is_literal and index.add_label(term, label.name, 0 if label.preferred else ALIAS):
                 yield label_quad(term, label)
 
 

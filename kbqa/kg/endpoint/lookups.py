@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyoxigraph as ox
 
+from kbqa.kg import languages
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
 from kbqa.kg.endpoint.record import Endpoint, is_iri
 from kbqa.kg.endpoint.results import BLANK_IRI, Binding, id_of
@@ -35,8 +36,9 @@ ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
 
 _MAX_NAME_CHARS = 1000
 _MAX_KEY_CHARS = 200
-# Each name is prefixed with the rank of its language, so that MIN selects the best one.
-_LAST_RANK = "9"
+# Each name is prefixed with the rank of its language as a letter, so that MIN selects the best one; a name by
+# a better property has a capital, which goes first.
+_RANKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def node_terms(id_: str) -> tuple[str, ...]:
@@ -56,10 +58,10 @@ def node_terms(id_: str) -> tuple[str, ...]:
     return (term, f"{term}^^<{_XSD}string>") if term.endswith('"') else (term,)
 
 
-def texts(name: str, languages: Sequence[str]) -> list[str]:
+def texts(name: str, tags: Sequence[str]) -> list[str]:
     """The literals that may represent a name."""
     plain = _plain(name)
-    return [plain, f"{plain}^^<{_XSD}string>", *(f"{plain}@{language}" for language in languages)]
+    return [plain, f"{plain}^^<{_XSD}string>", *(f"{plain}@{tag}" for tag in tags)]
 
 
 def _plain(text: str) -> str:
@@ -67,11 +69,11 @@ def _plain(text: str) -> str:
     return str(ox.Literal(text.encode("utf-8", "replace").decode()))
 
 
-def values_named(name: str, languages: Sequence[str]) -> list[str]:
+def values_named(name: str, tags: Sequence[str]) -> list[str]:
     """The literals, including typed ones, whose text equals `name`."""
     plain = _plain(name)
     types = [type_ for shape, types in _TYPED if shape.fullmatch(name) for type_ in types]
-    return [*texts(name, languages), *(f"{plain}^^<{_XSD}{type_}>" for type_ in types)]
+    return [*texts(name, tags), *(f"{plain}^^<{_XSD}{type_}>" for type_ in types)]
 
 
 def each(variable: str, terms: Sequence[str], pattern: str) -> str:
@@ -110,7 +112,7 @@ class Naming:
     """Builds queries for items with their labels at one endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._languages = endpoint.languages
+        self._languages = languages.ranges(endpoint.languages)
         properties = [f"<{iri}>" for iri in endpoint.labels]
         named = "?x ?name ?text"
         self._names = (
@@ -118,10 +120,10 @@ class Naming:
             if len(properties) == 1
             else f"VALUES ?name {{ {' '.join(properties)} }} {named}"
         )
-        rank = f'"{_LAST_RANK}"'
-        for number, language in reversed(list(enumerate(endpoint.languages, 1))):
-            rank = f'IF(LANGMATCHES(LANG(?text), "{language}"), "{number}", {rank})'
-        rank = f'IF(LANG(?text) = "", "0", {rank})'
+        rank = _by_language(endpoint.languages)
+        first = [f"<{iri}>" for iri in endpoint.labels if iri in LABEL_RELATIONS]
+        if 0 < len(first) < len(endpoint.labels):
+            rank = f"IF(?name IN ({', '.join(first)}), UCASE({rank}), {rank})"
         self._best = f"(MIN(CONCAT({rank}, SUBSTR(STR(?text), 1, {_MAX_NAME_CHARS}))) AS ?label)"
 
     def labelled(self, pattern: str) -> str:
@@ -169,6 +171,16 @@ class Naming:
 def occurring(literals: str) -> str:
     """A query for the literals, of some separated by spaces, that a fact holds, as ?x."""
     return f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
+
+
+def _by_language(preferred: Sequence[str]) -> str:
+    """An expression for the rank of the language of ?text."""
+    untagged = languages.untagged_rank(preferred)
+    rank = f'IF(LANG(?text) = "", "{_RANKS[untagged]}", "{_RANKS[untagged + 1]}")'
+    for language, place in reversed(list(languages.ranks(preferred))):
+        same = f'IF(LCASE(LANG(?text)) = "{language}", "{_RANKS[place]}", "{_RANKS[place + 1]}")'
+        rank = f'IF(LANGMATCHES(LANG(?text), "{language}"), {same}, {rank})'
+    return rank
 
 
 def parts_of_schema(terms: Iterable[str]) -> str:

@@ -10,12 +10,20 @@ from typing import Any
 import httpx
 
 from kbqa.errors import ConfigurationError
+from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
 
 RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 FREEBASE_NAME = "http://rdf.freebase.com/ns/type.object.name"
+# Properties that usually hold names, the best first; attaching keeps those that the graph has.
+LABEL_PROPERTIES = (
+    RDFS_LABEL,
+    FREEBASE_NAME,
+    "http://www.w3.org/2004/02/skos/core#prefLabel",
+    "http://schema.org/name",
+    "http://xmlns.com/foaf/0.1/name",
+)
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\ud800-\udfff]*")
-_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -58,12 +66,14 @@ class Endpoint:
         url: http or https.
         default_graphs: IRIs of the graphs that form the default graph; if empty, the server's own.
         server: the kind of server.
-        labels: properties that hold names, all of equal rank.
-        languages: languages of names, the preferred one first; names without a language come
-            before all others. A name in another language is shown if there is no better one,
+        labels: properties that hold names; rdfs:label and Freebase's go before the others.
+        languages: languages of names, the preferred one first; `mul` and `en` follow, then names
+            without a language. A name in another language is shown if there is no better one,
             but not accepted as an argument.
         deadline_s: seconds for a look-up.
+        query_deadline_s: seconds for a query of an action, if not those of the service that sends it.
         schema_deadline_s: seconds for listing all relations or all types.
+        hub_relations, hub_neighbours: as `HubLimits`; each relation costs two requests.
         connections: maximum number of concurrent requests.
         check_syntax: whether queries are parsed here first; off for servers with syntax extensions.
         auth: the authentication scheme, if any.
@@ -77,10 +87,13 @@ class Endpoint:
     url: str
     default_graphs: tuple[str, ...] = ()
     server: ServerKind = ServerKind.OTHER
-    labels: tuple[str, ...] = (RDFS_LABEL, FREEBASE_NAME)
-    languages: tuple[str, ...] = ("en",)
+    labels: tuple[str, ...] = LABEL_PROPERTIES
+    languages: tuple[str, ...] = DEFAULT_LANGUAGES
     deadline_s: float = 3.0
     schema_deadline_s: float = 60.0
+    query_deadline_s: float | None = None
+    hub_relations: int = 16
+    hub_neighbours: int = 50
     connections: int = 16
     check_syntax: bool = True
     auth: AuthKind | None = None
@@ -106,13 +119,17 @@ class Endpoint:
                 raise ConfigurationError(f'"{iri}" is not an absolute IRI')
         if not self.labels:
             raise ConfigurationError("at least one property that holds names is needed")
-        for language in self.languages:
-            if not _LANGUAGE.fullmatch(language):
-                raise ConfigurationError(f'"{language}" is not a language tag such as en or pt-BR')
-        if len(self.languages) > 8:
-            raise ConfigurationError("at most 8 languages are allowed")
-        if min(self.deadline_s, self.schema_deadline_s) <= 0 or self.connections < 1:
-            raise ConfigurationError("deadline and number of connections must be above 0")
+        check_languages(self.languages)
+        least = min(
+            self.deadline_s,
+            self.schema_deadline_s,
+            self.deadline_s if self.query_deadline_s is None else self.query_deadline_s,
+            self.connections,
+            self.hub_relations,
+            self.hub_neighbours,
+        )
+        if least <= 0:
+            raise ConfigurationError("deadlines, hub limits and the number of connections must be above 0")
         if self.auth is not None and not _VARIABLE.fullmatch(self.secret_variable):
             raise ConfigurationError(
                 f"{self.auth} authentication needs the name of the environment variable with the secret"

@@ -16,12 +16,13 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cachetools import LRUCache
 
-from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
+from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.kg import languages
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.vocabulary import Vocabulary
 from kbqa.kg.endpoint import lookups
@@ -39,12 +40,13 @@ from kbqa.kg.endpoint.results import (
     read_bindings,
     read_result,
 )
+from kbqa.kg.endpoint.schema import RELATIONS, TYPES, SchemaListing
 from kbqa.kg.endpoint.syntax_check import SyntaxCheck
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, Page, PathStep, Survey, Walk
+from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.logical_forms.algebra import Expression
 
 # Results of up to this many items are fetched whole and sorted here; for larger ones the server
@@ -92,8 +94,7 @@ class EndpointStore:
         self._sorted_inside = endpoint.server is ServerKind.VIRTUOSO
         self._syntax = SyntaxCheck(queries) if endpoint.check_syntax else None
         self._recent = _Recent(_RECENT_BYTES)
-        self._listing = threading.Lock()
-        self._listed: dict[str, Sequence[Item]] = {}
+        self._schema = SchemaListing(triples)
 
     def close(self) -> None:
         """Close the connections now instead of when the store is garbage-collected."""
@@ -115,6 +116,14 @@ class EndpointStore:
     def is_remote(self) -> bool:
         return True
 
+    @property
+    def hub_limits(self) -> HubLimits:
+        return HubLimits(self._endpoint.hub_relations, self._endpoint.hub_neighbours)
+
+    @property
+    def query_deadline_s(self) -> float | None:
+        return self._endpoint.query_deadline_s
+
     # Names
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
@@ -126,7 +135,7 @@ class EndpointStore:
         bearers = self._ids(self._naming.bearers(name, _MAX_NODES))
         if bearers:
             return bearers
-        literals = " ".join(lookups.values_named(name, self._endpoint.languages))
+        literals = " ".join(lookups.values_named(name, languages.ranges(self._endpoint.languages)))
         return self._ids(lookups.occurring(literals))
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
@@ -169,7 +178,8 @@ class EndpointStore:
         if len(rows) == limit * len(labels):  # a frequent label has left no room for others
             found.update((label, list(self.resolve_entity(label))) for label in rest)
         elif rest:
-            texts = (text for label in rest for text in lookups.values_named(label, self._endpoint.languages))
+            tags = languages.ranges(self._endpoint.languages)
+            texts = (text for label in rest for text in lookups.values_named(label, tags))
             for row in self._rows(lookups.occurring(" ".join(texts))):
                 found[row["x"]["value"]].append(id_of(row["x"]))
         return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
@@ -315,10 +325,10 @@ class EndpointStore:
     # The schema
 
     def relations(self) -> Sequence[Item]:
-        return self._list("relations", "?s ?x ?o")
+        return self._schema.get(RELATIONS, self._every_id, self._known)
 
     def types(self) -> Sequence[Item]:
-        return self._list("types", lookups.type_pattern())
+        return self._schema.get(TYPES, self._every_id, self._known)
 
     def subgraph(self, graph: str) -> GraphStore | None:
         return None
@@ -401,15 +411,6 @@ class EndpointStore:
         page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
         return Page(tuple(self._items(page)), total)
 
-    def _list(self, what: str, pattern: str) -> Sequence[Item]:
-        with self._listing:
-            if what not in self._listed:
-                rows = self._every(pattern, self._endpoint.schema_deadline_s)
-                ids = [id_of(row["x"]) for row in rows]
-                items = self.items([id_ for id_ in ids if lookups.node_terms(id_)])
-                self._listed[what] = sorted(items.values(), key=_by_label)
-            return self._listed[what]
-
     def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
         """All distinct ?x of a pattern, fetched in several queries."""
         for offset in range(0, _MAX_LISTED, _WINDOW):
@@ -419,6 +420,12 @@ class EndpointStore:
             if len(rows) < _WINDOW:
                 return
         raise QueryError(f"there are more than {_MAX_LISTED} of them, too many to list")
+
+    def _every_id(self, pattern: str) -> Iterator[str]:
+        return (id_of(row["x"]) for row in self._every(pattern, self._endpoint.schema_deadline_s))
+
+    def _known(self, ids: Sequence[str]) -> Iterable[Item]:
+        return self.items([id_ for id_ in ids if lookups.node_terms(id_)]).values()
 
     def _are_relations(self, ids: Sequence[str]) -> tuple[str, ...]:
         if not ids:
@@ -453,28 +460,6 @@ class EndpointStore:
             return read()
         except UnreadableError as error:
             raise GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {error}") from error
-
-
-def find_server(endpoint: Endpoint) -> ServerKind:
-    """Detect the kind of server at an endpoint.
-
-    Raises:
-        GraphUnavailableError: nothing answers, or the server is not a SPARQL endpoint.
-        ConfigurationError: the graph holds no triples.
-    """
-    client = EndpointClient(endpoint)
-    try:
-        answer = client.ask("ASK { ?s ?p ?o }", ROWS, deadline_s=endpoint.deadline_s, max_bytes=1 << 16)
-        try:
-            found = read_result(answer, "ASK", ResultFormat.JSON, max_rows=1)
-        except UnreadableError as error:
-            raise GraphUnavailableError(f"the SPARQL endpoint {endpoint.url} {error}") from error
-    finally:
-        client.close()
-    if b"true" not in found.body:
-        graphs = " and ".join(endpoint.default_graphs) or "its default graph (name another)"
-        raise ConfigurationError(f"{endpoint.url} holds no triples in {graphs}")
-    return ServerKind.of(answer.server)
 
 
 class _Recent:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,17 +20,22 @@ from pathlib import Path
 
 from kbqa.errors import GraphLoadError, QueryError
 from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore, write_graph
-from kbqa.kg.endpoint.record import Endpoint, ServerKind
-from kbqa.kg.endpoint.store import EndpointStore, find_server
+from kbqa.kg.endpoint.discovery import find_labels, find_server, some_iris
+from kbqa.kg.endpoint.record import LABEL_PROPERTIES, Endpoint, ServerKind
+from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.languages import DEFAULT_LANGUAGES
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress, open_source
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
+from kbqa.kg.namespaces import Namespace, NamespaceOptions, Namespaces
 from kbqa.kg.store import GraphInfo
 from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter, list_sets, set_digests, write_set
 
 # Part of a version's hash: raise it when the layout on disk or the mapping of names changes.
 LAYOUT = 2
+# Nodes whose IRIs are looked at to recognise namespaces.
+_SAMPLED_NODES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class GraphManifest:
         source: names of the loaded files, or the endpoint's URL.
         skipped_lines: number of lines that could not be read.
         endpoint: of an attached graph; None for a loaded one.
+        namespaces: that make its ids short.
     """
 
     name: str
@@ -57,24 +63,38 @@ class GraphManifest:
     skipped_lines: int = 0
     layout: int = LAYOUT
     endpoint: Endpoint | None = None
+    namespaces: Namespaces = Namespaces()
 
     def info(self) -> GraphInfo:
         return GraphInfo(self.name, self.version, self.triples, self.entities)
 
 
 def write_version(
-    directory: Path, name: str, source: GraphSource, rejected: RejectedLines, progress: Progress | None
+    directory: Path,
+    name: str,
+    source: GraphSource,
+    naming: NamespaceOptions,
+    languages: Sequence[str],
+    rejected: RejectedLines,
+    progress: Progress | None,
 ) -> GraphManifest:
     """Write a version of a graph into a directory, and sync it to disk."""
     with source.open(rejected, progress) as reader:
         named = reader.format.is_named
         facts, labels, types = reader.facts(), reader.labels(), source.type_relations
-        num_triples = write_graph(directory, facts, labels, named=named, type_relations=types)
+        num_triples = write_graph(
+            directory, facts, labels, named=named, type_relations=types, languages=languages
+        )
         content = f"{LAYOUT} {reader.digest()}"
+    if not named and tuple(languages) != DEFAULT_LANGUAGES:
+        content += f" {' '.join(languages)}"
     if num_triples == 0:
         raise GraphLoadError(source.files[0], "the file holds no triples")
+    opened = OxigraphStore(directory, version="", named=named)
+    namespaces = Namespaces() if named else naming.namespaces(_some_iris(opened))
+    if namespaces:
+        content += f" {namespaces.declared}"
     version = hashlib.sha256(content.encode()).hexdigest()[:12]
-    opened = OxigraphStore(directory, version=version, named=named)
     if reader.format is GraphFormat.ROG:
         write_set(directory / SUBGRAPHS, partial(_write_given, source.files[0], opened))
     manifest = GraphManifest(
@@ -87,9 +107,17 @@ def write_version(
         source=", ".join(path.name for path in source.files),
         loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         skipped_lines=rejected.count,
+        namespaces=namespaces,
     )
     _finish(directory, manifest)
     return manifest
+
+
+def _some_iris(store: OxigraphStore) -> Iterator[str]:
+    """The relations of a graph, and entities from all parts of its alphabet."""
+    yield from (item.id for item in store.relations())
+    total = store.num_nodes
+    yield from (store.id_at(number) for number in range(0, total, max(1, total // _SAMPLED_NODES)))
 
 
 def _write_given(records: Path, store: OxigraphStore, directory: Path) -> SubgraphSet:
@@ -101,7 +129,9 @@ def _write_given(records: Path, store: OxigraphStore, directory: Path) -> Subgra
         return writer.finish()
 
 
-def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: float) -> GraphManifest:
+def attach_version(
+    directory: Path, name: str, endpoint: Endpoint, naming: NamespaceOptions, *, count_s: float
+) -> GraphManifest:
     """Write a version that represents the graph at an endpoint into a directory.
 
     Args:
@@ -114,8 +144,13 @@ def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: f
     server = find_server(endpoint)
     if endpoint.server is ServerKind.OTHER:
         endpoint = replace(endpoint, server=server)
+    looked_at = EndpointStore(endpoint, version="")
+    namespaces = naming.namespaces(some_iris(looked_at, deadline_s=endpoint.deadline_s))
+    if endpoint.labels == LABEL_PROPERTIES:
+        endpoint = replace(endpoint, labels=find_labels(looked_at, namespaces))
+    looked_at.close()
     attached_at = datetime.now(UTC)
-    content = json.dumps([endpoint.to_json(), attached_at.isoformat()])
+    content = json.dumps([endpoint.to_json(), namespaces.declared, attached_at.isoformat()])
     version = hashlib.sha256(content.encode()).hexdigest()[:12]
     store = EndpointStore(endpoint, version=version)
     manifest = GraphManifest(
@@ -128,6 +163,7 @@ def attach_version(directory: Path, name: str, endpoint: Endpoint, *, count_s: f
         source=endpoint.url,
         loaded_at=attached_at.isoformat(timespec="seconds"),
         endpoint=endpoint,
+        namespaces=namespaces,
     )
     store.close()
     _finish(directory, manifest)
@@ -179,7 +215,8 @@ def _link(version: Path, directory: Path) -> None:
 
 def _finish(directory: Path, manifest: GraphManifest) -> None:
     """Write the manifest, and sync the whole version to disk."""
-    (directory / "manifest.json").write_text(json.dumps(asdict(manifest), indent=2) + "\n")
+    fields = asdict(manifest) | {"namespaces": dict(manifest.namespaces.declared)}
+    (directory / "manifest.json").write_text(json.dumps(fields, indent=2) + "\n")
     for entry in sorted(directory.rglob("*"), reverse=True):
         sync(entry)
     sync(directory)
@@ -189,7 +226,9 @@ def read_manifest(directory: Path) -> GraphManifest:
     fields = json.loads((directory / "manifest.json").read_text())
     format = GraphFormat(fields["format"]) if fields["format"] else None
     endpoint = Endpoint.from_json(fields["endpoint"]) if fields.get("endpoint") else None
-    return GraphManifest(**fields | {"format": format, "endpoint": endpoint})
+    # Versions from before there were namespaces have none.
+    namespaces = Namespaces(tuple(map(Namespace._make, fields.get("namespaces", {}).items())))
+    return GraphManifest(**fields | {"format": format, "endpoint": endpoint, "namespaces": namespaces})
 
 
 def sync(path: Path) -> None:

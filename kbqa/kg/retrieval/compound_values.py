@@ -12,6 +12,7 @@ from typing import Any
 
 from kbqa.kg.actions import Item
 from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.naming import ENTITY_NAMESPACE
 from kbqa.kg.store import GraphStore
 
 # Relations listed, as in KBQA-R1's code.
@@ -29,9 +30,10 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
     if not nameless:
         return None
     asked = nameless[:_ASKED]
-    types = store.tail_entities(asked, sorted(TYPE_RELATIONS), limit=_RELATIONS).items
-    relations = store.tail_relations(asked, limit=_RELATIONS + len(TYPE_RELATIONS)).items
-    further = [item for item in relations if item.id not in TYPE_RELATIONS]
+    to_types = [item.id for item in store.items(sorted(TYPE_RELATIONS)).values()]
+    types = store.tail_entities(asked, to_types, limit=_RELATIONS).items
+    relations = store.tail_relations(asked, limit=_RELATIONS + len(to_types)).items
+    further = [item for item in relations if item.id not in to_types]
     return {
         "entities": len(nameless),
         "types": [_told(item) for item in types],
@@ -40,10 +42,9 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
 
 
 def _is_nameless(store: GraphStore, item: Item) -> bool:
-    """Whether an item has only an IRI, or is a blank node; ids from delimited files are names."""
-    if item.label != item.id:
-        return False
-    return item.id.startswith("_:") or store.entity_term(item.id) == f"<{item.id}>"
+    """Whether an item has no label and is neither a literal nor a name from a delimited file."""
+    named = ('"', f"<{ENTITY_NAMESPACE}")
+    return item.label == item.id and not store.entity_term(item.id).startswith(named)
 
 
 def _told(item: Item) -> dict[str, str]:

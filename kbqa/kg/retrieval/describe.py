@@ -48,7 +48,8 @@ def describe(store: GraphStore, entity: str) -> dict[str, Any]:
     item = store.item(entity) or Item(entity, entity)
     names = store.tail_entities([entity], _NAME_RELATIONS, limit=_MAX_NAMES).items
     types = store.tail_entities([entity], sorted(TYPE_RELATIONS), limit=_MAX_NAMES).items
-    told = {*_NAME_RELATIONS, *DESCRIPTION_RELATIONS, *TYPE_RELATIONS}
+    apart = store.items((*_NAME_RELATIONS, *DESCRIPTION_RELATIONS, *sorted(TYPE_RELATIONS)))
+    told = {item.id for item in apart.values()}
     most = _MAX_REMOTE_RELATIONS if store.is_remote else _MAX_RELATIONS
     tail = store.tail_relations([entity], limit=most)
     head = store.head_relations([entity], limit=most)

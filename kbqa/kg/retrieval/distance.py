@@ -114,7 +114,7 @@ def _known(store: GraphStore, names: Sequence[str], unknown: list[str]) -> list[
     items = store.items(names)
     ids: list[str] = []
     for name in names:
-        found = (name,) if name in items else store.resolve_entity(name)
+        found = (items[name].id,) if name in items else store.resolve_entity(name)
         ids.extend(found)
         if not found:
             unknown.append(name)

@@ -29,6 +29,7 @@ from kbqa.kg.actions import (
     Triple,
 )
 from kbqa.kg.arguments import ENTITY, EXPRESSION, FLAG, TEXT, Argument, ArgumentKind
+from kbqa.kg.forms import leaf_of, with_ids
 from kbqa.kg.handlers import Surroundings, failure, paging, quote
 from kbqa.kg.ranking.gating import GATE_ARGUMENTS, OUT, RelationGate
 from kbqa.kg.retrieval.compound_values import compound_values
@@ -67,7 +68,7 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 
 def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
     evaluation = FormEvaluation(surroundings, now=arguments.get("now", FREEBASE.now))
-    expression = read_expression(arguments["expression"])
+    expression = with_ids(surroundings.store, read_expression(arguments["expression"]))
     told: dict[str, Any] = {}
     if arguments.get("gate", False):
         gate = RelationGate.of(surroundings, arguments)
@@ -87,9 +88,9 @@ def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, An
 def _source(evaluation: FormEvaluation, arguments: Mapping[str, Any]) -> Source:
     """The start of the relation: an entity by id or label, a typed literal, or an expression."""
     if "expression" in arguments:
-        return read_expression(arguments["expression"])
+        return with_ids(evaluation.store, read_expression(arguments["expression"]))
     text = arguments["entity"]
-    readings = [_literal(text), Entity(text) if text.strip() else None]
+    readings = [_literal(text), leaf_of(evaluation.store, text) if text.strip() else None]
     for reading in readings:
         if reading is not None and evaluation.names.nodes(reading):
             return reading

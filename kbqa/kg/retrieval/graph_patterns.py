@@ -5,7 +5,7 @@ A path leads out of a node or into it: `node r1 a`, `node r1 a . a r2 b`; `a r1 
 sixth are the first and fourth with a literal at the end, and the subgraphs of KnowCoder-A1's
 SearchGraphPatterns. They are found by look-ups instead of the templates' queries, which would
 not finish at a hub: second relations are looked up for a bounded number of neighbours behind
-each first relation, and the result says whether it is complete.
+each first relation (`GraphStore.hub_limits`), and the result says whether it is complete.
 """
 
 from __future__ import annotations
@@ -36,10 +36,6 @@ TOP = 10
 # Maximum values of a variable around which patterns are searched.
 MAX_NODES = 100
 _MAX_RELATIONS = 1000
-# First relations followed in each direction, in memory and remotely (two requests each); neighbours
-# behind each.
-_MAX_FOLLOWED, _MAX_FOLLOWED_REMOTELY = 64, 16
-_MAX_NEIGHBOURS = 50
 # Share of an action's time for searching; the rest is for ranking and labels.
 _SHARE_OF_DEADLINE = 0.7
 
@@ -95,7 +91,7 @@ def paths_around(
     short: list[PatternPath] = []
     long: list[PatternPath] = []
     complete = in_time = True
-    most = _MAX_FOLLOWED_REMOTELY if store.is_remote else _MAX_FOLLOWED
+    most, max_neighbours = store.hub_limits
     for outgoing in (True, False):
         relations_of = store.tail_relations if outgoing else store.head_relations
         neighbours_of = store.tail_entities if outgoing else store.head_entities
@@ -110,12 +106,12 @@ def paths_around(
             try:
                 if time.monotonic() >= until:
                     raise QueryTimeoutError("no time is left to follow relations")
-                neighbours = neighbours_of(nodes, [first.id], limit=_MAX_NEIGHBOURS)
+                neighbours = neighbours_of(nodes, [first.id], limit=max_neighbours)
                 seconds = relations_of([item.id for item in neighbours.items], limit=_MAX_RELATIONS)
             except QueryTimeoutError:
                 in_time = False
                 break
-            complete = complete and neighbours.total <= _MAX_NEIGHBOURS and seconds.total <= _MAX_RELATIONS
+            complete = complete and neighbours.total <= max_neighbours and seconds.total <= _MAX_RELATIONS
             long += [PatternPath((first, second), outgoing) for second in seconds.items]
     return Paths((*short, *long), complete and in_time, in_time)
 
@@ -188,7 +184,7 @@ def _pattern(
     ends, avoided = list(nodes), set(nodes)
     found: tuple[Item, ...] = ()
     for relation in path.relations:
-        found = neighbours_of(ends, [relation.id], limit=_MAX_NEIGHBOURS).items
+        found = neighbours_of(ends, [relation.id], limit=store.hub_limits.neighbours).items
         ends = [item.id for item in found]
     # A start node is a poor example, since it shows only the way back.
     example = next((item for item in found if item.id not in avoided), found[0] if found else None)

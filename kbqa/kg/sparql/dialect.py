@@ -21,52 +21,17 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, islice
 
+from kbqa.kg.namespaces import Namespaces
 from kbqa.kg.sparql.dates import DATE_TYPES, XSD, parse_date
 from kbqa.kg.sparql.guard import CheckedQuery
 from kbqa.kg.sparql.layout import Layout
+from kbqa.kg.sparql.prefixes import PREFIXES
 from kbqa.kg.values import INTEGER_TYPES, NUMBER_TYPES
 from kbqa.logical_forms.sparql_tokens import position
 
 FUNCTION_NAMESPACE = "urn:kbqa:f:"
 # Prefix of the variables that a rewriting adds; `SELECT *` does not show them.
 HIDDEN_VARIABLE = "__kbqa"
-
-_WIKIDATA = "http://www.wikidata.org/"
-PREFIXES = {
-    "bd": "http://www.bigdata.com/rdf#",
-    "dbo": "http://dbpedia.org/ontology/",
-    "dbp": "http://dbpedia.org/property/",
-    "dbr": "http://dbpedia.org/resource/",
-    "dc": "http://purl.org/dc/elements/1.1/",
-    "dct": "http://purl.org/dc/terms/",
-    "dcterms": "http://purl.org/dc/terms/",
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "geo": "http://www.opengis.net/ont/geosparql#",
-    "ns": "http://rdf.freebase.com/ns/",
-    "owl": "http://www.w3.org/2002/07/owl#",
-    "p": _WIKIDATA + "prop/",
-    "pq": _WIKIDATA + "prop/qualifier/",
-    "pqn": _WIKIDATA + "prop/qualifier/value-normalized/",
-    "pqv": _WIKIDATA + "prop/qualifier/value/",
-    "pr": _WIKIDATA + "prop/reference/",
-    "prov": "http://www.w3.org/ns/prov#",
-    "ps": _WIKIDATA + "prop/statement/",
-    "psn": _WIKIDATA + "prop/statement/value-normalized/",
-    "psv": _WIKIDATA + "prop/statement/value/",
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-    "schema": "http://schema.org/",
-    "skos": "http://www.w3.org/2004/02/skos/core#",
-    "wd": _WIKIDATA + "entity/",
-    "wdno": _WIKIDATA + "prop/novalue/",
-    "wdref": _WIKIDATA + "reference/",
-    "wds": _WIKIDATA + "entity/statement/",
-    "wdt": _WIKIDATA + "prop/direct/",
-    "wdtn": _WIKIDATA + "prop/direct-normalized/",
-    "wdv": _WIKIDATA + "value/",
-    "wikibase": "http://wikiba.se/ontology#",
-    "xsd": XSD,
-}
 
 _OPERATORS = {"OR": "||", "AND": "&&"}
 _AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE")
@@ -121,6 +86,31 @@ class Rewriting:
         # Rewritten text has the position of the text that it replaces.
         is_source = self._layout.source.startswith(text, start)
         return position(self._layout.source, start + (inside if is_source else 0))
+
+
+def with_iris(query: CheckedQuery, namespaces: Namespaces) -> Rewriting | None:
+    """The query with IRIs for a graph's short ids in angle brackets and for prefixes that only it declares.
+
+    Returns:
+        None if there are none. Prefixes that every query may use are left to the other rewritings.
+    """
+    layout = Layout(query.text, query.tokens)
+    declared = _declarations(layout)
+    changed = False
+    for i, token in enumerate(layout.tokens):
+        iri = token.text
+        if token.kind == "iri" and layout.upper(i - 2) != "PREFIX" and layout.upper(i - 1) != "BASE":
+            # Agents also write a prefixed name in angle brackets.
+            iri = f"<{namespaces.iri(namespaces.iri(token.text))}>"
+        elif token.kind == "name" and layout.upper(i - 1) != "PREFIX":
+            prefix, _, local = token.text.partition(":")
+            namespace = None if prefix in declared else namespaces.prefixes.get(prefix)
+            if namespace is not None and namespace != PREFIXES.get(prefix):
+                iri = "<" + namespace + _ESCAPE.sub(r"\1", local) + ">"
+        if iri != token.text:
+            layout.write(i, iri)
+            changed = True
+    return Rewriting(layout) if changed else None
 
 
 def standard(query: CheckedQuery) -> Rewriting:

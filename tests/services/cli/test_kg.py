@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from tests.iri_graphs import FREEBASE
+from tests.sparql_servers import SparqlServer
+
 
 @pytest.fixture
 def write(tmp_path):
@@ -94,3 +97,35 @@ def test_a_graph_or_questions_that_are_not_there_are_errors(in_process, films, q
     twice = write("twice", '{"id": "q", "text": "", "answers": [], "topic_entities": []}\n' * 2)
     code, _, err = in_process("kg", "check", "films", twice)
     assert (code, "the same id" in err) == (2, True)
+
+
+def test_a_graph_of_iris_covers_questions_of_short_ids(in_process, write):
+    graph = write("fb.ttl", FREEBASE)
+    record = {"id": "q", "text": "?", "answers": ["m.0malia"], "topic_entities": ["m.02mjmr"]}
+    questions = write("fb.jsonl", json.dumps(record) + "\n")
+    assert in_process("kg", "load", "freebase", graph)[0] == 0
+    code, out, _ = in_process("kg", "check", "freebase", questions)
+    assert (code, out.splitlines()[0]) == (0, "freebase contains all names of 1 of 1 questions (100.00%)")
+    assert in_process("kg", "subgraphs", "freebase", questions, "--hops", "1")[0] == 0
+    assert in_process("kg", "load", "freebase", graph, "--no-recognise-namespaces")[0] == 0
+    assert in_process("kg", "check", "freebase", questions)[0] == 1
+    assert in_process("kg", "load", "freebase", graph, "--namespace", "fb")[0] == 2
+
+
+def test_the_options_of_an_endpoint_are_recorded(in_process, tmp_path):
+    server = SparqlServer(FREEBASE)
+    try:
+        options = ("--schema-deadline", "300", "--query-deadline", "120", "--hub-relations", "32")
+        namespace = ("--namespace", "key=http://rdf.freebase.com/key/")
+        more = ("--hub-neighbours", "9", "--language", "de", "--deadline", "30", *namespace)
+        assert in_process("kg", "attach", "freebase", server.url, *options, *more)[0] == 0
+    finally:
+        server.stop()
+    [manifest] = tmp_path.rglob("manifest.json")
+    fields = json.loads(manifest.read_text())
+    record = fields["endpoint"]
+    assert (record["schema_deadline_s"], record["query_deadline_s"]) == (300, 120)
+    assert (record["hub_relations"], record["hub_neighbours"], record["languages"]) == (32, 9, ["de"])
+    assert record["labels"] == ["http://rdf.freebase.com/ns/type.object.name"]
+    assert fields["namespaces"]["key"] == "http://rdf.freebase.com/key/"
+    assert fields["namespaces"]["ns"] == "http://rdf.freebase.com/ns/"

@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.errors import LogicalFormError, QueryTimeoutError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint.record import Endpoint, ServerKind
+from kbqa.kg.endpoint.record import FREEBASE_NAME, RDFS_LABEL, Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.store import GraphStore, Page
 from kbqa.logical_forms.s_expression import parse_s_expression
@@ -287,7 +287,8 @@ def test_both_stores_tell_the_same(stores, text, returning):
 def test_an_endpoint_is_asked_a_few_short_questions(stores):
     requests = stores["server"].requests
     with ExitStack() as opened:
-        store = remote(Endpoint(stores["server"].url, deadline_s=60), opened)
+        labels = (RDFS_LABEL, FREEBASE_NAME)  # attaching keeps those that the graph has
+        store = remote(Endpoint(stores["server"].url, labels=labels, deadline_s=60), opened)
         before = len(requests)
         store.survey(form("(JOIN (R :star) (JOIN :director :mann))"), [f"{EX}heat"])
         assert len(requests) - before <= 14

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kbqa.kg.actions import Action
+from kbqa.kg.actions import Action, Success
 from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
@@ -186,3 +186,39 @@ def test_an_endpoint_is_not_asked_more_the_more_relations_an_entity_has():
             True,
         )
         assert len(server.requests) - before < 30
+
+
+@pytest.mark.parametrize(("hub_relations", "followed"), [(5, 5), (60, 60)])
+def test_the_relations_that_are_followed_are_bounded_by_the_record(hub_relations, followed):
+    with ExitStack() as opened:
+        facts = "\n".join(f":hub :relation{n} :n{n} . :n{n} :on :m{n} ." for n in range(60))
+        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
+        opened.callback(server.stop)
+        store = remote(Endpoint(server.url, deadline_s=60, hub_relations=hub_relations), opened)
+        tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
+        asked = {"node": f"{EX}hub", "question": "relation7", "limit": 200}
+        [result] = tools.execute("hub", [Action("node_relations", asked)])
+        assert (result.total, result.truncated) == (60 + followed, followed < 60)
+
+
+def test_the_neighbours_behind_a_relation_are_bounded_by_the_record():
+    with ExitStack() as opened:
+        facts = "\n".join(f":hub :links :n{n} . :n{n} :on{n} :m{n} ." for n in range(9))
+        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
+        opened.callback(server.stop)
+        store = remote(Endpoint(server.url, deadline_s=60, hub_neighbours=4), opened)
+        tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
+        [result] = tools.execute("hub", [Action("node_relations", {"node": f"{EX}hub", "question": "on"})])
+        assert (result.total, result.truncated) == (1 + 4, True)
+
+
+def test_a_graph_may_have_a_deadline_of_its_own_for_queries():
+    with ExitStack() as opened:
+        server = SparqlServer(TURTLE)
+        opened.callback(server.stop)
+        patient = remote(Endpoint(server.url, deadline_s=60, query_deadline_s=60), opened)
+        tools = LocalGraphTools(FixedGraphs({"films": patient}), deadline_s=1e-6)
+        assert isinstance(tools.execute("films", [Action("execute_sparql", {"query": QUERY})])[0], Success)
+        hasty = remote(Endpoint(server.url, deadline_s=60), opened)
+        tools = LocalGraphTools(FixedGraphs({"films": hasty}), deadline_s=1e-6)
+        assert tools.execute("films", [Action("execute_sparql", {"query": QUERY})])[0].kind == "query_timeout"

@@ -179,7 +179,7 @@ def test_the_full_prompt_names_every_command_and_the_brief_one_holds_the_questio
     for tag in (*InteractiveParsing.tags, r"\boxed{...}"):
         assert tag in full
     assert full.endswith(brief)
-    assert brief == "Question: who ?\nEntities: m.07g8r3 (ns:m.07g8r3)\n"
+    assert brief == "Question: who ?\nEntities: m.07g8r3(ns:m.07g8r3)\n"
 
 
 def test_text_of_the_graph_holds_no_tags():

@@ -179,3 +179,17 @@ def test_icews14_has_dates_for_its_hours(catalog, icews14):
         if line.split("\t")[0] == number
     }
     assert int(statements) == len(lines)
+
+
+def test_a_version_from_before_namespaces_keeps_its_ids(catalog, load, tmp_path):
+    iri = "http://www.wikidata.org/entity/Q1"
+    store = load(f"<{iri}> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q2> .\n")
+    assert store.resolve_entity("wd:Q1") == ("Q1",)
+    [manifest] = tmp_path.glob("home/graphs/*/*/manifest.json")
+    fields = json.loads(manifest.read_text())
+    assert fields.pop("namespaces")["wd"] == "http://www.wikidata.org/entity/"
+    manifest.write_text(json.dumps(fields))
+    reopened = GraphCatalog(tmp_path / "home")
+    [info] = reopened.list()
+    assert reopened.get(info.name).resolve_entity(iri) == (iri,)
+    reopened.close()

@@ -1,0 +1,43 @@
+"""Prefixes that every query may use without declaring them: those that data sets and models write."""
+
+from __future__ import annotations
+
+_WIKIDATA = "http://www.wikidata.org/"
+PREFIXES = {
+    "bd": "http://www.bigdata.com/rdf#",
+    "dbc": "http://dbpedia.org/resource/Category:",
+    "dbo": "http://dbpedia.org/ontology/",
+    "dbp": "http://dbpedia.org/property/",
+    "dbr": "http://dbpedia.org/resource/",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "dct": "http://purl.org/dc/terms/",
+    "dcterms": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "geo": "http://www.opengis.net/ont/geosparql#",
+    "ns": "http://rdf.freebase.com/ns/",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "p": _WIKIDATA + "prop/",
+    "pq": _WIKIDATA + "prop/qualifier/",
+    "pqn": _WIKIDATA + "prop/qualifier/value-normalized/",
+    "pqv": _WIKIDATA + "prop/qualifier/value/",
+    "pr": _WIKIDATA + "prop/reference/",
+    "prn": _WIKIDATA + "prop/reference/value-normalized/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "prv": _WIKIDATA + "prop/reference/value/",
+    "ps": _WIKIDATA + "prop/statement/",
+    "psn": _WIKIDATA + "prop/statement/value-normalized/",
+    "psv": _WIKIDATA + "prop/statement/value/",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "schema": "http://schema.org/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "wd": _WIKIDATA + "entity/",
+    "wdno": _WIKIDATA + "prop/novalue/",
+    "wdref": _WIKIDATA + "reference/",
+    "wds": _WIKIDATA + "entity/statement/",
+    "wdt": _WIKIDATA + "prop/direct/",
+    "wdtn": _WIKIDATA + "prop/direct-normalized/",
+    "wdv": _WIKIDATA + "value/",
+    "wikibase": "http://wikiba.se/ontology#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
