@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "0b002721e9241009f200419fc176dab7d47ea37357d860aae2354e7ca5b16145"
+_READER_DIGEST = "2e6dbad90596cd91d7268ed9ddce454734240ae24589d4ad12de12a0c61766b4"
 
 _BASES = (
     KnownBase(

@@ -38,7 +38,7 @@ class Sizes:
     """
 
     worlds: int = 60
-    held_out: int = 4
+    held_out: int = 12
     demonstrated: int = 150
     questions: int = 50
 

@@ -103,7 +103,21 @@ _AGENT_NOUN_SHARING = (
     "the {Ps} with the same {r} as {{}}",
     "{Ps} whose {r}s are also those of {{}}",
 )
-_PATIENTS_SHARING = ("the {As} that {d} the same {Ps} as {{}}", "the {As} that share a {P} with {{}}")
+_PATIENTS_SHARING = (
+    "the {As} that {d} the same {Ps} as {{}}",
+    "the {As} that share a {P} with {{}}",
+    "who {d} together with {{}}",
+    "the {As} that {d} {Ps} together with {{}}",
+    "who {d} {Ps} with {{}}",
+    "the {As} who co-{d} with {{}}",
+    "the {As} that {d} {Ps} alongside {{}}",
+)
+_PATIENT_NOUN_SHARING = (
+    "the co-{r}s of {{}}",
+    "{{}} 's fellow {r}s",
+    "{{}} 's co-{r}s",
+    "who is a co-{r} of {{}}",
+)
 _AGENT_NOUN = ("the {r} of {{}}", "{{}} 's {r}", "the {r}s of {{}}")
 _AGENT_NOUN_ASKED = ("{who} is the {r} of {{}}", "{who} was the {r} of {{}}")
 
@@ -261,12 +275,14 @@ class Phrasing:
         named: Sequence[str] = _AGENTS_NAMED
         asked: Sequence[str] = _AGENTS_ASKED
         sharing: Sequence[str] = _AGENTS_SHARING
+        together: Sequence[str] = _PATIENTS_SHARING
         if noun := self._lexicon.agent(verb):
             fixed["r"] = noun
             named, asked = (*named, *_AGENT_NOUN * 2), (*asked, *_AGENT_NOUN_ASKED)
             sharing = (*sharing, *_AGENT_NOUN_SHARING)
+            together = (*together, *_PATIENT_NOUN_SHARING)
         return (
-            self._phrases(_PATIENTS_NAMED, _PATIENTS_ASKED, _PATIENT_CLAUSES, _PATIENTS_SHARING, words),
+            self._phrases(_PATIENTS_NAMED, _PATIENTS_ASKED, _PATIENT_CLAUSES, together, words),
             self._phrases(named, asked, _AGENT_CLAUSES, sharing, words),
         )
 

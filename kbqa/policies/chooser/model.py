@@ -1,7 +1,8 @@
 """The model of a chooser: a sentence encoder that matches a question with the relations that a graph lists.
 
 Question and relations are encoded once. A recurrent state receives each relation that is taken and
-attends over the question's tokens. Tokens that resemble a relation already taken get a smaller weight.
+attends over the question's tokens, the important ones first. Each relation is assigned to the token that
+says it, whose weight then falls: what is left of the question is what remains to be done.
 The result is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its
 graph network). The score of an option has two terms: the cosine of its words and the query, and the
 gain in similarity between the whole path and the question. "answer" has a network of its own. Before
@@ -67,7 +68,7 @@ class _State(NamedTuple):
     Attributes:
         question: index of each walk's question.
         memory: [N, W], state of the recurrent cell.
-        seen: [N, L], how much each token resembles a relation that was taken.
+        seen: [N, L], how far each token is the one that said a relation that was taken; see `Head.mention`.
         path: [N, W], the sum of those relations.
     """
 
@@ -104,8 +105,11 @@ class Head(nn.Module):
     Attributes:
         scale: weight in the logits of the cosine of an option's words and the query.
         gain: weight in the logits of the gain in similarity between question and path; see `nearer`.
-        cover: how much the weight of a token falls if it resembles a relation already taken.
+        cover: how much the weight of a token falls if it has said a relation that was taken.
         near: how much the weight of a token falls with its distance from the topic.
+        match, first, again: what tells which token says a relation: their cosine, less its distance from the
+            topic, and less if it has said one before; see `mention`.
+        salient: a tenth of the importance of a token, from its encoding; it begins with zeros.
         direction: [KINDS, W], added to the words of an option of each kind.
         start: [W], the first input of the recurrent cell.
         answer: score of the answer, from the state.
@@ -119,6 +123,9 @@ class Head(nn.Module):
         super().__init__()
         self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
         self.near, self.gain = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(15.0))
+        self.match, self.first = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(1.0))
+        self.again = nn.Parameter(torch.tensor(3.0))
+        self.salient = nn.Linear(width, 1)
         self.direction = nn.Parameter(torch.zeros(len(KINDS), width))
         self.start = nn.Parameter(0.02 * torch.randn(width))
         self.cell = nn.GRUCell(width, width)
@@ -132,7 +139,7 @@ class Head(nn.Module):
         self.order = nn.Parameter(torch.zeros(_TURNS, 2 * _REACH + 1))
         # The first relation of a path is said near its topic, and the later ones farther away.
         self.stress = nn.Linear(width, 3)
-        for layer in (self.operate, self.stress):
+        for layer in (self.salient, self.operate, self.stress):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
 
@@ -146,17 +153,37 @@ class Head(nn.Module):
     def take(self, encoded: Encoded, state: _State, relations: Sequence[Words]) -> _State:
         """The state after a relation was taken in each walk."""
         taken = encoded.vectors[[encoded.relations[words.plain] for words in relations]]
-        tokens = functional.normalize(encoded.states[state.question], dim=-1)
-        alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), tokens).clamp(min=0)
-        memory = self.cell(taken, state.memory)
-        return _State(state.question, memory, torch.maximum(state.seen, alike), state.path + taken)
+        seen = torch.maximum(state.seen, self.mention(encoded, state, taken))
+        return _State(state.question, self.cell(taken, state.memory), seen, state.path + taken)
+
+    def mention(self, encoded: Encoded, state: _State, taken: Tensor) -> Tensor:
+        """How likely each token is the one that says a relation, relative to the likeliest, [N, L].
+
+        In "the parents of the parents of X", the second "parents" says the first relation that is taken.
+
+        Args:
+            taken: the relation of each walk, [N, W].
+        """
+        states, mask = encoded.states[state.question], encoded.mask[state.question]
+        unit = functional.normalize(states, dim=2)
+        alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), unit)
+        apart = encoded.distance[state.question][:, 0].abs().log1p()
+        places = self.match * alike - self.first * apart - self.again * state.seen + self.importance(states)
+        places = places.masked_fill(~mask, float("-inf"))
+        return (places - places.amax(1, keepdim=True)).exp()
+
+    def importance(self, states: Tensor) -> Tensor:
+        """Of each token, [N, L], as a logarithm."""
+        found: Tensor = 10 * self.salient(states)[..., 0]
+        return found
 
     def scores(self, encoded: Encoded, state: _State, turn: int) -> Scores:
         """Scores after `turn` turns."""
         states, mask = encoded.states[state.question], encoded.mask[state.question]
         stress = self.stress(state.memory).exp()
         gain, cover, near = self.gain * stress[:, :1], self.cover * stress[:, 1:2], self.near * stress[:, 2:]
-        weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) / 20
+        importance = self.importance(states)
+        weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) + importance
         weights = (weights - cover * state.seen)[:, None]
         distance = encoded.distance[state.question]
         weights = weights - near[..., None] * distance.abs().log1p()
@@ -164,7 +191,8 @@ class Head(nn.Module):
         weights = weights + 10 * self.order[min(turn, _TURNS - 1)][places]
         attention = weights.masked_fill(~mask[:, None], float("-inf")).softmax(2)
         queries = torch.einsum("ntl,nlw->ntw", attention, states) + self.add(state.memory)[:, None]
-        rest = ((1 - state.seen) * mask).sum(1) / mask.sum(1)
+        # The share of what is important that no relation was taken for.
+        rest = ((1 - state.seen) * importance.masked_fill(~mask, float("-inf")).softmax(1)).sum(1)
         turns = torch.full_like(rest, turn)
         features = torch.cat([queries[:, 0], state.memory, turns[:, None], rest[:, None]], dim=1)
         follow = self.scale * functional.normalize(queries, dim=2) @ encoded.vectors.T

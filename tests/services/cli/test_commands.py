@@ -137,9 +137,9 @@ def test_a_recipe_is_checked(in_process, tmp_path):
 def test_two_recipes_are_compared(in_process):
     assert in_process("recipe", "diff", "kg-r1", "kg-r1") == (0, "", "")
     code, out, _ = in_process("recipe", "diff", "knowcoder-a1", "knowcoder-a1-phase-2")
-    changed, *cold_start = out.splitlines()  # the second phase begins where the first one ended
-    assert (code, changed) == (1, "reward.beta: 0.5 -> 1.0")
-    assert "cold_start.epochs: 8 -> -" in cold_start
+    changed = out.splitlines()  # the second phase begins where the first one ended, and is shorter
+    assert code == 1
+    assert {"reward.beta: 0.5 -> 1.0", "schedule.steps: 85 -> 55", "cold_start.epochs: 8 -> -"} <= {*changed}
     code, out, _ = in_process("recipe", "diff", "kg-r1", "kg-r1", "--set", "schedule.max_seconds=5")
     assert (code, out) == (1, "schedule.max_seconds: None -> 5.0\n")
 

@@ -193,7 +193,7 @@ def test_one_too_many_is_told_to_come_back(gateway):
     class Stuck(ScriptedPolicy):
         def generate(self, prompts, params, **stopping):
             entered.release()
-            leave.wait(5)
+            leave.wait(60)
             return super().generate(prompts, params)
 
     client = gateway(FixedPolicy(policy=Stuck(CODEC, recite(answer("x")))), concurrency=1, queue=1)
@@ -201,8 +201,8 @@ def test_one_too_many_is_told_to_come_back(gateway):
     threads = [threading.Thread(target=lambda: statuses.append(post(client).status_code)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert entered.acquire(timeout=5)
-    deadline = time.monotonic() + 5
+    assert entered.acquire(timeout=30)
+    deadline = time.monotonic() + 30
     while (refused := post(client, timeout_s=0.2)).status_code == 200 and time.monotonic() < deadline:
         time.sleep(0.05)
     leave.set()
