@@ -87,9 +87,9 @@ TASKS: Mapping[str, Task] = {
         _METAQA,
         (*_BY_PATH, "world"),
         options=(
-            "schedule.steps=320",
+            "schedule.steps=480",
             "schedule.max_run_seconds=690",
-            "schedule.validate_every=80",
+            "schedule.validate_every=120",
             *_TO_THE_END,
         ),
         is_split=False,
