@@ -67,7 +67,7 @@ def is_id(name: str) -> bool:
 
 
 def nameless_ids(questions: Iterable[Question]) -> list[str]:
-    """The gold answers that are ids for which the data set gives no label, so that no answer in words is right."""
+    """The gold answers that are ids without a label in the data set, which no answer in words equals."""
     nameless: dict[str, None] = {}
     for question in questions:
         given = {answer for answer, *_ in question.names}

@@ -140,9 +140,10 @@ def evaluate(
 ) -> None:
     """Measure how well a policy answers. Needs no running service.
 
-    Graph and policy are loaded into this process, unless --kg-server and --vllm name servers; the first run of a question is greedy, unless the
-    recipe says otherwise. A model behind an OpenAI-compatible endpoint is openai:MODEL; the endpoint is
-    KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY).
+    Graph and policy are loaded into this process, unless --kg-server and --vllm name servers. The first run
+    of a question is greedy, unless the recipe says otherwise. A model behind an OpenAI-compatible endpoint is
+    openai:MODEL; the endpoint is KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and
+    OPENAI_API_KEY).
     """
     from kbqa.evaluation import compare as compare_with
     from kbqa.evaluation import evaluate as measure
@@ -263,8 +264,8 @@ def _named_if_possible(
             return list(map(gold_namer(questions, tools, dataset), questions))
     except GraphNotFoundError as error:
         typer.echo(
-            f"warning: {len(nameless)} gold answers are ids without a label, such as {nameless[0]}, and answers "
-            f"in words cannot equal them: load or attach the graph, whose labels will be used ({error})",
+            f"warning: {len(nameless)} gold answers are ids without a label, such as {nameless[0]}, and "
+            f"answers in words cannot equal them: load or attach the graph, whose labels will be used ({error})",
             err=True,
         )
         return questions
