@@ -265,7 +265,7 @@ def _named_if_possible(
     except GraphNotFoundError as error:
         typer.echo(
             f"warning: {len(nameless)} gold answers are ids without a label, such as {nameless[0]}, and "
-            f"answers in words cannot equal them: load or attach the graph, whose labels will be used ({error})",
+            f"answers in words cannot equal them: load or attach the graph, which has labels ({error})",
             err=True,
         )
         return questions
