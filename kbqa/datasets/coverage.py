@@ -5,20 +5,18 @@ This reveals a wrong dump, or one with other ids, in seconds instead of after da
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbqa.answers import normalise
-from kbqa.datasets.gold import is_computed
+from kbqa.datasets.gold import is_computed, is_id
 from kbqa.errors import AmbiguousNameError
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
 
 _EXAMPLES = 5
 _AT_ONCE = 1000  # names that are looked up together
-_ID = re.compile(r"[mg]\.\w+|[QP]\d+|\w*:\S+|<\S+>")
 
 
 class Missing(NamedTuple):
@@ -107,7 +105,7 @@ def _is_relation(store: GraphStore, name: str) -> bool:
 
 
 def _why_no_entity(store: GraphStore, name: str) -> str:
-    if _ID.fullmatch(name):
+    if is_id(name):
         return "no id of the graph"
     if _is_relation(store, name):
         return "a relation of the graph, not an entity"

@@ -31,6 +31,7 @@ _EXAMPLES = 3
 _COMPUTED = re.compile(
     r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\d{4}(?:-\d\d){1,2}(?:T[\d:.]+Z?)?|true|false", re.I
 )
+_ID = re.compile(r"[mg]\.\w+|[QP]\d+|\w*:\S+|<\S+>")
 
 
 Entities = Mapping[str, Sequence[Mapping[str, str]]]
@@ -58,6 +59,20 @@ class Reached:
 def is_computed(answer: str) -> bool:
     """Whether an answer is a number, date or truth value, which a query may compute."""
     return _COMPUTED.fullmatch(answer.strip()) is not None
+
+
+def is_id(name: str) -> bool:
+    """Whether a name looks like an id of Freebase or Wikidata, a prefixed name or an IRI."""
+    return _ID.fullmatch(name) is not None
+
+
+def nameless_ids(questions: Iterable[Question]) -> list[str]:
+    """The gold answers that are ids without a label in the data set, which no answer in words equals."""
+    nameless: dict[str, None] = {}
+    for question in questions:
+        given = {answer for answer, *_ in question.names}
+        nameless.update((one, None) for one in _answers(question) if one not in given and is_id(one))
+    return list(nameless)
 
 
 def gold_namer(

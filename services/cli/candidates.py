@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from kbqa.bases import find_base
@@ -15,7 +17,13 @@ from kbqa.chat import ChatModel
 from kbqa.confidence import Calibration
 from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of
-from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError, RecipeError
+from kbqa.errors import (
+    ConfigurationError,
+    NoPolicyError,
+    PolicyIntegrityError,
+    PolicyUnavailableError,
+    RecipeError,
+)
 from kbqa.evaluation.baselines import BASELINES, baseline_player
 from kbqa.evaluation.ranking import MAX_HOPS, RANKING, PathRanker, PathRanking
 from kbqa.judges import ChatJudge, Judge, MatchingJudge
@@ -24,12 +32,14 @@ from kbqa.kg.ranking.opening import open_encoder
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import Manifest, PolicyStore, PolicyVersion, open_store
 from kbqa.policy_store.shipped import READER, shipped_reader
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.rollouts import Player
-from kbqa.serving.hosting import open_in_process
+from kbqa.serving.hosting import Hosted, OnVllm, open_in_process
 from kbqa.serving.players import Players
+from kbqa.telemetry import Metrics
 from kbqa.trajectory import Question, Segment
 
 CHAT = "openai:"
@@ -37,6 +47,7 @@ CHAT = "openai:"
 
 _ROWS = 64  # concurrent episodes; another one costs memory, but hardly makes a step longer
 _CHATS = 16  # concurrent conversations
+_VLLM_TIMEOUT_S = 120.0  # for the completions of a turn
 _RANKED = 4  # questions whose paths are ranked at a time; the encoder computes one batch after the other
 _CACHED_TOKENS = 131_072  # tokens in the key-value cache of all concurrent episodes
 _CHAT_RECIPE = "kg-r1"
@@ -82,6 +93,7 @@ def open_candidate(
     baseline: str | None,
     max_hops: int | None = None,
     known_hops: bool = False,
+    vllm: str | None = None,
 ) -> EvaluatedPolicy:
     """Open the policy, model or encoder to evaluate.
 
@@ -92,17 +104,22 @@ def open_candidate(
         recipe: name of the recipe to evaluate with; None for the recipe of the policy's training.
         baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
         max_hops, known_hops: for `RANKING`; see `PathRanking`.
+        vllm: URL of a vLLM server that computes a published version's completions, and that nothing else
+            uses; None computes them in this process.
 
     Raises:
         NoPolicyError: the policy does not exist.
         PolicyIntegrityError, PolicyMismatchError: the policy cannot be loaded.
         BaseNotFoundError: the base of an adapter, or the encoder, is not on this machine.
+        PolicyUnavailableError: the vLLM server does not answer.
         RecipeError: the recipe does not suit the policy.
         ConfigurationError: the options exclude each other, or a recipe, baseline or endpoint is missing or
             unknown.
     """
     if baseline is not None and baseline not in (*BASELINES, RANKING):
         raise ConfigurationError(f'no baseline "{baseline}" (known: {", ".join((*BASELINES, RANKING))})')
+    if vllm is not None and (baseline is not None or policy == READER or policy.startswith(CHAT)):
+        raise ConfigurationError("--vllm is for language models that kbqa has trained: leave it out")
     if baseline is not None and recipe is not None:
         raise ConfigurationError("--baseline and --recipe exclude each other: give only one of them")
     if baseline == RANKING:
@@ -118,10 +135,10 @@ def open_candidate(
     if policy.partition("@")[0] in store.runs():
         version = _find(store, policy)
         store.verify(version)
-        return _local(_label(version), version.path, version, recipe)
+        return _local(_label(version), version.path, version, recipe, vllm)
     if policy == READER:
         shipped = shipped_reader()
-        return _local(_label(shipped), shipped.path, shipped, recipe)
+        return _local(_label(shipped), shipped.path, shipped, recipe, None)
     path = Path(policy)
     if not path.is_dir():
         known = ", ".join([*store.runs(), READER])
@@ -129,7 +146,7 @@ def open_candidate(
             f'"{policy}" is neither a directory nor a policy under {home} (there are: {known})'
         )
     found = _manifest(path)
-    return _local(policy if found is None else _label(found), path, found, recipe)
+    return _local(policy if found is None else _label(found), path, found, recipe, vllm)
 
 
 def _label(version: PolicyVersion) -> str:
@@ -161,22 +178,32 @@ def _manifest(path: Path) -> PolicyVersion | None:
         raise PolicyIntegrityError(f"{path}: no readable manifest ({error})") from error
 
 
-def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None) -> EvaluatedPolicy:
-    """A policy that is loaded into this process."""
+def _local(
+    name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None, vllm: str | None
+) -> EvaluatedPolicy:
+    """A policy whose files are on this machine."""
     recipe = _recipe(name, version, recipe_name)
     codec = TokenizerCodec.load(path)
     if version is not None and version.manifest.base_model is None:
         _require_tags(name, codec, recipe)
     label = path.name if version is None else version.id
-    hosted = open_in_process(
-        path,
-        None if version is None else version.manifest,
-        codec,
-        label,
-        longest=recipe.rollout.max_tokens,
-        max_rows=_ROWS,
-        cached_tokens=_CACHED_TOKENS,
-    )
+    with ExitStack() as opening:
+        if vllm is None:
+            hosted = open_in_process(
+                path,
+                None if version is None else version.manifest,
+                codec,
+                label,
+                longest=recipe.rollout.max_tokens,
+                max_rows=_ROWS,
+                cached_tokens=_CACHED_TOKENS,
+            )
+        elif version is None:
+            raise ConfigurationError(f"--vllm: {name} has no manifest; name a version of the policy store")
+        else:
+            hosted = _on_vllm(vllm, version, codec, opening)
+        opening.callback(hosted.close)
+        opened = opening.pop_all()
     play = _by(Players.of(recipe, hosted.policy, codec))
     about = {"policy": name, "version": label, "recipe": recipe.name, "baseline": None}
     calibration = None if version is None else version.manifest.calibration
@@ -187,10 +214,25 @@ def _local(name: str, path: Path, version: PolicyVersion | None, recipe_name: st
         recipe.judge.build(),
         recipe.questions.suit,
         play,
-        hosted.close,
+        opened.close,
         calibration,
         gold_form_of(recipe.protocol.build()),
     )
+
+
+def _on_vllm(url: str, version: PolicyVersion, codec: TokenizerCodec, opened: ExitStack) -> Hosted:
+    """A version on a vLLM server, whose metrics are not read.
+
+    Raises:
+        PolicyUnavailableError: the server does not answer.
+    """
+    server = VllmServer(url)
+    opened.callback(server.close)
+    metrics = Metrics(CollectorRegistry())
+    host = OnVllm(server, metrics, precision="bfloat16", timeout_s=_VLLM_TIMEOUT_S)
+    if (why := host.unready()) is not None:
+        raise PolicyUnavailableError(f"--vllm {url}: {why}")
+    return host.build(version, codec, deterministic=False)
 
 
 def _by(players: Players) -> Callable[[GraphTools, int], tuple[Player[Any], float]]:

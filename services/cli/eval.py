@@ -17,14 +17,14 @@ from rich.console import Console
 from rich.progress import track
 
 from kbqa.datasets.catalog import GENERATED_NAMES, load_dataset, open_published
-from kbqa.datasets.dataset import Dataset
+from kbqa.datasets.dataset import Dataset, Graph
 from kbqa.datasets.formats import Answers
-from kbqa.datasets.gold import gold_namer
+from kbqa.datasets.gold import gold_namer, nameless_ids
 from kbqa.datasets.mixtures import is_mixture
 from kbqa.datasets.published import Part
 from kbqa.datasets.sampling import Sample
 from kbqa.datasets.splits import Splits, spread
-from kbqa.errors import ConfigurationError, DatasetError
+from kbqa.errors import ConfigurationError, DatasetError, GraphNotFoundError
 from services.cli.graphs import KgServerUrl, open_graphs
 from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directory
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024  # questions whose runs are completed before the next questions begin; bounds memory
 _MOST_HOPS = 8  # maximum of `follow_path`
-_WITHOUT_GRAPH = ("vanilla", "cot")
+_WITHOUT_GRAPH = ("vanilla", "zero-shot-cot", "cot")
 _RUN_STRIDE = 104_729  # separates the random seeds of runs
 
 
@@ -126,15 +126,24 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
     ] = None,
+    vllm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Compute on this vLLM server, in bf16 (default: in this process, on the CPU). It serves the "
+            "policy's base model; nothing else may use it meanwhile.",
+        ),
+    ] = None,
     kg_server: KgServerUrl = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
 ) -> None:
     """Measure how well a policy answers. Needs no running service.
 
-    Graph and policy are loaded into this process; the first run of a question is greedy, unless the
-    recipe says otherwise. A model behind an OpenAI-compatible endpoint is openai:MODEL; the endpoint is
-    KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY).
+    Graph and policy are loaded into this process, unless --kg-server and --vllm name servers. The first run
+    of a question is greedy, unless the recipe says otherwise. A model behind an OpenAI-compatible endpoint is
+    openai:MODEL; the endpoint is KBQA_GATEWAY_CHAT_URL and KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and
+    OPENAI_API_KEY).
     """
     from kbqa.evaluation import compare as compare_with
     from kbqa.evaluation import evaluate as measure
@@ -163,7 +172,14 @@ def evaluate(
     needs_graph = text2sparql or name not in _WITHOUT_GRAPH
     with ExitStack() as opened:
         candidate = open_candidate(
-            policy, home, location, recipe=recipe, baseline=name, max_hops=max_hops, known_hops=known_hops
+            policy,
+            home,
+            location,
+            recipe=recipe,
+            baseline=name,
+            max_hops=max_hops,
+            known_hops=known_hops,
+            vllm=vllm,
         )
         opened.callback(candidate.close)
         if candidate.gold is not Answers.LABELS:
@@ -180,6 +196,8 @@ def evaluate(
         )
         if needs_graph:
             questions = list(map(gold_namer(questions, tools, dataset), questions))
+        else:
+            questions = _named_if_possible(questions, graphs, dataset, home, kg_server)
         began = time.perf_counter()
         if text2sparql:
             questions = linked(questions, tools)
@@ -226,6 +244,31 @@ def _load(name: str, data: Path | None, seed: int, answers: Answers = Answers.LA
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"
     return load_dataset(name, seed, root, data=data, answers=answers)
+
+
+def _named_if_possible(
+    questions: list[Question], graphs: Sequence[Graph], dataset: str, home: Path, kg_server: str | None
+) -> list[Question]:
+    """The questions of a baseline that needs no graph, with the labels of gold answers that are ids alone.
+
+    The graph is asked for them only where it is at hand; otherwise a warning says what is missing.
+
+    Raises:
+        DatasetError: the graph has none of the gold answers.
+    """
+    nameless = nameless_ids(questions)
+    if not nameless:
+        return questions
+    try:
+        with open_graphs(graphs, home, kg_server=kg_server) as (tools, _):
+            return list(map(gold_namer(questions, tools, dataset), questions))
+    except GraphNotFoundError as error:
+        typer.echo(
+            f"warning: {len(nameless)} gold answers are ids without a label, such as {nameless[0]}, and "
+            f"answers in words cannot equal them: load or attach the graph, which has labels ({error})",
+            err=True,
+        )
+        return questions
 
 
 def linked(questions: Sequence[Question], tools: GraphTools) -> list[Question]:

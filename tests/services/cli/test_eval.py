@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import urlsplit
 
 import huggingface_hub.constants
 import pytest
 
 from kbqa.bases.known import Package
+from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
-from kbqa.recipes import load_recipe
+from kbqa.recipes import load_recipe, recipe_from
 from kbqa.training.adapters import Adapter, add_adapter
+from kbqa.training.probing import take_probe
+from kbqa.training.small_policy import save_model
 from tests.chat_server import serve
 from tests.unit.encoders import save_encoder
-from tests.unit.policies_fixtures import make_model, make_tokenizer
+from tests.unit.policies.fake_vllm import FakeVllm
+from tests.unit.policies_fixtures import make_codec, make_model, make_tokenizer
 
 LINES = [
     "who is a parent of [Ada]\tByron|Annabella",
@@ -345,6 +350,36 @@ def test_an_adapter_is_evaluated_beside_its_base_or_says_what_to_install(in_proc
     assert (code, "hf download nobody/has-this" in err, err.count("\n")) == (2, True, 1)
 
 
+def test_a_vllm_server_computes_the_same_greedy_figures(in_process, store, model, data, tmp_path):
+    tiny, codec = load_model(model), make_codec()
+    recipe = store.newest("tiny").recipe()
+    store.publish(
+        "served",
+        1,
+        lambda directory: save_model(tiny, make_tokenizer(), directory),
+        recipe=recipe,
+        recipe_digest=recipe_from(recipe, "tiny").digest(),
+        step=0,
+        metrics={},
+        probe=take_probe(tiny, [30, 31, 32]),
+    )
+    asked = ("eval", "served", "metaqa-1hop", "--data", str(data), "--json", str(tmp_path / "x.json"))
+    assert in_process(*asked)[0] == 0
+    here = json.loads((tmp_path / "x.json").read_text())["metrics"]
+    fake = FakeVllm(tiny, codec)
+    try:
+        code, _, err = in_process(*asked, "--vllm", fake.url)
+        assert (code, err) == (0, "")
+        assert "/inference/v1/generate" in [urlsplit(path).path for path in fake.asked]
+        assert json.loads((tmp_path / "x.json").read_text())["metrics"] == here
+        code, _, err = in_process("eval", str(model), "world", "--recipe", "kg-r1-small", "--vllm", fake.url)
+        assert (code, "name a version of the policy store" in err) == (2, True)
+    finally:
+        fake.stop()
+    code, _, err = in_process(*asked, "--vllm", fake.url)
+    assert (code, f"--vllm {fake.url}: " in err, err.count("\n")) == (2, True, 1)
+
+
 def test_a_directory_without_a_recipe_needs_one(in_process, model):
     code, _, err = in_process("eval", str(model), "world")
     assert (code, "name one with --recipe" in err) == (2, True)
@@ -367,6 +402,28 @@ def test_a_chat_model_plays_a_dialect_or_a_baseline(in_process, data, tmp_path):
         code, out, _ = in_process("eval", *asked, "--recipe", "kg-r1", "--limit", "1", **endpoint)
         assert (code, "recipe kg-r1" in out) == (0, True)
         assert json.loads((tmp_path / "x.json").read_text())["metrics"]["hits@1"] == 1.0
+
+
+@pytest.mark.parametrize("baseline", ["vanilla", "zero-shot-cot", "cot"])
+def test_gold_ids_without_labels_get_those_of_the_graph_or_a_warning(in_process, tmp_path, baseline):
+    file, graph = tmp_path / "one.jsonl", tmp_path / "g.nt"
+    record = {"id": "1", "text": "where is Rome", "answers": ["Q38"], "topic_entities": ["Q220"], "kg": "g"}
+    file.write_text(json.dumps(record) + "\n")
+    entity, label = "http://www.wikidata.org/entity", "http://www.w3.org/2000/01/rdf-schema#label"
+    graph.write_text(
+        f"<{entity}/Q220> <http://www.wikidata.org/prop/direct/P17> <{entity}/Q38> .\n"
+        f'<{entity}/Q38> <{label}> "Italy" .\n'
+    )
+    asked = ("eval", "openai:m", "own", "--data", str(file), "--baseline", baseline)
+    with serve() as chat:
+        chat.script = lambda body: 'Answers: ["Italy"]'
+        figures = (*asked, "--json", str(tmp_path / "x.json"))
+        code, _, err = in_process(*figures, KBQA_GATEWAY_CHAT_URL=chat.url)
+        assert (code, "1 gold answers are ids without a label, such as Q38" in err) == (0, True)
+        assert json.loads((tmp_path / "x.json").read_text())["metrics"]["f1"] == 0.0
+        assert in_process("kg", "load", "g", str(graph))[0] == 0
+        assert in_process(*figures, KBQA_GATEWAY_CHAT_URL=chat.url)[::2] == (0, "")
+        assert json.loads((tmp_path / "x.json").read_text())["metrics"]["f1"] == 1.0
 
 
 @pytest.fixture(scope="session")
