@@ -1,0 +1,173 @@
+"""The table of the gold agent: recipe by data set, how many questions it plays as the formula says.
+
+    python -m tests.gold [DATASET ...]
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kbqa.datasets.gold import gold_form_of, gold_namer
+from kbqa.kg.actions import GraphTools
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.protocols import PROTOCOLS
+from kbqa.recipes import load_recipe
+from kbqa.trajectory import Question, RewardedTrajectory, Status
+from tests.gold import formulas
+from tests.gold.forms import NoFormError
+from tests.gold.graphs import Case, WitnessGraph, cases, load, packed, questions
+from tests.gold.playing import RECIPES, Stage, make_codec
+from tests.gold.progress import Facts, isp_kgr
+from tests.gold.scripts import Plan, Unable, _gold_nodes, _iri, plan
+
+
+@dataclass
+class Row:
+    """What became of the questions of a data set under a recipe.
+
+    Attributes:
+        right: questions answered with an F1 of 1.
+        rewarded: those of them that earned what the formula says, rightly and wrongly answered.
+        listed: question → why it is not among these.
+    """
+
+    questions: int = 0
+    right: int = 0
+    rewarded: int = 0
+    listed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ground:
+    """A data set's witness graphs, loaded."""
+
+    dataset: str
+    data: Path
+    graphs: Sequence[WitnessGraph]
+    tools: GraphTools
+    missing: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self.cases = {case.id: case for graph in self.graphs for case in graph.cases}
+        self._facts: dict[str, Facts] = {}
+
+    def facts(self, kg: str) -> Facts:
+        if kg not in self._facts:
+            self._facts = {kg: Facts(self.graphs[int(kg.rpartition("-")[2])].lines)}
+        return self._facts[kg]
+
+
+def ground(dataset: str, data: Path, directory: Path, sample: int | None = None) -> Ground:
+    """Load the witness graphs of a data set, or of a sample of it."""
+    found, missing = cases(dataset, data)
+    if sample is not None:
+        found = found[:: max(1, len(found) // sample)][:sample]
+    graphs = packed(found)
+    catalog = GraphCatalog(directory, recheck_s=3600)
+    load(graphs, catalog, dataset, directory)
+    return Ground(dataset, data, graphs, LocalGraphTools(catalog, deadline_s=30, longest_s=600), missing)
+
+
+def play_all(at: Ground, name: str, codec) -> Row:
+    """The gold agent's play of a recipe over a data set."""
+    recipe = load_recipe(name)
+    protocol = recipe.protocol.build()
+    asked = questions(at.dataset, at.data, at.graphs, gold_form_of(protocol))
+    asked = list(map(gold_namer(asked, at.tools, at.dataset), asked))
+    stage = Stage(recipe, at.tools, codec)
+    row = Row(len(asked) + len(at.missing), listed=dict.fromkeys(at.missing, "no witness: no facts found"))
+    for question in asked:
+        reason = _reason(at, stage, question, row)
+        if reason:
+            row.listed[question.id] = reason
+    return row
+
+
+def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
+    """Why a question is not played as the formula says; empty if it is."""
+    case, most = at.cases[question.id], stage.recipe.rollout.max_turns
+    dialect = stage.recipe.protocol.name
+    if not question.answers:
+        return "no gold answers"
+    try:
+        plans = [plan(dialect, question, case, most, wrong=wrong) for wrong in (False, True)]
+        played = [stage.play(question, one.script) for one in plans]
+    except (Unable, NoFormError) as error:
+        return f"{type(error).__name__}: {error}"
+    right, wrong = played
+    if right.trajectory.status is not Status.ANSWERED:
+        return f"not answered: {right.trajectory.status}"
+    if (failed := next((a for a in right.trajectory.actions if a.code), None)) is not None:
+        return f"an action failed: {failed.kind}"
+    if not math.isclose(right.components["f1"], 1.0):
+        return "the answers differ from the gold ones"
+    row.right += 1
+    for one, scored, is_wrong in zip(plans, played, (False, True), strict=True):
+        expected = _expected(at, stage, question, one, is_wrong)
+        earned = sum(scored.turn_rewards) + scored.outcome
+        if not math.isclose(earned, expected, abs_tol=1e-9):
+            kind = "wrong" if is_wrong else "right"
+            return f"reward when {kind}: {earned:.3f} instead of {expected:.3f}"
+    row.rewarded += 1
+    return ""
+
+
+def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bool) -> float:
+    n = len(question.answers)
+    right = n - wrong
+    name, weights = stage.recipe.name, stage.recipe.reward.model_dump()
+    f1 = formulas.f_beta(right, n, n)
+    released = name.endswith("as-released")
+    if name.startswith("kg-r1"):
+        weight = 0.5 if released else 1.0
+        return formulas.kg_r1(one, f1, w_f1=weight, w_retrieval=weight)
+    if name.startswith("kbqa-r1"):
+        return formulas.kbqa_r1(f1)
+    if name.startswith("knowcoder"):
+        return formulas.knowcoder_a1(formulas.f_beta(right, n, n, 0.5))
+    if name.startswith("learning"):
+        return formulas.learning_to_refine(one, not wrong)
+    case = at.cases[question.id]
+    topics = [_iri(topic) for topic in question.topic_entities]
+    number = question.answers[0] if n == 1 and re.fullmatch(r"\d{1,9}", question.answers[0]) else None
+    return isp_kgr(
+        one.queries,
+        topics,
+        _gold_nodes(question, case),
+        None if number is None else int(number),
+        f1,
+        at.facts(question.kg),
+        released=released,
+    )
+
+
+def report(rows: dict[tuple[str, str], Row]) -> Iterator[str]:
+    """The table in Markdown, with the reasons of the questions that are not in it."""
+    yield "| recipe | data set | questions | F1 = 1 | reward as by the formula | the rest |"
+    yield "|---|---|---|---|---|---|"
+    for (recipe, dataset), row in rows.items():
+        reasons = Counter(re.sub(r"[-\d.]+ instead of [-\d.]+", "", reason) for reason in row.listed.values())
+        rest = "; ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+        yield f"| {recipe} | {dataset} | {row.questions} | {row.right} | {row.rewarded} | {rest} |"
+
+
+def texts_of(at: Iterable[Ground]) -> Iterator[str]:
+    """Texts to train a tokenizer on."""
+    for one in at:
+        for graph in one.graphs:
+            for case in graph.cases[:20]:
+                yield from case.names.values()
+        for question in questions(one.dataset, one.data, one.graphs, gold_form_of(PROTOCOLS.build("kg_r1", {})))[:300]:
+            yield f"{question.text} {question.sparql} {question.form}"
+
+
+def tags() -> list[str]:
+    return [tag for name in RECIPES for tag in load_recipe(name).protocol.build().tags]
