@@ -27,6 +27,7 @@ _TOKEN = re.compile(
 )
 _LITERAL = re.compile(r'"(?P<text>.*)"\^\^(?:xsd:|<' + XSD + r")(?P<type>\w+)>?", re.DOTALL)
 _DATE = re.compile(r"(\d{4})((?:-\d\d)?)((?:-\d\d)?)(?:-08:00)?")
+_CLASS = ":type.object.type"
 _TYPES = {4: "gYear", 7: "gYearMonth", 10: "date"}
 
 Triple = tuple[str, str, str]
@@ -180,13 +181,15 @@ class _Reader:
             raise UnknownShapeError(text)
 
 
-def build(pattern: Pattern, answers: Sequence[str]) -> Witness:
+def build(pattern: Pattern, answers: Sequence[str], *, classes_between: bool = True) -> Witness:
     """A graph on which `pattern` has exactly these answers.
 
     Args:
         answers: ids of Freebase; of a query that counts, the number alone.
+        classes_between: whether what lies between the question's entities and an answer may lack its class;
+            a logical form names the class of its answers only.
     """
-    builder = _Builder(pattern)
+    builder = _Builder(pattern, classes_between)
     entities = [f"m.w{i}" for i in range(int(answers[0]))] if pattern.counts else list(answers)
     for entity in entities:
         builder.instance(f"ns:{entity}")
@@ -196,8 +199,8 @@ def build(pattern: Pattern, answers: Sequence[str]) -> Witness:
 
 
 class _Builder:
-    def __init__(self, pattern: Pattern) -> None:
-        self._pattern = pattern
+    def __init__(self, pattern: Pattern, classes_between: bool) -> None:
+        self._pattern, self._classes_between = pattern, classes_between
         self._instances = 0
         self.lines: set[str] = set()
 
@@ -269,6 +272,8 @@ class _Builder:
                 and (other[2] == triple[2] or "?" in (other[2][0], triple[2][0]))
                 for other in self._pattern.triples
             )
+            if triple[1].endswith(_CLASS) and triple[0] != self._pattern.answer:
+                stands_in = stands_in or not self._classes_between
             if not stands_in and connected.intersection((triple[0], triple[2])):
                 yield triple
 

@@ -17,12 +17,14 @@ class NoFormError(Exception):
     """S-expressions have no operator for the query."""
 
 
-def form_of(pattern: Pattern) -> str:
+def form_of(pattern: Pattern | None) -> str:
     """The S-expression of a pattern whose triples are a tree.
 
     Raises:
         NoFormError: it has none.
     """
+    if pattern is None:
+        raise NoFormError("the query is more than triples")
     if pattern.smaller or pattern.texts or pattern.optional_bounds:
         raise NoFormError("S-expressions compare a value with a constant")
     form = _Tree(pattern).node(pattern.answer)
@@ -66,9 +68,10 @@ class _Tree:
 
 
 def _id(term: str) -> str:
-    if term[0] in '"<':
+    if term[0] in "\"'<":
         raise NoFormError("a value in place of an entity")
-    return term.partition(":")[2]
+    prefix, _, local = term.partition(":")
+    return term if prefix in ("p", "ps", "pq", "rdfs") else local
 
 
 def _literal(limit: str) -> str:

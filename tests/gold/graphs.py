@@ -18,8 +18,8 @@ from kbqa.datasets import load_dataset
 from kbqa.datasets.formats import Answers
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.trajectory import Question
-from tests.gold.wikidata import wikidata_witness
-from tests.witnesses import FREEBASE, Pattern, build, read
+from tests.gold.wikidata import wikidata_pattern, wikidata_witness
+from tests.witnesses import FREEBASE, Pattern, UnknownShapeError, build, read
 
 NAME = f"<{FREEBASE}type.object.name>"
 LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
@@ -39,7 +39,7 @@ class Case:
     Attributes:
         triples: in N-Triples.
         names: label of each entity, by its IRI in angle brackets.
-        pattern: what the gold query asks; None if it is not Freebase's.
+        pattern: what the gold query asks; None if that is more than triples, over Wikidata.
     """
 
     id: str
@@ -62,7 +62,7 @@ class WitnessGraph:
 
     @property
     def lines(self) -> list[str]:
-        name = LABEL if self.cases[0].pattern is None else NAME
+        name = NAME if any(FREEBASE in line for line in self.cases[0].triples) else LABEL
         lines = {line for case in self.cases for line in case.triples}
         names = {iri: label for case in self.cases for iri, label in case.names.items()}
         labels = [f"{iri} {name} {json.dumps(label, ensure_ascii=False)}@en ." for iri, label in names.items()]
@@ -136,7 +136,7 @@ def _freebase_case(
     number: int, id_: str, query: str, answers: Sequence[str], named: dict[str, str | None]
 ) -> Case:
     pattern = read(query)
-    witness = build(pattern, answers)
+    witness = build(pattern, answers, classes_between=False)
     own = f"<{FREEBASE}m.v{number}_"
     triples = frozenset(
         re.sub(
@@ -157,8 +157,12 @@ def _qald(number: int, record: dict[str, Any]) -> Case | str:
     triples = wikidata_witness(record)
     if triples is None:
         return str(record["id"])
+    try:
+        pattern = wikidata_pattern(record["query"]["sparql"])
+    except UnknownShapeError:
+        pattern = None
     entities = {found[0] for line in triples for found in _ENTITY.finditer(line)}
-    return Case(str(record["id"]), triples, {iri: f"the {_local(iri)}" for iri in entities})
+    return Case(str(record["id"]), triples, {iri: f"the {_local(iri)}" for iri in entities}, pattern)
 
 
 def _local(iri: str) -> str:

@@ -60,7 +60,10 @@ class Reciting:
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, **until: object
     ) -> list[Completion]:
         assert len(prompts) == 1
-        text = self._script.send(self._heard.results) if self._began else next(self._script)
+        try:
+            text = self._script.send(self._heard.results) if self._began else next(self._script)
+        except StopIteration:
+            text = ""  # the answer was not understood
         self._began = True
         ids = self._codec.encode([Segment(text)])
         room = min(params.max_tokens, params.max_total_tokens - len(prompts[0]))

@@ -16,6 +16,9 @@ from typing import Any
 from kbqa.cold_start.teachers import gold_actions, written
 from kbqa.errors import LogicalFormError
 from kbqa.kg.actions import ActionResult, Success, named
+from kbqa.logical_forms.actions import Action as FormAction
+from kbqa.logical_forms.actions import FindRelation
+from kbqa.logical_forms.algebra import Entity
 from kbqa.logical_forms.decomposition import decompose
 from kbqa.protocols import interactive_parsing, kbqa_r1, kg_r1, knowcoder_a1, sparql_refinement
 from kbqa.protocols.kg_r1 import Action
@@ -24,6 +27,8 @@ from kbqa.trajectory import Question
 from tests.gold.forms import form_of
 from tests.gold.graphs import WRONG, Case
 from tests.witnesses import FREEBASE
+
+_LISTED = 20  # with more answers, the wrong entity is in the program
 
 Script = Generator[str, Sequence[ActionResult], None]
 
@@ -40,12 +45,14 @@ class Plan:
 
     Attributes:
         turns: how many there are, with the answer.
+        kept: how many of the gold answers are given.
         finds: whether a step of it retrieves a gold answer.
         queries: of SPARQL, in order, with the node that was explored before each.
     """
 
     script: Script
     turns: int
+    kept: int
     finds: bool = False
     queries: tuple[tuple[str | None, str], ...] = ()
 
@@ -73,7 +80,7 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
     for topic in question.topic_entities:
         walk = _walk(case, _iri(topic), _gold_nodes(question, case))
         if walk and len(steps) + len(walk) < most:
-            steps += walk
+            steps += [step for step in walk if step not in steps]
     answers = _replaced(list(question.answers), wrong)
 
     def script() -> Script:
@@ -83,21 +90,22 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
             yield kg_r1.write_query("I follow the relation.", Action(name, arguments))
         yield kg_r1.write_answer("These are the answers.", answers)
 
-    return Plan(script(), len(steps) + 1, bool(steps))
+    return Plan(script(), len(steps) + 1, len(answers) - wrong, bool(steps))
 
 
 def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
     """The actions of the logical form, in as many turns as there are."""
-    if not question.form and not question.path:
-        if case.pattern is None:
-            raise Unable("no logical form: the data set has none, and its query is no chain")
-        question = replace(question, form=form_of(case.pattern))
+    if not question.form:
+        question = replace(question, path=(), form=form_of(case.pattern))
     try:
         actions = gold_actions(question)
     except LogicalFormError as error:
         raise Unable(f"no logical form: {error}") from error
     if not actions:
         raise Unable("no actions express the logical form")
+    in_program = wrong and len(question.answers) > _LISTED
+    if in_program:
+        actions = [_misled(action, wrong_name(case)) for action in actions]
     turns = min(len(actions), most - 1)
     bounds = [turn * len(actions) // turns for turn in range(turns + 1)]
 
@@ -106,12 +114,12 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         for start, end in pairwise(bounds):
             results = yield written("I follow the program.", actions[start:end])
         final = f"expression{len(actions)}"
-        if wrong and isinstance(results[-1], Success):
+        if wrong and not in_program and isinstance(results[-1], Success):
             ids = [item.label if item.id.startswith('"') else item.id for item in results[-1].items]
             final = " ".join(_replaced(ids, wrong))
         yield kbqa_r1.write_answer("These are the answers.", [final])
 
-    return Plan(script(), turns + 1)
+    return Plan(script(), turns + 1, 0 if in_program else len(question.answers) - wrong)
 
 
 def _knowcoder_a1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
@@ -125,7 +133,7 @@ def _knowcoder_a1(question: Question, case: Case, most: int, wrong: bool) -> Pla
         results = yield knowcoder_a1.write_call("I ask.", "ExecuteSPARQL", {"sparql": question.sparql})
         yield knowcoder_a1.write_answer("These are the answers.", _replaced(_listed(results), wrong))
 
-    return Plan(script(), len(topics[:1]) + 2)
+    return Plan(script(), len(topics[:1]) + 2, len(question.answers) - wrong)
 
 
 def _interactive_parsing(question: Question, case: Case, most: int, wrong: bool) -> Plan:
@@ -141,7 +149,7 @@ def _interactive_parsing(question: Question, case: Case, most: int, wrong: bool)
             results = yield interactive_parsing.write_sparql("I ask.", query)
         yield interactive_parsing.write_answer("These are the answers.", _replaced(_listed(results), wrong))
 
-    return Plan(script(), commands + 1, queries=tuple(steps))
+    return Plan(script(), commands + 1, len(question.answers) - wrong, queries=tuple(steps))
 
 
 def _sparql_refinement(question: Question, case: Case, most: int, wrong: bool) -> Plan:
@@ -154,7 +162,7 @@ def _sparql_refinement(question: Question, case: Case, most: int, wrong: bool) -
         answers = _replaced(_listed(results), wrong)
         yield sparql_refinement.write_answer("This is it.", answers[0] if answers else "nothing")
 
-    return Plan(script(), 2)
+    return Plan(script(), 2, 1 - wrong)
 
 
 _PLANS = {
@@ -164,6 +172,13 @@ _PLANS = {
     "interactive_parsing": _interactive_parsing,
     "sparql_refinement": _sparql_refinement,
 }
+
+
+def _misled(action: FormAction, wrong: str) -> FormAction:
+    """The action, from another entity."""
+    if isinstance(action, FindRelation) and isinstance(action.source, Entity):
+        return replace(action, source=Entity(_short(wrong)))
+    return action
 
 
 def _steps(question: Question, most: int) -> list[tuple[str | None, str]]:

@@ -103,6 +103,8 @@ def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
     except (Unable, NoFormError) as error:
         return f"{type(error).__name__}: {error}"
     right, wrong = played
+    if any(turn.status is Status.OUT_OF_TOKENS for turn in right.trajectory.turns):
+        return "the answers take more tokens than a turn has"
     if right.trajectory.status is not Status.ANSWERED:
         return f"not answered: {right.trajectory.status}"
     if (failed := next((a for a in right.trajectory.actions if a.code), None)) is not None:
@@ -121,8 +123,7 @@ def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
 
 
 def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bool) -> float:
-    n = len(question.answers)
-    right = n - wrong
+    n, right = len(question.answers), one.kept
     name, weights = stage.recipe.name, stage.recipe.reward.model_dump()
     f1 = formulas.f_beta(right, n, n)
     released = name.endswith("as-released")

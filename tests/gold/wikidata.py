@@ -14,6 +14,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from kbqa.kg.sparql.prefixes import PREFIXES
+from tests.witnesses import Pattern, UnknownShapeError
 
 _DRAWS = 150
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -23,6 +24,10 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _TERM = re.compile(r"<[^>\s]*>|\"|'|\?\w|_:|[A-Za-z]*:\w")
+# What a witness is drawn for, and a logical form has no operator for.
+_MORE = re.compile(
+    r"\b(FILTER|BIND|MINUS|UNION|OPTIONAL|HAVING|GROUP|ORDER|ASK|SUM|AVG|MAX|MIN|LIMIT)\b|[*+|]", re.IGNORECASE
+)
 _TRIPLE = tuple[str, str, str]
 _NOT_GROUPS = {"FILTER", "BIND", "MINUS", "VALUES", "HAVING", "SELECT", "ORDER", "GROUP", "LIMIT", "OFFSET"}
 
@@ -32,13 +37,25 @@ def wikidata_witness(record: dict[str, Any]) -> frozenset[str] | None:
     query = record["query"]["sparql"]
     answers = list(_answers(record["answers"]))
     rng = random.Random(str(record["id"]))
-    builder = _Builder(query, f"Q9{int(record['id']):03}")
+    builder = _Builder(query, f"Q9{int(record['id']):03}", " ".join(answers))
     for draw in range(_DRAWS):
         lines = builder.facts(answers, rng, draw)
         if _found(query, lines) == sorted(set(answers)):
             distracted = lines | builder.distractor(rng)
             return frozenset(distracted if _found(query, distracted) == sorted(set(answers)) else lines)
     return None
+
+
+def wikidata_pattern(query: str) -> Pattern:
+    """What a query asks, if it is no more than triples.
+
+    Raises:
+        UnknownShapeError: it is more than triples.
+    """
+    builder = _Builder(query, "Q9")
+    if _MORE.search(builder.body):
+        raise UnknownShapeError("no logical form: the query is more than triples")
+    return builder.pattern()
 
 
 def _answers(results: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -73,14 +90,22 @@ def _found(query: str, lines: set[str]) -> list[str]:
 
 
 class _Builder:
-    def __init__(self, query: str, node: str) -> None:
+    def __init__(self, query: str, node: str, answers: str = "") -> None:
         self._node, self._made = node, 0
         self._prefixes = PREFIXES | dict(re.findall(r"PREFIX\s+(\w*):\s*<([^>]*)>", query, re.IGNORECASE))
         body = re.sub(r"PREFIX\s+\S*\s*<[^>]*>", " ", query, flags=re.IGNORECASE)
+        self.body = body
         self._tokens = _TOKEN.findall(body)
         self._triples = list(self._patterns())
+        # Numbers that the query or its answers name are likely bounds.
+        named = [int(n) for n in re.findall(r"(?<![\w.])\d+", re.sub(r"<[^>]*>", " ", f"{body} {answers}"))]
+        self._numbers = [-900, -1, 1, 2, 5, 40, 2500, 300000, *named, *(n + 1 for n in named)]
+        self._years = [n for n in named if 1000 <= n <= 2030]
+        among = re.search(r"(\?\w+)\s+IN\s*\(([^)]*)\)", body)
+        self._among = (among[1], among[2].split(",")) if among else None
         self._dated = set(re.findall(r"(?:YEAR|MONTH|DAY)\s*\(\s*(\?\w+)", body, re.IGNORECASE))
-        compared = re.findall(r"(\?\w+)\s*\)?\s*(?=[-+<>])|(?<=[-+<>=])\s*\(?\s*(\?\w+)", body)
+        equations = body.replace("!=", " ")
+        compared = re.findall(r"(\?\w+)\s*\)?\s*(?=[-+<>=])|(?<=[-+<>=])\s*\(?\s*(\?\w+)", equations)
         ordered = re.findall(r"(?:ASC|DESC|SUM|AVG|MAX|MIN)\s*\(\s*(\?\w+)", body, re.IGNORECASE)
         self._measured = {name for pair in compared for name in pair if name} | set(ordered)
         counted = re.search(r"COUNT\s*\(\s*(?:DISTINCT\s+)?(\?\w+)", body, re.IGNORECASE)
@@ -89,6 +114,15 @@ class _Builder:
         self._answer = selected[1] if selected else ""
         summed = re.search(r"\(\s*(?:SUM|AVG|MAX|MIN)\s*\(\s*(\?\w+)", body, re.IGNORECASE)
         self._summed = summed[1] if summed else ""
+
+    def pattern(self) -> Pattern:
+        """The triples, with those of paths one by one."""
+        triples: list[_TRIPLE] = []
+        for number, (subject, path, value) in enumerate(self._triples):
+            steps = path.split("/")
+            nodes = [subject, *(f"?step{number}_{i}" for i in range(1, len(steps))), value]
+            triples += zip(nodes, steps, nodes[1:], strict=False)
+        return Pattern(self._counted or self._answer, bool(self._counted), triples)
 
     def facts(self, answers: Sequence[str], rng: random.Random, draw: int) -> set[str]:
         """A graph that may have the answers."""
@@ -117,10 +151,13 @@ class _Builder:
         return self._instance(dict(self._values(rng)), missing)
 
     def _values(self, rng: random.Random, *, equal: bool = False) -> Iterator[tuple[str, str]]:
+        yield from ((value, '"a name"@en') for _, path, value in self._triples if path == "rdfs:label")
         year, number = 0, 0
+        if self._among is not None and self._among[0] != self._answer:
+            yield self._among[0], self._constant(rng.choice(self._among[1]).strip())
         for name in sorted(self._dated | self._measured):
             if not (equal and year):
-                year, number = rng.randint(1450, 2022), rng.choice([-900, -1, 1, 2, 5, 40, 2500, 300000])
+                year, number = rng.choice([rng.randint(1450, 2022), *self._years]), rng.choice(self._numbers)
             if name in self._dated or rng.random() < 0.3:
                 yield name, f'"{year}-05-17T00:00:00Z"^^<{_XSD}dateTime>'
             else:
