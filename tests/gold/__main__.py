@@ -16,7 +16,5 @@ with tempfile.TemporaryDirectory() as d:
             print(r, g.dataset, row.questions, row.right, row.rewarded, round(time.time()-t, 1), flush=True)
             seen = set()
             for i, w in row.listed.items():
-                k = re.sub(r"[-\d.]+", "", w)
-                if k not in seen or len([1 for s in seen if s == k]) < 1:
-                    seen.add(k); print("    ", i, w, flush=True)
+                print("    ", i, w, flush=True)
     print("\n".join(report(rows)))

@@ -146,7 +146,7 @@ def _freebase_case(
         )
         for line in witness.triples
     )
-    names = {f"<{FREEBASE}{entity}>": label for entity, label in named.items() if label}
+    names = {f"<{FREEBASE}{entity}>": label for entity, label in named.items() if label not in (None, "", "null")}
     for line in triples:
         for wrong in re.findall(rf"{own}(?:missing|wrong|last|w\d)[^>]*>", line):
             names.setdefault(wrong, f"{WRONG} {wrong.removeprefix(own).removesuffix('>')} {number}")

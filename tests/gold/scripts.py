@@ -30,6 +30,8 @@ from tests.witnesses import FREEBASE
 
 _LISTED = 20  # with more answers, the wrong entity is in the program
 
+NOBODY = "m.0nobody"  # an entity that no graph has
+
 Script = Generator[str, Sequence[ActionResult], None]
 
 WIKIDATA = "http://www.wikidata.org/entity/"
@@ -69,11 +71,6 @@ def plan(dialect: str, question: Question, case: Case, most: int, *, wrong: bool
     return _PLANS[dialect](question, case, most, wrong)
 
 
-def wrong_name(case: Case) -> str:
-    """The IRI of an entity that is no answer."""
-    return next(iri for iri, label in case.names.items() if label.startswith(WRONG))
-
-
 def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
     """Follow relations from the topic entities to an answer, then give all answers."""
     steps: list[tuple[str, str, bool]] = []
@@ -81,7 +78,10 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         walk = _walk(case, _iri(topic), _gold_nodes(question, case))
         if walk and len(steps) + len(walk) < most:
             steps += [step for step in walk if step not in steps]
-    answers = _replaced(list(question.answers), wrong)
+    # A name with a comma, unless it was seen, would be read as two.
+    ids = {name: others[0] for name, *others in question.names}
+    answers = [ids.get(name, name) if "," in name else name for name in question.answers]
+    answers = _replaced(answers, wrong)
 
     def script() -> Script:
         for node, relation, inverse in steps:
@@ -105,7 +105,7 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         raise Unable("no actions express the logical form")
     in_program = wrong and len(question.answers) > _LISTED
     if in_program:
-        actions = [_misled(action, wrong_name(case)) for action in actions]
+        actions = [_misled(action) for action in actions]
     turns = min(len(actions), most - 1)
     bounds = [turn * len(actions) // turns for turn in range(turns + 1)]
 
@@ -116,7 +116,7 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         final = f"expression{len(actions)}"
         if wrong and not in_program and isinstance(results[-1], Success):
             ids = [item.label if item.id.startswith('"') else item.id for item in results[-1].items]
-            final = " ".join(_replaced(ids, wrong))
+            final = " ".join([NOBODY, *ids[1:]])
         yield kbqa_r1.write_answer("These are the answers.", [final])
 
     return Plan(script(), turns + 1, 0 if in_program else len(question.answers) - wrong)
@@ -174,10 +174,10 @@ _PLANS = {
 }
 
 
-def _misled(action: FormAction, wrong: str) -> FormAction:
+def _misled(action: FormAction) -> FormAction:
     """The action, from another entity."""
     if isinstance(action, FindRelation) and isinstance(action.source, Entity):
-        return replace(action, source=Entity(_short(wrong)))
+        return replace(action, source=Entity(NOBODY))
     return action
 
 
