@@ -1,20 +1,26 @@
-import os, sys, tempfile, time
+"""Prints what the gold agent earns, as a table in Markdown: python -m tests.gold [DATASET ...]
+
+KBQA_DATA names the directory of the published data sets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
 from pathlib import Path
-from tests.gold.table import *
-from tests.gold.playing import RECIPES, make_codec
-data = Path(os.environ["KBQA_DATA"])
-sample = int(os.environ.get("SAMPLE", "0")) or None
-names = os.environ.get("RECIPE", "").split() or RECIPES
-rows = {}
-with tempfile.TemporaryDirectory() as d:
-    grounds = [ground(n, data, Path(d), sample) for n in sys.argv[1:]]
-    codec = make_codec(texts_of(grounds), tags())
-    for g in grounds:
-        for r in names:
-            t = time.time()
-            rows[r, g.dataset] = row = play_all(g, r, codec)
-            print(r, g.dataset, row.questions, row.right, row.rewarded, round(time.time()-t, 1), flush=True)
-            seen = set()
-            for i, w in row.listed.items():
-                print("    ", i, w, flush=True)
-    print("\n".join(report(rows)))
+
+from tests.gold.table import DATASETS, RECIPES, codec_of, ground, play_all, report
+
+
+def main(datasets: list[str]) -> None:
+    data = Path(os.environ["KBQA_DATA"])
+    with tempfile.TemporaryDirectory() as directory:
+        grounds = [ground(dataset, data, Path(directory)) for dataset in datasets]
+        codec = codec_of(grounds)
+        rows = {(name, at.dataset): play_all(at, name, codec) for name in RECIPES for at in grounds}
+    sys.stdout.writelines(f"{line}\n" for line in report(rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(DATASETS))

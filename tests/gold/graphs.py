@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +81,22 @@ def packed(cases: Iterable[Case]) -> list[WitnessGraph]:
     return graphs
 
 
-def load(graphs: Sequence[WitnessGraph], catalog: GraphCatalog, dataset: str, directory: Path) -> None:
-    """Load the graphs as `dataset-0`, `dataset-1` and so on, as `kbqa kg load` does."""
+def load(
+    graphs: Sequence[WitnessGraph],
+    catalog: GraphCatalog,
+    dataset: str,
+    directory: Path,
+    attach: Callable[[GraphCatalog, str, Path], None] | None,
+) -> None:
+    """Load the graphs as `dataset-0`, `dataset-1` and so on, as `kbqa kg load` does, or else attach them."""
     for number, graph in enumerate(graphs):
-        file = directory / f"{dataset}-{number}.nt"
+        name = f"{dataset}-{number}"
+        file = directory / f"{name}.nt"
         file.write_text("\n".join(graph.lines), encoding="utf-8")
-        catalog.load(f"{dataset}-{number}", file)
+        if attach is None:
+            catalog.load(name, file)
+        else:
+            attach(catalog, name, file)
 
 
 def questions(dataset: str, data: Path, graphs: Sequence[WitnessGraph], form: Answers) -> list[Question]:
@@ -100,14 +109,18 @@ def questions(dataset: str, data: Path, graphs: Sequence[WitnessGraph], form: An
     ]
 
 
-@cache
-def cases(dataset: str, data: Path) -> tuple[list[Case], list[str]]:
-    """The questions of a data set with their facts, and the ids of those for which none were found."""
+def cases(dataset: str, data: Path, sample: int | None = None) -> tuple[list[Case], list[str]]:
+    """The questions of a data set with their facts, and the ids of those for which none were found.
+
+    Args:
+        sample: how many to take, at equal distances; None for all.
+    """
     file = next((data / _FILES[dataset].parent).glob(_FILES[dataset].name))
     records = json.loads(file.read_text(encoding="utf-8"))
     if dataset == "qald-10":
         records = records["questions"]
-    made = [_MAKERS[dataset](number, record) for number, record in enumerate(records)]
+    step = 1 if sample is None else max(1, len(records) // sample)
+    made = [_MAKERS[dataset](number, record) for number, record in enumerate(records) if number % step == 0]
     return [case for case in made if isinstance(case, Case)], [id_ for id_ in made if isinstance(id_, str)]
 
 
@@ -162,11 +175,18 @@ def _qald(number: int, record: dict[str, Any]) -> Case | str:
     except UnknownShapeError:
         pattern = None
     entities = {found[0] for line in triples for found in _ENTITY.finditer(line)}
-    return Case(str(record["id"]), triples, {iri: f"the {_local(iri)}" for iri in entities}, pattern)
+    # An entity of the query is in the graph, whatever the graph says about it.
+    named = re.findall(r"\bwd:(Q\d+)", record["query"]["sparql"])
+    entities |= {f"<http://www.wikidata.org/entity/{id_}>" for id_ in named}
+    return Case(str(record["id"]), triples, {iri: _invented(iri) for iri in entities}, pattern)
 
 
-def _local(iri: str) -> str:
-    return iri.rpartition("/")[2].removesuffix(">")
+def _invented(iri: str) -> str:
+    """A name for an entity of Wikidata: a syllable for every two digits of its id."""
+    digits = iri.rpartition("/Q")[2].removesuffix(">")
+    pairs = (int(digits[start : start + 2]) for start in range(0, len(digits), 2))
+    name = "".join("bcdfghjklmnpqrstvwxz"[pair // 5] + "aeiou"[pair % 5] for pair in pairs)
+    return f"{name}{len(digits)}".title()
 
 
 def _value(text: str) -> str | None:

@@ -22,18 +22,6 @@ from kbqa.trajectory import Question, RewardedTrajectory, Segment, Trajectory
 from tests.gold.graphs import Case
 from tests.gold.scripts import Script, Unable
 
-RECIPES = (
-    "kg-r1",
-    "kg-r1-as-released",
-    "kbqa-r1",
-    "kbqa-r1-as-released",
-    "knowcoder-a1",
-    "knowcoder-a1-as-released",
-    "isp-kgr",
-    "isp-kgr-as-released",
-    "learning-to-refine",
-)
-
 
 class Listening:
     """Graph tools that keep the last results."""
@@ -91,8 +79,3 @@ class Stage:
         [trajectory] = linear_rollout(agent, question, 1, 0.0)
         reward: Reward = self.recipe.reward.build()
         return reward.score(question, trajectory, Instruments(terms.over(self.tools), MatchingJudge()))
-
-
-def make_codec(texts: Iterable[str], tags: Iterable[str]) -> TokenizerCodec:
-    """A tokenizer about as dense as those of pretrained models."""
-    return TokenizerCodec(train_tokenizer(list(texts), tuple(dict.fromkeys(tags)), 6000))

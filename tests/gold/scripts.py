@@ -75,7 +75,7 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
     """Follow relations from the topic entities to an answer, then give all answers."""
     steps: list[tuple[str, str, bool]] = []
     for topic in question.topic_entities:
-        walk = _walk(case, _iri(topic), _gold_nodes(question, case))
+        walk = _walk(case, iri_of(topic), gold_nodes(question, case))
         if walk and len(steps) + len(walk) < most:
             steps += [step for step in walk if step not in steps]
     # A name with a comma, unless it was seen, would be read as two.
@@ -103,9 +103,10 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         raise Unable(f"no logical form: {error}") from error
     if not actions:
         raise Unable("no actions express the logical form")
-    in_program = wrong and len(question.answers) > _LISTED
+    misled = [_misled(action) for action in actions]
+    in_program = wrong and len(question.answers) > _LISTED and misled != actions
     if in_program:
-        actions = [_misled(action) for action in actions]
+        actions = misled
     turns = min(len(actions), most - 1)
     bounds = [turn * len(actions) // turns for turn in range(turns + 1)]
 
@@ -207,12 +208,13 @@ def _replaced(answers: Sequence[str], wrong: bool) -> list[str]:
     return [WRONG, *answers[1:]] if wrong else list(answers)
 
 
-def _gold_nodes(question: Question, case: Case) -> set[str]:
+def gold_nodes(question: Question, case: Case) -> set[str]:
     """The gold answers as they stand in the facts."""
     labelled = {label: iri for iri, label in case.names.items()}
-    nodes = {labelled.get(answer, _iri(answer)) for answer in question.answers}
+    nodes = {labelled.get(answer, iri_of(answer)) for answer in question.answers}
+    written = {answer.removeprefix("+") for answer in question.answers}
     values = {line.removesuffix(" .").split(" ", 2)[2] for line in case.triples}
-    return nodes | {value for value in values if _lexical(value) in question.answers}
+    return nodes | {value for value in values if _lexical(value) in written}
 
 
 def _walk(case: Case, start: str, ends: set[str]) -> list[tuple[str, str, bool]]:
@@ -242,7 +244,8 @@ def _lexical(value: str) -> str:
     return literal[1] if literal else ""
 
 
-def _iri(name: str) -> str:
+def iri_of(name: str) -> str:
+    """The IRI of an id of Freebase or Wikidata, in angle brackets."""
     if re.fullmatch(r"[QP]\d+", name):
         return f"<{WIKIDATA}{name}>"
     return f"<{FREEBASE}{name}>"

@@ -140,6 +140,8 @@ class _Builder:
             lines |= self._instance(dict(self._values(rng)) | same | bound)
         if draw % 5 == 4:
             lines |= self.distractor(rng)
+        elif draw % 5 == 3:  # what comes first, if the query skips it
+            lines |= self._instance(dict(self._values(rng)))
         empty = not instances or answers in (["false"], []) or any(a.startswith('"0"') for a in answers)
         if empty and draw % 3 != 2 and self._triples:
             lines = self.distractor(rng)
