@@ -68,8 +68,8 @@ def _names(answer: Any) -> tuple[str, str]:
     """(id or value, label) of an answer; GraphQuestions has one text, which becomes the first."""
     if isinstance(answer, str):
         return answer, ""
-    label = optional_text(answer, "entity_name")
-    return require(answer, "answer_argument", str), "" if label == _NAMELESS else label
+    argument, label = require(answer, "answer_argument", str), optional_text(answer, "entity_name")
+    return argument, "" if label == _NAMELESS else label
 
 
 def _gold(argument: str, label: str, form: Answers) -> str:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-
 from tests.gold.scripts import Plan
-
-D = 3  # ISP-KGR's bound on distances
 
 
 def f_beta(right: int, given: int, gold: int, beta: float = 1.0) -> float:

@@ -64,7 +64,9 @@ class WitnessGraph:
         name = NAME if any(FREEBASE in line for line in self.cases[0].triples) else LABEL
         lines = {line for case in self.cases for line in case.triples}
         names = {iri: label for case in self.cases for iri, label in case.names.items()}
-        labels = [f"{iri} {name} {json.dumps(label, ensure_ascii=False)}@en ." for iri, label in names.items()]
+        labels = [
+            f"{iri} {name} {json.dumps(label, ensure_ascii=False)}@en ." for iri, label in names.items()
+        ]
         return [*sorted(lines), *labels]
 
 
@@ -159,7 +161,9 @@ def _freebase_case(
         )
         for line in witness.triples
     )
-    names = {f"<{FREEBASE}{entity}>": label for entity, label in named.items() if label not in (None, "", "null")}
+    names = {
+        f"<{FREEBASE}{entity}>": label for entity, label in named.items() if label not in (None, "", "null")
+    }
     for line in triples:
         for wrong in re.findall(rf"{own}(?:missing|wrong|last|w\d)[^>]*>", line):
             names.setdefault(wrong, f"{WRONG} {wrong.removeprefix(own).removesuffix('>')} {number}")

@@ -6,21 +6,17 @@ found it reads the results themselves, since a script cannot read text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kbqa.judges.matching import MatchingJudge
 from kbqa.kg.actions import Action, ActionResult, GraphTools
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
-from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.recipes import Recipe, load_recipe
+from kbqa.recipes import Recipe
 from kbqa.rewards import Instruments, Reward
-from kbqa.judges.matching import MatchingJudge
-from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.rollouts import Agent, linear_rollout
-from kbqa.training.small_policy import train_tokenizer
-from kbqa.trajectory import Question, RewardedTrajectory, Segment, Trajectory
-from tests.gold.graphs import Case
-from tests.gold.scripts import Script, Unable
+from kbqa.trajectory import Question, RewardedTrajectory, Segment
+from tests.gold.scripts import Script
 
 
 class Listening:

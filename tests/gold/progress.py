@@ -22,12 +22,24 @@ class Facts:
     def __init__(self, lines: Iterable[str]) -> None:
         self._around: dict[str, set[str]] = {}
         self._store = ox.Store()
+        self._labels: dict[str, set[str]] = {}
         text = "\n".join(lines)
         self._store.load(text.encode(), format=ox.RdfFormat.N_TRIPLES)
         for quad in self._store:
             subject, value = str(quad.subject), str(quad.object)
+            if quad.predicate.value.endswith(("type.object.name", "rdf-schema#label")):
+                self._labels.setdefault(subject, set()).add(quad.object.value)
             self._around.setdefault(subject, set()).add(value)
             self._around.setdefault(value, set()).add(subject)
+
+    def names(self, term: str) -> set[str]:
+        """The labels of a term, and its id, or its text if it is a value."""
+        return {*self._labels.get(term, ()), _text(term)}
+
+    def nodes(self, names: Iterable[str]) -> set[str]:
+        """All nodes that go by one of these names."""
+        wanted = {name.removeprefix("+") for name in names}
+        return {node for node in self._around if self.names(node) & wanted}
 
     def ask(self, query: str) -> set[str] | bool:
         """The values that a query finds."""
@@ -49,8 +61,7 @@ class Facts:
 def isp_kgr(
     steps: Sequence[tuple[str | None, str]],
     topics: Sequence[str],
-    gold: set[str],
-    count: int | None,
+    answers: Sequence[str],
     f1: float,
     facts: Facts,
     *,
@@ -60,11 +71,13 @@ def isp_kgr(
 
     Args:
         steps: each a node that is explored, or None, and a query.
-        topics, gold: as they stand in the facts.
-        count: the gold answer, if it is a number.
+        topics: IRIs in angle brackets.
+        answers: the gold ones, by name.
         f1: of the answers at the end.
     """
     w_progress, w_outcome = (0.3, 0.6) if released else (0.6, 0.3)
+    gold, wanted = facts.nodes(answers), {answer.removeprefix("+") for answer in answers}
+    count = int(answers[0]) if len(answers) == 1 and re.fullmatch(r"\d{1,9}", answers[0]) else None
     superlative = _EXTREME.search(steps[-1][1]) is not None
     known = {topic: facts.near([topic], gold) for topic in topics}  # S_map
     previous, total, asked = 0.0, 0.0, set()
@@ -81,15 +94,16 @@ def isp_kgr(
             continue
         asked.add(query)
         values = set() if isinstance(found, bool) else found
+        names = {min(facts.names(value) & wanted or facts.names(value)) for value in values}
+        quality = _f1(names, wanted)
         counts = count is not None and _COUNT.search(query.partition("{")[0]) is not None
         if counts:
             inner = facts.ask(_COUNT.sub(r"\1\2", query, count=1))
             score = float(isinstance(inner, set) and len(inner) == count)
-        elif superlative and gold <= values:
-            score = 1.0 if values == gold else (D - 1) / D
+        elif superlative and wanted <= names:
+            score = 1.0 if wanted == names else (D - 1) / D
         else:
-            score = facts.near(values, gold)
-        quality = _f1(found, gold)
+            score = 1.0 if quality else facts.near(values, gold)
         if released and quality:
             score = 1.0 if quality >= 0.9 else 0.5 + 0.5 * quality
         if counts:
@@ -109,14 +123,20 @@ def _step(progress: float, f1: float, w_progress: float, w_outcome: float) -> fl
     return 0.1 + w_progress * progress + w_outcome * f1 * (progress >= 0)
 
 
-def _f1(found: set[str] | bool, gold: set[str]) -> float:
-    values = {str(found).lower()} if isinstance(found, bool) else found
-    right = len(values & gold)
-    return 2 * right / (len(values) + len(gold)) if right else 0.0
+def _f1(found: set[str], gold: set[str]) -> float:
+    right = len(found & gold)
+    return 2 * right / (len(found) + len(gold)) if right else 0.0
+
+
+def _text(term: str) -> str:
+    """The text of a value; the id of an entity."""
+    if literal := re.match(r'"(.*)"', term, re.DOTALL):
+        return literal[1]
+    iri = term.strip("<>")
+    return re.sub(r"^http://(rdf\.freebase\.com/ns|www\.wikidata\.org/entity)/", "", iri)
 
 
 def _selected(query: str) -> set[str]:
-    head = query.partition("{")[0].upper().rpartition("SELECT")[2]
-    at = query.upper().find(head)
-    named = re.findall(r"AS\s+(\?\w+)", query[at : at + len(head)], re.IGNORECASE)
-    return set(named) or set(re.findall(r"\?\w+", query[at : at + len(head)]))
+    head = query[: query.index("{")]
+    head = head[head.upper().rindex("SELECT") :] if "SELECT" in head.upper() else ""
+    return set(re.findall(r"AS\s+(\?\w+)", head, re.IGNORECASE)) or set(re.findall(r"\?\w+", head))

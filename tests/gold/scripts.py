@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from kbqa.cold_start.teachers import gold_actions, written
 from kbqa.errors import LogicalFormError
@@ -205,7 +204,10 @@ def _listed(results: Sequence[ActionResult]) -> list[str]:
 
 
 def _replaced(answers: Sequence[str], wrong: bool) -> list[str]:
-    return [WRONG, *answers[1:]] if wrong else list(answers)
+    """The answers, one of them replaced if they are to be wrong; not one that another spells alike."""
+    folded = [answer.casefold() for answer in answers]
+    at = next((i for i, answer in enumerate(folded) if folded.count(answer) == 1), 0)
+    return [*answers[:at], WRONG, *answers[at + 1 :]] if wrong else list(answers)
 
 
 def gold_nodes(question: Question, case: Case) -> set[str]:

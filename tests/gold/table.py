@@ -21,10 +21,10 @@ from kbqa.training.small_policy import train_tokenizer
 from kbqa.trajectory import Question, Status
 from tests.gold import formulas
 from tests.gold.forms import NoFormError
-from tests.gold.graphs import Case, WitnessGraph, cases, load, packed, questions
+from tests.gold.graphs import WitnessGraph, cases, load, packed, questions
 from tests.gold.playing import Stage
 from tests.gold.progress import Facts, isp_kgr
-from tests.gold.scripts import Plan, Unable, gold_nodes, iri_of, plan
+from tests.gold.scripts import Plan, Unable, iri_of, plan
 
 RECIPES = (
     "kg-r1",
@@ -142,7 +142,7 @@ def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
 
 def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bool) -> float:
     n, right = len(question.answers), one.kept
-    name, weights = stage.recipe.name, stage.recipe.reward.model_dump()
+    name = stage.recipe.name
     f1 = formulas.f_beta(right, n, n)
     released = name.endswith("as-released")
     if name.startswith("kg-r1"):
@@ -154,18 +154,9 @@ def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bo
         return formulas.knowcoder_a1(formulas.f_beta(right, n, n, 0.5))
     if name.startswith("learning"):
         return formulas.learning_to_refine(one, not wrong)
-    case = at.cases[question.id]
     topics = [iri_of(topic) for topic in question.topic_entities]
-    number = question.answers[0] if n == 1 and re.fullmatch(r"\d{1,9}", question.answers[0]) else None
-    return isp_kgr(
-        one.queries,
-        topics,
-        gold_nodes(question, case),
-        None if number is None else int(number),
-        f1,
-        at.facts(question.kg),
-        released=released,
-    )
+    facts = at.facts(question.kg)
+    return isp_kgr(one.queries, topics, question.answers, f1, facts, released=released)
 
 
 def report(rows: Mapping[tuple[str, str], Row]) -> Iterator[str]:

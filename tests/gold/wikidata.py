@@ -26,7 +26,8 @@ _TOKEN = re.compile(
 _TERM = re.compile(r"<[^>\s]*>|\"|'|\?\w|_:|[A-Za-z]*:\w")
 # What a witness is drawn for, and a logical form has no operator for.
 _MORE = re.compile(
-    r"\b(FILTER|BIND|MINUS|UNION|OPTIONAL|HAVING|GROUP|ORDER|ASK|SUM|AVG|MAX|MIN|LIMIT)\b|[*+|]", re.IGNORECASE
+    r"\b(FILTER|BIND|MINUS|UNION|OPTIONAL|HAVING|GROUP|ORDER|ASK|SUM|AVG|MAX|MIN|LIMIT)\b|[*+|]",
+    re.IGNORECASE,
 )
 _TRIPLE = tuple[str, str, str]
 _NOT_GROUPS = {"FILTER", "BIND", "MINUS", "VALUES", "HAVING", "SELECT", "ORDER", "GROUP", "LIMIT", "OFFSET"}
@@ -175,7 +176,7 @@ class _Builder:
         return {line for line in lines if not line.startswith('"')}
 
     def _path(self, subject: str, path: str, value: str) -> Iterator[str]:
-        steps = [step for step in re.split(r"/(?![^<]*>)", path.replace("(", "").replace(")", ""))]
+        steps = re.split(r"/(?![^<]*>)", path.replace("(", "").replace(")", ""))
         # A step of any length is taken once, unless another step stands for it.
         needed = [step for step in steps if not step.endswith("*")] or [steps[0]]
         for number, step in enumerate(needed):

@@ -89,7 +89,10 @@ def test_grailqa_has_form_query_level_and_topics(reading):
 
 
 def test_grailqa_writes_null_for_the_name_of_an_entity_without_one(reading):
-    answers = [files.GRAILQA[0]["answer"][0] | {"entity_name": "null", "answer_argument": id_} for id_ in ("m.1", "m.2")]
+    answers = [
+        files.GRAILQA[0]["answer"][0] | {"entity_name": "null", "answer_argument": id_}
+        for id_ in ("m.1", "m.2")
+    ]
     (question,) = reading("grailqa", [files.GRAILQA[0] | {"answer": answers}]).questions
     assert (question.answers, question.names) == (("m.1", "m.2"), ())
 
