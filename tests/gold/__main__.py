@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.gold.table import DATASETS, RECIPES, codec_of, ground, play_all, report
@@ -15,8 +16,8 @@ from tests.gold.table import DATASETS, RECIPES, codec_of, ground, play_all, repo
 
 def main(datasets: list[str]) -> None:
     data = Path(os.environ["KBQA_DATA"])
-    with tempfile.TemporaryDirectory() as directory:
-        grounds = [ground(dataset, data, Path(directory)) for dataset in datasets]
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        grounds = [stack.enter_context(ground(name, data, Path(directory))) for name in datasets]
         codec = codec_of(grounds)
         rows = {(name, at.dataset): play_all(at, name, codec) for name in RECIPES for at in grounds}
     sys.stdout.writelines(f"{line}\n" for line in report(rows))

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,15 +82,20 @@ class Ground:
         return self._facts[kg]
 
 
+@contextmanager
 def ground(
     dataset: str, data: Path, directory: Path, sample: int | None = None, attach: Attach | None = None
-) -> Ground:
+) -> Iterator[Ground]:
     """The witness graphs of a data set, or of a sample of it, loaded or attached under their names."""
     found, missing = cases(dataset, data, sample)
     graphs = packed(found)
     catalog = GraphCatalog(directory, recheck_s=3600)
-    load(graphs, catalog, dataset, directory, attach)
-    return Ground(dataset, data, graphs, LocalGraphTools(catalog, deadline_s=30, longest_s=600), missing)
+    try:
+        load(graphs, catalog, dataset, directory, attach)
+        tools = LocalGraphTools(catalog, deadline_s=30, longest_s=600)
+        yield Ground(dataset, data, graphs, tools, missing)
+    finally:
+        catalog.close()
 
 
 def play_all(at: Ground, name: str, codec: Codec) -> Row:
