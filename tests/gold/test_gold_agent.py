@@ -50,7 +50,7 @@ def check(at: Ground, row: Row, recipe: str) -> None:
     assert row.rewarded + len(row.listed) == row.questions
 
 
-@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("dataset", ["grailqa", "qald-10"])
 def test_the_gold_agent_earns_what_the_formulas_give(dataset, data, tmp_path):
     with ground(dataset, data, tmp_path, SAMPLE) as at:
         codec = codec_of([at])
