@@ -15,17 +15,21 @@ from itertools import zip_longest
 from kbqa.kg.namespaces import canonical_id
 
 _SPACE = re.compile(r"\s+")
+# As Wikidata's dumps write quantities; engines return them without the sign.
+_SIGNED = re.compile(r"^\+(?=\d+(?:\.\d+)?$)")
 _WRAPPING = " \t\r\n\"'`.,;:"
 
 
 def normalise(answer: str) -> str:
     """Fold case, Unicode form and spacing, and strip what wraps an answer; an id in its short form.
 
-    >>> normalise('  "The Beatles". '), normalise("wd:Q38")
-    ('the beatles', 'q38')
+    A number has no plus sign.
+
+    >>> normalise('  "The Beatles". '), normalise("wd:Q38"), normalise("+100")
+    ('the beatles', 'q38', '100')
     """
     folded = unicodedata.normalize("NFKC", canonical_id(answer.strip())).casefold()
-    return _SPACE.sub(" ", folded).strip(_WRAPPING)
+    return _SIGNED.sub("", _SPACE.sub(" ", folded).strip(_WRAPPING))
 
 
 def answer_set(answers: Iterable[str]) -> frozenset[str]:

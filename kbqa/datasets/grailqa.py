@@ -30,6 +30,7 @@ _OPERATIONS = {
     **dict.fromkeys(("max", "min", "argmax", "argmin"), "superlative"),
     **dict.fromkeys((">", ">=", "<", "<="), "comparison"),
 }
+_NAMELESS = "null"  # in place of the name of an entity without one
 _LEVELS = ("i.i.d.", "compositional", "zero-shot")
 
 
@@ -67,7 +68,8 @@ def _names(answer: Any) -> tuple[str, str]:
     """(id or value, label) of an answer; GraphQuestions has one text, which becomes the first."""
     if isinstance(answer, str):
         return answer, ""
-    return require(answer, "answer_argument", str), optional_text(answer, "entity_name")
+    argument, label = require(answer, "answer_argument", str), optional_text(answer, "entity_name")
+    return argument, "" if label == _NAMELESS else label
 
 
 def _gold(argument: str, label: str, form: Answers) -> str:

@@ -115,19 +115,21 @@ def measure(
         [stripped for stripped in counted.values() if counting and stripped is not None],
     )
 
-    def score(query: ExecutedAction) -> tuple[float, bool]:
+    def score(query: ExecutedAction, found_f1: float) -> tuple[float, bool]:
         stripped = counted[_text(query)]
         if counting and stripped is not None:
             return float(gauge.size(stripped) == int(normalise(question.answers[0]))), True
         if superlative and (covered := _covers(query, question)):
             return (1.0 if covered == "exactly" else (max_distance - 1) / max_distance), False
-        return gauge.score(query.items), False
+        # What it found may be an answer and no node of the graph: a year that it computed, or a label.
+        return 1.0 if found_f1 else gauge.score(query.items), False
 
     steps = []
     for turn, query in zip(turns, queries, strict=True):
         step = _unmeasured(turn, query)
         if query is not None and _finds(query):
-            value, counts = score(query)
+            found_f1 = max(f1(*compare(question, names, ())) for names in (query.labels, query.items))
+            value, counts = score(query, found_f1)
             step = MeasuredStep(
                 step.command,
                 step.well_formed,
@@ -135,7 +137,7 @@ def measure(
                 value,
                 _variables(_text(query)),
                 counts,
-                max(f1(*compare(question, names, ())) for names in (query.labels, query.items)),
+                found_f1,
             )
         steps.append(step)
     known = {canonical_id(topic): gauge.score((topic,)) for topic in question.topic_entities}

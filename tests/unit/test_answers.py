@@ -41,6 +41,12 @@ def test_normalise_folds_case_unicode_form_and_wrapping():
     assert normalise('"Café".') == normalise("cafe\u0301")
 
 
+def test_a_number_has_no_plus_sign():
+    """QALD-10 gives the quantities of Wikidata's dumps, +100, and engines return 100."""
+    assert em_set(["100", "-2.5"], ["+100", "-2.5"])
+    assert [normalise(text) for text in ("++1", "a+1", "+", "C+")] == ["++1", "a+1", "+", "c+"]
+
+
 @given(st.text())
 def test_normalise_is_idempotent(text):
     assert normalise(normalise(text)) == normalise(text)

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from kbqa.kg.actions import DatedItem, Item
+from kbqa.kg.embedded.indexing import as_stored
 from kbqa.kg.embedded.members import FormIndex
 from kbqa.kg.embedded.surveying import Surveyor
 from kbqa.kg.embedded.tables import StringTable, map_numbers
@@ -139,7 +140,7 @@ class Adjacency:
         return self._out.edge(node, link, neighbour)
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
-        return self._nodes.resolve(name)
+        return self._nodes.resolve(name) or self._nodes.resolve(as_stored(name))
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
         return self._relation_terms.resolve(name)

@@ -55,6 +55,7 @@ _TEXT = re.compile(r'".*"(?:@([A-Za-z0-9-]+))?', re.DOTALL)  # a literal without
 # labels, and by other relations; the rank of a name's language is added.
 FIRST_NAME, ALIAS, _FURTHER_NAME = 1, 50, 51
 
+_NUMBER = re.compile(r"\+?(?P<sign>-?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -211,6 +212,15 @@ def literal_value(literal: str) -> str:
         return chr(int(code, 16)) if code else _ESCAPED.get(match[3], match[3])
 
     return _ESCAPE.sub(plain, value)
+
+
+def as_stored(name: str) -> str:
+    """A number as Oxigraph stores it, `802` for `802.0` and `12` for `+012`; any other name unchanged."""
+    number = _NUMBER.fullmatch(name)
+    if number is None:
+        return name
+    sign, whole, fraction = number["sign"], number["whole"].lstrip("0") or "0", number["fraction"].rstrip("0")
+    return f"{sign}{whole}{'.' if fraction else ''}{fraction}"
 
 
 class _Numbering(dict[str, int]):

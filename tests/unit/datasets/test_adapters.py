@@ -88,6 +88,15 @@ def test_grailqa_has_form_query_level_and_topics(reading):
     assert reading("grailqa", files.GRAILQA, answers=Answers.IDS).questions[0].answers == ("m.0mary",)
 
 
+def test_grailqa_writes_null_for_the_name_of_an_entity_without_one(reading):
+    answers = [
+        files.GRAILQA[0]["answer"][0] | {"entity_name": "null", "answer_argument": id_}
+        for id_ in ("m.1", "m.2")
+    ]
+    (question,) = reading("grailqa", [files.GRAILQA[0] | {"answer": answers}]).questions
+    assert (question.answers, question.names) == (("m.1", "m.2"), ())
+
+
 def test_graphquestions_have_labels_for_answers_and_a_function(reading):
     (question,) = reading("graphquestions", files.GRAPHQUESTIONS).questions
     assert (question.id, question.answers, question.topic_entities) == ("278000100", ("2",), ("m.0mary",))

@@ -13,38 +13,7 @@ from kbqa.kg.sparql.dialect import lenient
 from kbqa.kg.sparql.functions import FUNCTIONS
 from kbqa.kg.sparql.guard import ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from tests.witnesses import FREEBASE, build, read
-
-# They name a thing by what it has (`?c ns:location.country.currency_used ns:m.0b423v`) and ask
-# for all that it has so (`?c ns:location.country.currency_used ?x`): the named one is an answer
-# by SPARQL, on any graph, though the data set leaves it out.
-ANSWERED_BY_WHAT_THEY_NAME = {
-    "WebQTest-1528_4599452026541030cf9501fbe153fa1e",
-    "WebQTest-1603_38a6be99c929582756a9a7019d8a8ef9",
-    "WebQTest-1603_c0228581809788c617b45f1c43535436",
-    "WebQTest-1840_c00f449746ccac175d49bbcd8f9c7757",
-    "WebQTest-1923_60c98dd577b89e982f0432c395e26743",
-    "WebQTest-534_0fca6c57b860f8b3ab53d092652cb048",
-    "WebQTest-537_b934936c418a21861f71d9d67dbb7d7b",
-    "WebQTrn-1521_ea85cbb9b031dd740882914f30533648",
-    "WebQTrn-2047_6d4448f6a30576186670b7bd2be505db",
-    "WebQTrn-2057_8a53ef8199d789102fab4d503857c0db",
-    "WebQTrn-2069_20f08f012745c0876649db86bc922a96",
-    "WebQTrn-2100_faefa67fba5946fa87b438a6df0b8e63",
-    "WebQTrn-2209_7bc37f5ea0bc419b7ee5510daff240df",
-    "WebQTrn-2209_a031d7238f92d1a0cb027f0118f36510",
-    "WebQTrn-2478_76926adb8d69a10516897671bc45b2ec",
-    "WebQTrn-25_64dcfc659ae9ffee5e555443282b4e1f",
-    "WebQTrn-2748_f62c4564039c2c0497f1bf14b6d5bbc8",
-    "WebQTrn-2875_3d4ecc1165ae1c21499afb8f7b9e25a3",
-    "WebQTrn-3057_1315945fdcb4fad1310ab7862120be0f",
-    "WebQTrn-3057_87afbf2481df60df8476b920f00c4247",
-    "WebQTrn-3376_0619d288bbed0ca782e60c6f841a6051",
-    "WebQTrn-3384_1ad460cd0410838a2d94b2dd7bd93efe",
-    "WebQTrn-372_301c8094ece19fea6abf81373a2cb78d",
-    "WebQTrn-3766_cb21e01db360ce345ff98f5f2ac4b3e8",
-    "WebQTrn-750_bb35e9b8023fbf9c05df55b4245a4775",
-}
+from tests.witnesses import ANSWERED_BY_WHAT_THEY_NAME, FREEBASE, build, read
 
 OFFICE = """
 SELECT DISTINCT ?x WHERE {

@@ -181,3 +181,18 @@ def test_entities_are_linked_by_many_threads_at_once():
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(store.link, ["where is Tom Hanks?"] * 8))
     assert [[mention.id for mention in mentions] for mentions in found] == [["Tom Hanks"]] * 8
+
+
+def test_a_number_is_found_however_it_is_written(tmp_path):
+    """Oxigraph stores 802 for 802.0, which a logical form may begin from."""
+    file = tmp_path / "graph.ttl"
+    file.write_text(
+        '<http://ex.org/a> <http://ex.org/energy> "802.0"^^<http://www.w3.org/2001/XMLSchema#float> .'
+    )
+    with_number = GraphCatalog(tmp_path)
+    with_number.load("numbers", file)
+    [found] = with_number.get("numbers").resolve_entity("802")
+    for name in ("802.0", "+802", "0802", "802."):
+        assert with_number.get("numbers").resolve_entity(name) == (found,)
+    assert with_number.get("numbers").resolve_entity("80.20") == ()
+    with_number.close()

@@ -1,0 +1,142 @@
+"""ISP-KGR's reward of a linear episode, after Algorithm 2 (F.9) and F.8, apart from `kbqa.rewards`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import pyoxigraph as ox
+
+from kbqa.kg.sparql.dialect import lenient
+from kbqa.kg.sparql.functions import FUNCTIONS
+from kbqa.kg.sparql.guard import check_query
+
+D = 3  # the bound on distances
+_COUNT = re.compile(r"\(?\s*COUNT\s*\(\s*(DISTINCT\s+)?(\?\w+)\s*\)\s*(AS\s+\?\w+\s*)?\)?", re.IGNORECASE)
+_EXTREME = re.compile(r"ORDER\s+BY.*LIMIT|\b(MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
+
+
+class Facts:
+    """A graph in N-Triples, asked without `kbqa.kg`'s stores."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._around: dict[str, set[str]] = {}
+        self._store = ox.Store()
+        self._labels: dict[str, set[str]] = {}
+        text = "\n".join(lines)
+        self._store.load(text.encode(), format=ox.RdfFormat.N_TRIPLES)
+        for quad in self._store:
+            subject, value = str(quad.subject), str(quad.object)
+            if quad.predicate.value.endswith(("type.object.name", "rdf-schema#label")):
+                self._labels.setdefault(subject, set()).add(quad.object.value)
+            self._around.setdefault(subject, set()).add(value)
+            self._around.setdefault(value, set()).add(subject)
+
+    def names(self, term: str) -> set[str]:
+        """The labels of a term, and its id, or its text if it is a value."""
+        return {*self._labels.get(term, ()), _text(term)}
+
+    def nodes(self, names: Iterable[str]) -> set[str]:
+        """All nodes that go by one of these names."""
+        wanted = {name.removeprefix("+") for name in names}
+        return {node for node in self._around if self.names(node) & wanted}
+
+    def ask(self, query: str) -> set[str] | bool:
+        """The values that a query finds."""
+        found = self._store.query(lenient(check_query(query)).text, custom_functions=FUNCTIONS)
+        if isinstance(found, ox.QueryBoolean):
+            return bool(found)
+        return {str(term) for solution in found for term in solution if term is not None}
+
+    def near(self, one: Iterable[str], other: set[str]) -> float:
+        """DIST: max(0, (D - d) / D)."""
+        reached = set(one)
+        for distance in range(D):
+            if reached & other:
+                return (D - distance) / D
+            reached = reached | {n for node in reached for n in self._around.get(node, ())}
+        return 0.0
+
+
+def isp_kgr(
+    steps: Sequence[tuple[str | None, str]],
+    topics: Sequence[str],
+    answers: Sequence[str],
+    f1: float,
+    facts: Facts,
+    *,
+    released: bool,
+) -> float:
+    """The sum of an episode's step rewards; every step is well formed.
+
+    Args:
+        steps: each a node that is explored, or None, and a query.
+        topics: IRIs in angle brackets.
+        answers: the gold ones, by name.
+        f1: of the answers at the end.
+    """
+    w_progress, w_outcome = (0.3, 0.6) if released else (0.6, 0.3)
+    gold, wanted = facts.nodes(answers), {answer.removeprefix("+") for answer in answers}
+    count = int(answers[0]) if len(answers) == 1 and re.fullmatch(r"\d{1,9}", answers[0]) else None
+    superlative = _EXTREME.search(steps[-1][1]) is not None
+    known = {topic: facts.near([topic], gold) for topic in topics}  # S_map
+    previous, total, asked = 0.0, 0.0, set()
+    for node, query in steps:
+        explored = False
+        if node is not None:
+            name = node if node[0] == "?" else f"<{node}>"
+            explored = name in known
+            total += _step(0.0 if explored else -1.0, f1, w_progress, w_outcome)
+            previous = known[name] if explored else previous
+        found = facts.ask(query)
+        if found == set() or query in asked:
+            total += _step(-1.0, f1, w_progress, w_outcome)
+            continue
+        asked.add(query)
+        values = set() if isinstance(found, bool) else found
+        names = {min(facts.names(value) & wanted or facts.names(value)) for value in values}
+        quality = _f1(names, wanted)
+        counts = count is not None and _COUNT.search(query.partition("{")[0]) is not None
+        if counts:
+            inner = facts.ask(_COUNT.sub(r"\1\2", query, count=1))
+            score = float(isinstance(inner, set) and len(inner) == count)
+        elif superlative and wanted <= names:
+            score = 1.0 if wanted == names else (D - 1) / D
+        else:
+            score = 1.0 if quality else facts.near(values, gold)
+        if released and quality:
+            score = 1.0 if quality >= 0.9 else 0.5 + 0.5 * quality
+        if counts:
+            progress = float(score == 1.0)
+        elif released and not explored:
+            progress = float(quality >= 0.9)
+        else:
+            progress = float(score > previous)
+        total += _step(progress, f1, w_progress, w_outcome)
+        previous = score
+        for name in _selected(query):
+            known[name] = max(score, known.get(name, 0.0))
+    return total + _step(0.0, f1, w_progress, w_outcome)
+
+
+def _step(progress: float, f1: float, w_progress: float, w_outcome: float) -> float:
+    return 0.1 + w_progress * progress + w_outcome * f1 * (progress >= 0)
+
+
+def _f1(found: set[str], gold: set[str]) -> float:
+    right = len(found & gold)
+    return 2 * right / (len(found) + len(gold)) if right else 0.0
+
+
+def _text(term: str) -> str:
+    """The text of a value; the id of an entity."""
+    if literal := re.match(r'"(.*)"', term, re.DOTALL):
+        return literal[1]
+    iri = term.strip("<>")
+    return re.sub(r"^http://(rdf\.freebase\.com/ns|www\.wikidata\.org/entity)/", "", iri)
+
+
+def _selected(query: str) -> set[str]:
+    head = query[: query.index("{")]
+    head = head[head.upper().rindex("SELECT") :] if "SELECT" in head.upper() else ""
+    return set(re.findall(r"AS\s+(\?\w+)", head, re.IGNORECASE)) or set(re.findall(r"\?\w+", head))

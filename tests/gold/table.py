@@ -1,0 +1,186 @@
+"""What the gold agent earns: recipe by data set, how many questions it plays as the formulas say."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kbqa.datasets.formats import Answers
+from kbqa.datasets.gold import gold_form_of, gold_namer
+from kbqa.kg.actions import NODE_RELATIONS, GraphTools
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.base import Codec
+from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.recipes import load_recipe
+from kbqa.training.small_policy import train_tokenizer
+from kbqa.trajectory import Question, Status
+from tests.gold import formulas
+from tests.gold.forms import NoFormError
+from tests.gold.graphs import WitnessGraph, cases, load, packed, questions
+from tests.gold.playing import Stage
+from tests.gold.progress import Facts, isp_kgr
+from tests.gold.scripts import Plan, Unable, iri_of, plan
+
+RECIPES = (
+    "kg-r1",
+    "kg-r1-as-released",
+    "kbqa-r1",
+    "kbqa-r1-as-released",
+    "knowcoder-a1",
+    "knowcoder-a1-as-released",
+    "isp-kgr",
+    "isp-kgr-as-released",
+    "learning-to-refine",
+)
+DATASETS = ("grailqa", "cwq", "qald-10")
+
+_LEARNED = 300  # questions of a data set whose programs the tokenizer learns
+_VOCABULARY = 6000
+
+Attach = Callable[[GraphCatalog, str, Path], None]
+
+
+@dataclass
+class Row:
+    """What became of the questions of a data set under a recipe.
+
+    Attributes:
+        right: questions answered with an F1 of 1.
+        rewarded: those of them that earned what the formula says, rightly and wrongly answered.
+        listed: question → why it is not among these.
+    """
+
+    questions: int = 0
+    right: int = 0
+    rewarded: int = 0
+    listed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ground:
+    """A data set's witness graphs, loaded."""
+
+    dataset: str
+    data: Path
+    graphs: Sequence[WitnessGraph]
+    tools: GraphTools
+    missing: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self.cases = {case.id: case for graph in self.graphs for case in graph.cases}
+        self._facts: dict[str, Facts] = {}
+
+    def facts(self, kg: str) -> Facts:
+        if kg not in self._facts:
+            self._facts = {kg: Facts(self.graphs[int(kg.rpartition("-")[2])].lines)}
+        return self._facts[kg]
+
+
+@contextmanager
+def ground(
+    dataset: str, data: Path, directory: Path, sample: int | None = None, attach: Attach | None = None
+) -> Iterator[Ground]:
+    """The witness graphs of a data set, or of a sample of it, loaded or attached under their names."""
+    found, missing = cases(dataset, data, sample)
+    graphs = packed(found)
+    catalog = GraphCatalog(directory, recheck_s=3600)
+    try:
+        load(graphs, catalog, dataset, directory, attach)
+        tools = LocalGraphTools(catalog, deadline_s=30, longest_s=600)
+        yield Ground(dataset, data, graphs, tools, missing)
+    finally:
+        catalog.close()
+
+
+def play_all(at: Ground, name: str, codec: Codec) -> Row:
+    """The gold agent's play of a recipe over a data set."""
+    recipe = load_recipe(name)
+    protocol = recipe.protocol.build()
+    asked = questions(at.dataset, at.data, at.graphs, gold_form_of(protocol))
+    named = gold_namer(asked, at.tools, at.dataset)
+    stage = Stage(recipe, at.tools, codec)
+    row = Row(len(asked) + len(at.missing), listed=dict.fromkeys(at.missing, "no witness: no facts found"))
+    for question in map(named, asked):
+        reason = _reason(at, stage, question, row)
+        if reason:
+            row.listed[question.id] = reason
+    return row
+
+
+def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
+    """Why a question is not played as the formula says; empty if it is."""
+    case, most = at.cases[question.id], stage.recipe.rollout.max_turns
+    dialect = stage.recipe.protocol.name
+    if not question.answers:
+        return "no gold answers"
+    try:
+        plans = [plan(dialect, question, case, most, wrong=wrong) for wrong in (False, True)]
+        played = [stage.play(question, one.script) for one in plans]
+    except (Unable, NoFormError) as error:
+        return str(error)
+    right, wrong = played
+    if any(turn.status is Status.OUT_OF_TOKENS for turn in right.trajectory.turns):
+        return "the answers take more tokens than a turn has"
+    if right.trajectory.status is not Status.ANSWERED:
+        return f"not answered: {right.trajectory.status}"
+    # A variable without values has no relations to look at, which the formula has a reward for.
+    executed = (action for action in right.trajectory.actions if action.name != NODE_RELATIONS)
+    if (failed := next((action for action in executed if action.code), None)) is not None:
+        return f"an action failed: {failed.kind}"
+    if not math.isclose(right.components["f1"], 1.0):
+        return "the answers differ from the gold ones"
+    row.right += 1
+    for one, scored, is_wrong in zip(plans, played, (False, True), strict=True):
+        expected = _expected(at, stage, question, one, is_wrong)
+        earned = sum(scored.turn_rewards) + scored.outcome
+        if not math.isclose(earned, expected, abs_tol=1e-9):
+            kind = "wrong" if is_wrong else "right"
+            return f"reward when {kind}: {earned:.3f} instead of {expected:.3f}"
+    row.rewarded += 1
+    return ""
+
+
+def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bool) -> float:
+    n, right = len(question.answers), one.kept
+    name = stage.recipe.name
+    f1 = formulas.f_beta(right, n, n)
+    released = name.endswith("as-released")
+    if name.startswith("kg-r1"):
+        weight = 0.5 if released else 1.0
+        return formulas.kg_r1(one, f1, w_f1=weight, w_retrieval=weight)
+    if name.startswith("kbqa-r1"):
+        return formulas.kbqa_r1(f1)
+    if name.startswith("knowcoder"):
+        return formulas.knowcoder_a1(formulas.f_beta(right, n, n, 0.5))
+    if name.startswith("learning"):
+        return formulas.learning_to_refine(one, not wrong)
+    topics = [iri_of(topic) for topic in question.topic_entities]
+    facts = at.facts(question.kg)
+    return isp_kgr(one.queries, topics, question.answers, f1, facts, released=released)
+
+
+def report(rows: Mapping[tuple[str, str], Row]) -> Iterator[str]:
+    """The table in Markdown, with the reasons of the questions that are not in it."""
+    yield "| recipe | data set | questions | F1 = 1 | reward as by the formula | the rest |"
+    yield "|---|---|---|---|---|---|"
+    for (recipe, dataset), row in rows.items():
+        reasons = Counter(re.sub(r"[-\d.]+ instead of [-\d.]+", "", reason) for reason in row.listed.values())
+        rest = "; ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+        yield f"| {recipe} | {dataset} | {row.questions} | {row.right} | {row.rewarded} | {rest} |"
+
+
+def codec_of(grounds: Iterable[Ground]) -> TokenizerCodec:
+    """A tokenizer about as dense as those of pretrained models: it learns the names and programs."""
+    texts: list[str] = []
+    for at in grounds:
+        texts += [name for graph in at.graphs for case in graph.cases for name in case.names.values()]
+        asked = questions(at.dataset, at.data, at.graphs, Answers.LABELS)[:_LEARNED]
+        texts += [f"{question.text} {question.sparql} {question.form}" for question in asked]
+    tags = [tag for name in RECIPES for tag in load_recipe(name).protocol.build().tags]
+    return TokenizerCodec(train_tokenizer(texts, tuple(dict.fromkeys(tags)), _VOCABULARY))
