@@ -31,8 +31,8 @@ BY_DESIGN = (
 )
 
 
-# Shares of questions whose reward differs from the formula's for a reason that is not known yet: by one step's
-# progress, 0.3, in 44 of CWQ's 2,500 questions.
+# Shares of questions whose reward differs from the formula's for a reason that is not known yet: by 0.3, the
+# progress of one step, in 44 of CWQ's 2,500 questions.
 UNEXPLAINED = {("isp-kgr-as-released", "cwq"): 0.07}
 
 
@@ -52,7 +52,9 @@ def check(at: Ground, row: Row, recipe: str) -> None:
         assert row.right == row.rewarded
     else:
         share = UNEXPLAINED.get((recipe, at.dataset), 1 - ENOUGH)
-        assert len(unexpected) <= share * row.questions, unexpected
+        assert len(unexpected) <= max(1, share * row.questions), (
+            unexpected
+        )  # one of a sample is more than its share
     assert row.rewarded + len(row.listed) == row.questions, "what is not rewarded has a reason"
 
 
