@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch.nn import functional
 from transformers import BertModel
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser, nearer
+from kbqa.policies.chooser.model import Chooser, Encoded, Head, nearer
 from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
 from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Option, Words, decisions
 from kbqa.policies.in_process import load_model, open_policy
@@ -158,6 +159,40 @@ def test_words_count_by_where_they_stand_once_it_has_learned_so(model, codec):
     [encoded] = model.encode([decision.question], []).distance.tolist()
     at = decision.question.index(codec.encode([Segment("<topic>")])[0]) + 1
     assert encoded[0][at - 2 : at + 3] == [-2, -1, 0, 1, 2]
+
+
+def test_a_relation_that_is_said_twice_is_said_near_the_topic_first():
+    """the parents of the parents of X: each time that it is taken, another of the two words is done."""
+    head, unit = Head(4), torch.eye(4)
+    question, parents = (1,), Words((2,), 0)
+    states = torch.stack([unit[0], unit[1], unit[0], unit[2], unit[0] + unit[3]])[
+        None
+    ]  # the last one resembles it
+    distance = torch.tensor([[[-4.0, -3.0, -2.0, 0.0, 30.0]]])
+    mask = torch.ones(1, 5, dtype=torch.bool)
+    encoded = Encoded({question: 0}, states, mask, distance, {parents: 0}, unit[:1])
+    once = head.take(encoded, head.begin(encoded, [question]), [parents])
+    twice = head.take(encoded, once, [parents])
+    assert once.seen[0].argmax() == 2
+    assert once.seen[0, 2] == 1 > 0.7 > once.seen[0, 0]
+    assert twice.seen[0, [0, 2]].tolist() == [1, 1]
+    assert twice.seen[0, [1, 3, 4]].max() < 0.1
+
+
+def test_the_important_token_is_what_is_asked_for_once_it_has_learned_so(model, codec):
+    [decision] = read(codec, model, ASKED)
+    words = [option.words for option in decision.options]
+    encoded = model.encode([decision.question], words)
+    head = copy.deepcopy(model.head)
+    with torch.no_grad():
+        assert not head.importance(encoded.states).any()  # at the beginning
+        head.salient.weight.copy_(10 * encoded.states[0, 1][None])
+        important = int(head.importance(encoded.states)[0].argmax())
+        state = head.begin(encoded, [decision.question])
+        query = functional.normalize(encoded.states[0, important], dim=0)
+        gained = head.gain * nearer(encoded, state)
+        follow = head.scores(encoded, state, 0).follow[0, 0]
+    assert torch.allclose(follow, head.scale * (encoded.vectors @ query) + gained[0], atol=1e-3)
 
 
 def test_texts_of_similar_length_are_encoded_together(model, codec, monkeypatch):

@@ -163,6 +163,13 @@ def test_distance_becomes_a_score(tools, found, expected):
     assert measured.known == {"Ada": pytest.approx(1 / 3)}
 
 
+def test_an_answer_that_is_no_node_of_the_graph_is_no_distance_away(tools):
+    """Such as a year that the query computes."""
+    turns = [query(PARENT, "1815"), query(BORN, "1816")]
+    measured = measure(about("1815"), turns, Instruments(tools, MatchingJudge()), 3)
+    assert [step.score for step in measured.steps] == [1.0, 0.0]
+
+
 def test_what_finds_nothing_has_no_score(tools):
     turns = [query(PARENT), query(PARENT, code="KG_FORMAT_ERROR"), turn(1, 2, status=Status.UNPARSABLE)]
     measured = measure(about("1788"), turns, Instruments(tools, MatchingJudge()), 3)
