@@ -110,6 +110,7 @@ def play(protocol: AgentProtocol, text: str) -> None:
 def chat(protocol: AgentProtocol, text: str) -> None:
     """As `play`, with a model that chats and may call functions; messages only follow on messages."""
     episode = ChatEpisode(QUESTION, protocol, BUDGET)
+    _execute(episode)  # the first look
     for turn in text.split(TURN_END):
         if episode.done:
             break

@@ -53,7 +53,7 @@ def test_an_attached_graph_is_served(client, home):
 
 
 def test_failures_of_an_endpoint_are_items_and_pass(client, home, server):
-    client = client(query_deadline_s=2)
+    client = client(query_deadline_s=10)
     server.answer_with(lambda request: request.reply(500, b"broken"))
     for result in execute(client, STARRED, SPARQL):
         assert (result["code"], result["kind"]) == ("KG_SERVER_ERROR", "query_failed")
