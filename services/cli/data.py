@@ -150,13 +150,13 @@ def load_rog(
     home: Home = DEFAULT_HOME,
     force: Force = False,
 ) -> None:
-    """Load RoG's data (RoG-WebQSP, RoG-CWQ): a graph with a subgraph for each question, and a data set.
+    """Make a graph and a data set from RoG's files (RoG-WebQSP, RoG-CWQ). Each question has a subgraph.
 
     The data set is written to KBQA_DATA, so that `kbqa train --dataset NAME` is the next command.
     """
     root = data_directory()
     if root is None:
-        raise DatasetError(f"{name}: set KBQA_DATA to the directory that is to hold the data set")
+        raise DatasetError(f"{name}: set KBQA_DATA to the directory in which to store the data set")
     directory = root / name
     for part in ("train", "validation", "test"):
         _is_free(directory / f"{part}.jsonl", force)

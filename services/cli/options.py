@@ -59,7 +59,7 @@ GivenNamespaces = Annotated[
     typer.Option(
         "--namespace",
         metavar="PREFIX=IRI",
-        help="Shorten ids that begin with the IRI to PREFIX:name; with an empty PREFIX, to the bare name. "
+        help="Show ids that begin with IRI as PREFIX:name, or as the bare name if PREFIX is empty. "
         "Repeatable.",
     ),
 ]
