@@ -89,7 +89,7 @@ def test_compose_and_chart_run_the_same_vllm_and_the_same_redis(services):
     engine = (CHART / "templates" / "_engine.tpl").read_text(encoding="utf-8")
     always = engine[: engine.index("lora.enabled")]
     assert given == set(re.findall(r"    - (--[a-z-]+)=?", always)) - {"--tensor-parallel-size"}
-    redis = (CHART / "templates" / "redis" / "statefulset.yaml").read_text(encoding="utf-8")
+    redis = (CHART / "templates" / "redis" / "_server.tpl").read_text(encoding="utf-8")
     for setting in (
         "--appendonly yes",
         "--appendfsync everysec",

@@ -1,15 +1,16 @@
 {{/* The pretrained model, and vLLM beside a worker or a gateway. */}}
 
-{{/* Brings the model into the cache that the pod's containers share; asks the hub only for what is missing. */}}
+{{/* Brings the model into the cache that the pod's containers share; asks the hub only for what is missing: (list $ image). */}}
 {{- define "kbqa.fetchModel" -}}
 {{- $ := index . 0 -}}
 - name: model
-  image: {{ include "kbqa.image" (list $ (index . 1)) }}
+  image: {{ index . 1 }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
   command: [hf, download, {{ $.Values.model.name | quote }}]
   env:
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
+    {{- include "kbqa.outsideEnvironment" $ | nindent 4 }}
     {{- with $.Values.model.endpoint }}
     - {name: HF_ENDPOINT, value: {{ . | quote }}}
     {{- end }}
@@ -24,6 +25,7 @@
   volumeMounts:
     - {name: models, mountPath: /models}
     - {name: tmp, mountPath: /tmp}
+    {{- include "kbqa.certificatesMount" $ | nindent 4 }}
 {{- end }}
 
 {{- define "kbqa.modelVolume" -}}
