@@ -93,6 +93,8 @@ def test_each_component_reaches_the_destinations_that_it_needs_and_no_other(char
     assert named(chart("s3"))["rollout-worker"] == {public, ("data", 9000)}
     small = named(chart("cpu-small"))
     assert set().union(*small.values()) == set()
+    carried = {"offline": True, "persistence": {"existingClaim": "models"}}
+    assert named(chart(model=carried))["gateway"] == set()
     extra = [{"to": [{"ipBlock": {"cidr": "10.9.9.9/32"}}], "ports": [{"port": 443}]}]
     more = named(chart("cpu-small", networkPolicy={"extraEgress": {"trainer": extra}}))
     assert more == {**small, "trainer": {("10.9.9.9/32", 443)}}

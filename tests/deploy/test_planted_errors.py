@@ -46,6 +46,7 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"externalRedis": {"existingSecret": "redis"}}, "set one of them"),
         ({"policyStore": {"type": "s3"}}, "policyStore.s3.url"),
         ({"model": {"name": ""}}, "set model.name"),
+        ({"model": {"offline": True}}, "model.persistence.existingClaim"),
         ({"gateway": {"engine": "external"}}, "gateway.vllmUrl"),
         (
             {"gateway": {"engine": "external", "vllmUrl": "http://v:8000", "replicas": 2}},

@@ -15,7 +15,7 @@
 {{- if not (or $v.redis.enabled (include "kbqa.cacheUsed" .)) }}{{ $queues = append $queues "kg-server" }}{{ end -}}
 {{- $bucket := printf "https://s3.%s.amazonaws.com" (default "us-east-1" $v.policyStore.s3.region) -}}
 {{- $all := dict
-      "hub" (dict "url" (default "https://huggingface.co" $v.model.endpoint) "from" $loads)
+      "hub" (dict "url" (ternary "" (default "https://huggingface.co" $v.model.endpoint) $v.model.offline) "from" $loads)
       "bucket" (dict "url" (ternary (default $bucket $v.policyStore.s3.endpoint) "" (eq $v.policyStore.type "s3")) "from" (list "rollout-worker" "trainer" "gateway"))
       "judge" (dict "url" $v.judge.baseUrl "from" (list "rollout-worker"))
       "encoder" (dict "url" $v.embedding.url "from" (list "kg-server"))

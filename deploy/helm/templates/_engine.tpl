@@ -11,6 +11,9 @@
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
     {{- include "kbqa.outsideEnvironment" $ | nindent 4 }}
+    {{- if $.Values.model.offline }}
+    - {name: HF_HUB_OFFLINE, value: "1"}
+    {{- end }}
     {{- with $.Values.model.endpoint }}
     - {name: HF_ENDPOINT, value: {{ . | quote }}}
     {{- end }}
@@ -44,7 +47,7 @@
 
 {{/*
 vLLM as a native sidecar: (list $ .Values.gateway). It starts before its service and ends after it. It listens
-on the pod's own address alone, since whoever reaches it gives it orders; hence a probe by command.
+on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by command.
 */}}
 {{- define "kbqa.vllm" -}}
 {{- $ := index . 0 -}}{{- $values := index . 1 -}}{{- $vllm := $.Values.vllm -}}
