@@ -33,13 +33,18 @@ up: .env ## build and start the compose stack; returns once it answers questions
 	@docker compose up --no-recreate --detach --wait gateway
 
 .env: .env.example
-	@[ -e .env ] || sed "s/^REDIS_PASSWORD=$$/&$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')/" .env.example >.env
+	@[ -e .env ] || cp .env.example .env
+	@for name in REDIS_PASSWORD GRAFANA_PASSWORD; do \
+		grep -q "^$$name=." .env && continue; \
+		{ grep -v "^$$name=" .env; echo "$$name=$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"; } >.env.new; \
+		mv .env.new .env; \
+	done
 	@touch .env
 
 down: ## stop the compose stack; graphs, policies and runs stay in their volumes (docker compose down --volumes removes them)
 	@docker compose --profile '*' down
 
-images: .env ## build the images of the four services (deploy/images; VARIANT, IMAGE_PREFIX and IMAGE_TAG as in .env.example)
+images: .env ## build the images of the four services; VARIANT=cuda makes the trainer's for GPUs (IMAGE_PREFIX and IMAGE_TAG as in .env.example)
 	@docker compose build
 
 fmt: setup ## format the code
@@ -51,6 +56,7 @@ check: setup ## check lint, types, import contracts, docs/cli.md and docs/action
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/cli_reference.py --check
+	@$(BIN)/python -m deploy.dashboards --check
 	@$(BIN)/python scripts/action_reference.py --check
 
 test: setup ## run unit and service tests, with a real Redis and real worker processes; as root, installs WordNet
@@ -74,8 +80,7 @@ test-gpu: setup ## run the tests that need a GPU; without one, each says why it 
 chart: setup ## lint, render and validate every scenario of the chart
 	@$(BIN)/pip install --quiet --constraint constraints.txt helm-python-sdk kubernetes-validate
 	@$(BIN)/python scripts/chart_reference.py --check
-	@$(BIN)/python -m deploy.dashboards --check
-	@$(BIN)/pytest tests/deploy -m "not integration"
+	@$(BIN)/pytest tests/deploy -m chart -n $(JOBS) --dist worksteal
 
 fuzz: setup ## search for texts that break a parser (SECONDS=3600, shared by all targets)
 	@$(BIN)/pip install --quiet --constraint constraints.txt atheris

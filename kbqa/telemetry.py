@@ -19,7 +19,7 @@ import contextvars
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +27,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 LogFormat = Literal["json", "text"]
 MetricKind = Literal["counter", "gauge", "histogram"]
@@ -199,6 +201,70 @@ METRICS: tuple[Metric, ...] = (
         "Latest value of a training curve that the papers plot; see kbqa.curves.",
         ("curve",),
     ),
+    Metric(
+        "kbqa_trainer_run_info",
+        "gauge",
+        "1: the latest run, with its recipe, data set and base model.",
+        ("run", "recipe", "dataset", "base_model"),
+    ),
+    Metric(
+        "kbqa_trainer_steps_planned", "gauge", "Steps of the latest run's reinforcement learning, at most."
+    ),
+    Metric("kbqa_trainer_checkpoint_step", "gauge", "Step of the latest run's newest checkpoint."),
+    Metric("kbqa_trainer_stage", "gauge", "Stage of the curriculum, mean over the latest step's requests."),
+    Metric("kbqa_trainer_sampled_tokens", "gauge", "Tokens that the latest run's rollouts have cost so far."),
+    Metric(
+        "kbqa_trainer_reward_spread",
+        "gauge",
+        "Spread of the latest step's total rewards: std, min, max.",
+        ("statistic",),
+    ),
+    Metric(
+        "kbqa_trainer_reward_component",
+        "gauge",
+        "Mean of each named part of the reward in the latest step.",
+        ("component",),
+    ),
+    Metric("kbqa_trainer_turn_reward", "gauge", "Mean reward of a turn in the latest step.", ("turn",)),
+    Metric(
+        "kbqa_trainer_episode_tokens",
+        "gauge",
+        "Tokens written in an episode of the latest step: p95, max.",
+        ("statistic",),
+    ),
+    Metric(
+        "kbqa_trainer_truncated",
+        "gauge",
+        "Share of the latest step's episodes that ended at a limit of turns, tokens or time.",
+    ),
+    Metric(
+        "kbqa_trainer_action_success",
+        "gauge",
+        "Share of an action's calls that returned something in the latest step.",
+        ("action",),
+    ),
+    Metric(
+        "kbqa_trainer_advantage_spread",
+        "gauge",
+        "Standard deviation of the mean advantage of the latest step's trajectories.",
+    ),
+    Metric("kbqa_trainer_learning_rate", "gauge", "Learning rate of the latest step."),
+    Metric("kbqa_trainer_loss", "gauge", "Loss of the latest step."),
+    Metric("kbqa_trainer_importance_ratio", "gauge", "Mean importance ratio of the latest step's tokens."),
+    Metric("kbqa_trainer_clip_low_fraction", "gauge", "Share of tokens clipped at the lower bound."),
+    Metric("kbqa_trainer_clip_high_fraction", "gauge", "Share of tokens clipped at the upper bound."),
+    Metric(
+        "kbqa_trainer_evaluation",
+        "gauge",
+        "Means of the latest evaluation in reinforcement learning: em, hit, f1, turns and others.",
+        ("split", "measure"),
+    ),
+    Metric(
+        "kbqa_trainer_f1_by_hops",
+        "gauge",
+        "Mean F1 of the latest evaluation by the length of the gold path.",
+        ("split", "hops"),
+    ),
     Metric("kbqa_trainer_entropy", "gauge", "Mean entropy of the policy's tokens in the latest step, nats."),
     Metric("kbqa_trainer_no_spread", "gauge", "Share of the latest step's questions that taught nothing."),
     Metric(
@@ -220,6 +286,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "Mean number of versions that the latest step's groups were behind.",
     ),
+    Metric("kbqa_trainer_staleness_max", "gauge", "Largest number of versions that a group was behind."),
     Metric(
         "kbqa_trainer_queued_seconds", "gauge", "Mean time until a worker took a request of the latest step."
     ),
@@ -234,6 +301,12 @@ METRICS: tuple[Metric, ...] = (
     # gateway
     Metric(
         "kbqa_gateway_answers_total", "counter", "Questions answered, by the answer's status.", ("status",)
+    ),
+    Metric(
+        "kbqa_gateway_policy_info",
+        "gauge",
+        "1: the policy that answers unless a graph has one of its own.",
+        ("run", "version"),
     ),
     Metric("kbqa_gateway_answer_seconds", "histogram", "Time from a question to its answer."),
     Metric(
@@ -323,11 +396,39 @@ class Metrics:
             )
         return self._histograms[name]
 
+    def observed(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Export a gauge whose time series come and go: `read` is called at every scrape.
+
+        Args:
+            read: returns values by the values of the labels, in the order of the table.
+        """
+        self.registry.register(_Observed(self._metric(name, "gauge"), read))
+
     def _metric(self, name: str, kind: MetricKind) -> Metric:
         for metric in METRICS:
             if metric.name == name and metric.kind == kind:
                 return metric
         raise KeyError(f"no {kind} named {name}: add it to METRICS in kbqa/telemetry.py")
+
+
+class _Observed(Collector):
+    """A gauge that is read when it is scraped."""
+
+    def __init__(self, metric: Metric, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        self._metric, self._read = metric, read
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The name alone, so that registering reads nothing."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = self._family()
+        for labels, value in self._read().items():
+            family.add_metric(labels, value)
+        return [family]
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._metric.name, self._metric.help, labels=self._metric.labels)
 
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {

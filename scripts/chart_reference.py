@@ -37,17 +37,27 @@ SETTINGS: dict[str, type[ServiceSettings]] = {
 # Fields that values of the chart's own stand for.
 _MANAGED = {
     "host", "port", "drain_s", "api_keys", "api_keys_file", "operations_port", "encoder", "encoder_api_key",
-    "vllm_precision",
+    "vllm_precision", "chat_api_key",
 }  # fmt: skip
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 _AMOUNTS = {"type": "object", "additionalProperties": {"type": ["string", "integer", "number"]}}
 _OBJECTS = {"type": "array", "items": {"type": "object"}}
+_DESTINATIONS = (
+    "hub", "bucket", "judge", "encoder", "endpoint", "graph", "redis", "kgServer", "vllm", "chat", "tracker",
+    "traces", "proxy",
+)  # fmt: skip
+_COMPONENTS = ("kgServer", "rolloutWorker", "trainer", "gateway", "jobs")
 
 
 def _one_of(*values: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(values)}
+
+
+def _objects_by(names: tuple[str, ...]) -> dict[str, Any]:
+    """A list of objects for each of these names, or for some of them."""
+    return {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(names, _OBJECTS)}
 
 
 # What a default does not tell, by the pattern of a value's path; the first that fits counts.
@@ -82,13 +92,17 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("*sharedMemory", {"type": "string", "pattern": _QUANTITY}),
     ("priorityClasses.low", {"type": "integer"}),
     ("*.processes", {"type": "integer", "minimum": 1}),
+    ("rolloutWorker.autoscaling.minReplicas", {"type": "integer", "minimum": 0}),
     ("*.minReplicas", {"type": "integer", "minimum": 1}),
     ("*.maxReplicas", {"type": "integer", "minimum": 1}),
     ("*.cpuPercent", {"type": "integer", "minimum": 1}),
     ("*.requestsPerPod", {"type": "integer", "minimum": 1}),
     ("*.maxUnavailable", {"type": "integer", "minimum": 1}),
     ("*ort", {"type": "integer", "minimum": 1, "maximum": 65535}),
-    ("*.externalPorts", {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}),
+    (
+        "*.dnsPorts",
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
+    ),
     (
         "*esources",
         {
@@ -115,7 +129,19 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     ("gateway.httpRoute.parentRefs", _OBJECTS),
     ("networkPolicy.*From", _OBJECTS),
-    ("networkPolicy.extraEgress", _OBJECTS),
+    ("networkPolicy.dns", _OBJECTS),
+    ("networkPolicy.destinations", _objects_by(_DESTINATIONS)),
+    ("networkPolicy.extraEgress", _objects_by(_COMPONENTS)),
+    ("externalRedis.address", {"type": "string", "pattern": "^([^:/]+:[0-9]+)?$"}),
+    ("podUser", _one_of("auto", "fixed", "assigned")),
+    ("progressDeadlineSeconds", {"type": "integer", "minimum": 60}),
+    ("tracing.sampled", {"type": "number", "minimum": 0, "maximum": 1}),
+    ("extraObjects", _OBJECTS),
+    ("*.extraEnv", _OBJECTS),
+    ("*.envFrom", _OBJECTS),
+    ("*.extraVolumes", _OBJECTS),
+    ("*.extraVolumeMounts", _OBJECTS),
+    ("*.initContainers", _OBJECTS),
 )
 
 
@@ -153,8 +179,8 @@ def rendered() -> dict[Path, str]:
         "title": "Values of the kbqa chart; made by scripts/chart_reference.py",
         **_schema("", yaml.safe_load(text)),
     }
-    # Helm hands it to every chart that another one depends on.
-    schema["properties"]["global"] = {"type": "object"}
+    # Helm hands the parent's to every chart that it depends on, with whatever other charts read there.
+    schema["properties"]["global"]["additionalProperties"] = True
     return {
         CHART / "values.schema.json": json.dumps(schema, indent=1) + "\n",
         CHART / "README.md": _readme(list(values(text))),

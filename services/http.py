@@ -30,7 +30,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, ProcessCollector, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -68,6 +68,7 @@ def install(
         open_metrics: whether `app` itself serves `/metrics`; otherwise `operations_app` does, on another
             port.
     """
+    ProcessCollector(registry=metrics.registry)  # memory and processor time of this process
     _add_operations(app, metrics if open_metrics else None, readiness)
 
     def on_domain_error(request: Request, error: Exception) -> Response:

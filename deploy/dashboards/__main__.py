@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
+from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.dashboards.alerts import groups
 from deploy.dashboards.gateway import gateway
 from deploy.dashboards.graph import graph
+from deploy.dashboards.machines import machines
 from deploy.dashboards.queues import queues
 from deploy.dashboards.rollouts import rollouts
 from deploy.dashboards.training import training
@@ -23,6 +26,7 @@ _BOARDS = {
     "graph": graph,
     "gateway": gateway,
     "queues": queues,
+    "machines": machines,
 }
 _RULES = _DEPLOY / "helm" / "alerts" / "kbqa.yaml"
 _HEAD = "# Made by python -m deploy.dashboards; each alert has a section of its name in docs/operations.md.\n"
@@ -48,11 +52,19 @@ def rendered() -> dict[Path, str]:
     """What each file should contain."""
     encoder = JSONEncoder(sort_keys=True, indent=1)
     boards = {
-        _DEPLOY / "helm" / "dashboards" / f"{name}.json": encoder.encode(board().build()) + "\n"
+        _DEPLOY / "helm" / "dashboards" / f"{name}.json": encoder.encode(_numbered(board())) + "\n"
         for name, board in _BOARDS.items()
     }
     rules = _HEAD + yaml.safe_dump(groups(), sort_keys=False, width=110)
     return {**boards, _RULES: rules}
+
+
+def _numbered(board: Dashboard) -> Any:
+    """A dashboard whose panels have ids, which links to a panel and its alerts need."""
+    built = board.build()
+    for number, panel in enumerate(built.panels or (), 1):
+        panel.id_val = number
+    return built
 
 
 if __name__ == "__main__":

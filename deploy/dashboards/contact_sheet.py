@@ -26,6 +26,7 @@ from deploy.dashboards.live import Board, Panel, Prometheus, Series, boards
 
 _COLUMN, _ROW = 0.8, 0.42  # inches of a cell of Grafana's grid
 _MARGIN = 0.5
+_CHARTS = ("timeseries", "xychart")
 _SHOWN = 8  # names in a legend
 _COLOURS = {"green": "#2f8f4e", "orange": "#d97a00", "red": "#c4292e", "text": "#222222", None: "#222222"}
 _SUFFIXES = {"s": " s", "reqps": " req/s", "ops": " /s"}
@@ -68,12 +69,12 @@ def draw(board: Board, prometheus: Prometheus, seconds: float, path: Path) -> No
         ]
         box = (x * _COLUMN + 0.1, top - h * _ROW + 0.1, w * _COLUMN - 0.2, h * _ROW - 0.2)
         _frame(figure, [side / of for side, of in zip(box, (width, height) * 2, strict=True)])
-        inner = (0.95, 0.85, 1.15, 1.65) if panel.kind == "timeseries" else (0, 0, 0, 0.35)
+        inner = (0.95, 0.85, 1.15, 1.65) if panel.kind in _CHARTS else (0, 0, 0, 0.35)
         left, bottom, less_wide, less_high = inner
         area = (box[0] + left, box[1] + bottom, box[2] - less_wide, box[3] - less_high)
         axes = figure.add_axes([side / of for side, of in zip(area, (width, height) * 2, strict=True)])
         figure.text((box[0] + 0.1) / width, (box[1] + box[3] - 0.18) / height, panel.title, fontsize=10.5)
-        if panel.kind == "timeseries":
+        if panel.kind in _CHARTS:
             told = "\n".join(textwrap.wrap(panel.description, int(box[2] * 14.5))[:2])
             figure.text(
                 (box[0] + 0.1) / width, (box[1] + box[3] - 0.32) / height, told, fontsize=7.5,

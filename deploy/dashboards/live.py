@@ -107,7 +107,9 @@ class Prometheus:
 def expand(expr: str, window: str = "1m", span: str = "1h") -> str:
     """An expression as Prometheus gets it, of all that a variable can choose."""
     filled = expr.replace("$__rate_interval", window).replace("$__range", span)
-    return filled.replace("$namespace", ".*").replace("$vllm", ".*")
+    for variable in ("namespace", "vllm", "run", "recipe"):
+        filled = filled.replace(f"${variable}", ".*")
+    return filled
 
 
 def boards() -> list[Board]:

@@ -11,19 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grafana_foundation_sdk.builders import common, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import common, prometheus, stat, timeseries, xychart
 from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.models import common as shapes
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DashboardLinkType,
     DataSourceRef,
+    DataTransformerConfig,
     Threshold,
     ThresholdsMode,
     VariableRefresh,
 )
+from grafana_foundation_sdk.models.xychart import SeriesMapping
 
-Panel = timeseries.Panel | stat.Panel
+Panel = timeseries.Panel | stat.Panel | xychart.Panel
 Order = Literal["high is bad", "low is bad"]
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="$datasource")
@@ -87,6 +89,13 @@ def choice(name: str, label: str, query: str) -> boards.QueryVariable:
     )
 
 
+def mark(board: boards.Dashboard, name: str, expr: str, colour: str) -> None:
+    """Mark on every panel the times at which an expression has a value."""
+    board.annotation(
+        boards.AnnotationQuery().name(name).datasource(_SOURCE).enable(True).icon_color(colour).expr(expr)
+    )
+
+
 def row(board: boards.Dashboard, question: str, *panels: Panel) -> None:
     """Add what answers a question of the operator, side by side."""
     board.with_row(boards.Row(question))
@@ -103,6 +112,8 @@ def chart(
     stacked: bool = False,
     top: float | None = None,
     logarithmic: bool = False,
+    limits: tuple[float, float] | None = None,
+    order: Order = "high is bad",
 ) -> timeseries.Panel:
     """Lines over time, from zero up unless values are negative.
 
@@ -111,6 +122,7 @@ def chart(
         stacked: the lines are parts of a whole.
         top: where the axis ends at least.
         logarithmic: for values over several orders of magnitude.
+        limits: where lines are drawn: worth a look, bad.
     """
     panel = (
         timeseries.Panel()
@@ -132,6 +144,11 @@ def chart(
             .placement(shapes.LegendPlacement.BOTTOM)
         )
     )
+    if limits is not None:
+        panel.thresholds(_thresholds(limits, order))
+        panel.thresholds_style(
+            common.GraphThresholdsStyleConfig().mode(shapes.GraphThresholdsStyleMode.DASHED)
+        )
     if stacked:
         panel.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL))
     if top is not None:
@@ -139,6 +156,36 @@ def chart(
     if logarithmic:
         panel.scale_distribution(common.ScaleDistributionConfig().type(shapes.ScaleDistribution.LOG).log(10))
     for query, letter in zip(queries, _letters(), strict=False):
+        panel.with_target(_target(query, letter))
+    return panel
+
+
+def by_step(title: str, description: str, step: Query, value: Query, *, unit: str = "short") -> xychart.Panel:
+    """A value over the steps of a run, one panel for each chosen run.
+
+    Args:
+        step: the x axis; both queries have one time series for each run.
+    """
+    panel = (
+        xychart.Panel()
+        .title(title)
+        .description(description)
+        .datasource(_SOURCE)
+        .unit(unit)
+        .span(_COLUMNS)  # as wide as Grafana makes what it repeats
+        .height(_CHART_HEIGHT)
+        .mapping(SeriesMapping.AUTO)
+        .repeat("run")
+        .max_per_row(3)
+        .axis_soft_min(0)
+        .point_size(xychart.XychartFieldConfigPointSize().fixed(3))
+        # Both series at the same times; without the time, the steps are the first numbers.
+        .with_transformation(DataTransformerConfig(id_val="joinByField", options={"byField": "Time"}))
+        .with_transformation(
+            DataTransformerConfig(id_val="organize", options={"excludeByName": {"Time": True}})
+        )
+    )
+    for query, letter in zip((step, value), _letters(), strict=False):
         panel.with_target(_target(query, letter))
     return panel
 

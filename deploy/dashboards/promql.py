@@ -24,7 +24,22 @@ VLLM_METRICS: dict[str, str] = {
     "vllm:request_success_total": "counter",
     "vllm:time_to_first_token_seconds": "histogram",
 }
-KINDS: dict[str, str] = {**{metric.name: metric.kind for metric in METRICS}, **VLLM_METRICS}
+# Of the services' processes, as prometheus_client exports them, and of NVIDIA's dcgm-exporter, where it runs.
+PROCESS_METRICS: dict[str, str] = {
+    "process_cpu_seconds_total": "counter",
+    "process_resident_memory_bytes": "gauge",
+}
+GPU_METRICS: dict[str, str] = {
+    "DCGM_FI_DEV_FB_USED": "gauge",
+    "DCGM_FI_DEV_GPU_UTIL": "gauge",
+    "DCGM_FI_DEV_POWER_USAGE": "gauge",
+}
+KINDS: dict[str, str] = {
+    **{metric.name: metric.kind for metric in METRICS},
+    **VLLM_METRICS,
+    **PROCESS_METRICS,
+    **GPU_METRICS,
+}
 _WINDOW = "[$__rate_interval]"
 
 
@@ -41,6 +56,17 @@ def rate(name: str, *by: str, where: str = "") -> str:
 def count(name: str, *by: str, where: str = "") -> str:
     """What a counter gained in the time that the dashboard shows."""
     return f"sum{_by(by)} (increase({_selector(name, 'counter', where)}[$__range]))"
+
+
+def of_services(expr: str) -> str:
+    """What processes of every kind export, of kbqa's services only."""
+    return f"{expr} and on (namespace, job, instance) {gauge('kbqa_disk_size_bytes')}"
+
+
+def of_runs(expr: str) -> str:
+    """A metric of the trainer's latest run, with the labels `run` and `recipe`, for the chosen runs."""
+    info = gauge("kbqa_trainer_run_info", 'run=~"$run",recipe=~"$recipe"')
+    return f"({expr}) * on (namespace, job, instance) group_left (run, recipe) {info}"
 
 
 def quantile(q: float, name: str, *by: str, where: str = "") -> str:
@@ -74,7 +100,9 @@ def _by(labels: tuple[str, ...]) -> str:
 
 def _selector(name: str, kind: str, where: str, suffix: str = "") -> str:
     if KINDS.get(name) != kind:
-        raise KeyError(f"no {kind} named {name} in kbqa.telemetry or among vLLM's")
+        raise KeyError(f"no {kind} named {name} in kbqa.telemetry or among those of others")
     server = 'job=~"$vllm"' if name in VLLM_METRICS else ""
-    matchers = ",".join(filter(None, ('namespace=~"$namespace"', server, where)))
+    # dcgm-exporter has its own namespace.
+    namespace = "" if name in GPU_METRICS else 'namespace=~"$namespace"'
+    matchers = ",".join(filter(None, (namespace, server, where)))
     return f"{name}{suffix}{{{matchers}}}"

@@ -80,6 +80,7 @@ def queues() -> Dashboard:
             Query(quantile(0.5, "kbqa_rollout_queue_seconds"), "median"),
             Query(quantile(0.95, "kbqa_rollout_queue_seconds"), "95 %"),
             unit="s",
+            limits=(30, 60),
         ),
     )
     row(
@@ -121,6 +122,8 @@ def queues() -> Dashboard:
             unit="percentunit",
             width=12,
             top=1,
+            limits=(0.2, 0.1),
+            order="low is bad",
         ),
         chart(
             "Free bytes",

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from deploy.dashboards.panels import NATS, TOKENS, TOKENS_PER_S, Query, chart, dashboard, number, row
-from deploy.dashboards.promql import count, gauge, mean, rate
+from deploy.dashboards.panels import (
+    NATS,
+    TOKENS,
+    TOKENS_PER_S,
+    Query,
+    by_step,
+    chart,
+    choice,
+    dashboard,
+    mark,
+    number,
+    row,
+)
+from deploy.dashboards.promql import count, gauge, mean, of_runs, rate
 
 _RL = 'phase="rl"'
+_STEP = Query(of_runs(gauge("kbqa_trainer_step", _RL)), "step")
+_SERVED = gauge("kbqa_gateway_policy_info")
 
 
 def _curve(name: str) -> str:
@@ -19,8 +33,13 @@ def training() -> Dashboard:
     board = dashboard(
         "training",
         "Training",
-        "The latest run of a trainer: is it running, does it learn, is it numerically sound?",
+        "The runs of a trainer: is one running, does it learn, is it numerically sound?",
     )
+    for name in ("recipe", "run"):
+        runs = f'label_values(kbqa_trainer_run_info{{namespace=~"$namespace"}}, {name})'
+        board.with_variable(choice(name, name.capitalize(), runs))
+    mark(board, "Checkpoints", f"changes({gauge('kbqa_trainer_checkpoint_step')}[1m]) > 0", "blue")
+    mark(board, "Promotions", f"{_SERVED} unless {_SERVED} offset 1m", "green")
     row(
         board,
         "Is it running?",
@@ -32,12 +51,12 @@ def training() -> Dashboard:
         number(
             "Steps of reinforcement",
             "Finished optimiser steps of reinforcement learning in the latest run.",
-            Query(gauge("kbqa_trainer_step", _RL), "rl"),
+            Query(of_runs(gauge("kbqa_trainer_step", _RL)), "{{run}}: rl"),
         ),
         number(
             "Newest policy version",
             "Number of the newest version that the latest run has published; workers pull it.",
-            Query(gauge("kbqa_trainer_policy_version"), "version"),
+            Query(of_runs(gauge("kbqa_trainer_policy_version")), "{{run}}: version"),
         ),
         number(
             "Restarts of training",
@@ -56,7 +75,7 @@ def training() -> Dashboard:
             "Fall of the reward",
             "How far the mean reward of the latest 20 steps is below the best 20 steps in a row. Half is a "
             "collapse.",
-            Query(gauge("kbqa_trainer_reward_fall"), "fall"),
+            Query(of_runs(gauge("kbqa_trainer_reward_fall")), "{{run}}: fall"),
             unit="percentunit",
             limits=(0.25, 0.5),
         ),
@@ -68,27 +87,85 @@ def training() -> Dashboard:
             "Reward",
             "Mean total reward (turn rewards and outcome) of the latest step's episodes. The recipe "
             "determines its scale.",
-            Query(gauge("kbqa_trainer_reward"), "{{phase}}"),
+            Query(of_runs(gauge("kbqa_trainer_reward")), "{{run}}: {{phase}}"),
         ),
         chart(
             "F1",
             "Mean F1 on held-out questions after each evaluation, and on the training questions of each "
             "step.",
-            Query(f"{gauge('kbqa_trainer_f1')} >= 0", "{{split}}, after {{phase}}"),
-            Query(_curve("f1"), "training step"),
+            Query(of_runs(f"{gauge('kbqa_trainer_f1')} >= 0"), "{{run}}: {{split}}, after {{phase}}"),
+            Query(of_runs(_curve("f1")), "{{run}}: training step"),
             unit="percentunit",
             top=1,
+        ),
+        chart(
+            "Spread of rewards",
+            "Standard deviation, least and greatest total reward of the step's episodes. If the spread is "
+            "near zero, nothing can be learned.",
+            Query(of_runs(gauge("kbqa_trainer_reward_spread")), "{{run}}: {{statistic}}"),
+        ),
+        chart(
+            "Parts of the reward",
+            "Mean of each named part of the reward. If one part grows while F1 falls, the policy games that "
+            "part.",
+            Query(of_runs(gauge("kbqa_trainer_reward_component")), "{{run}}: {{component}}"),
+        ),
+        chart(
+            "Reward by turn",
+            "Mean reward of each turn, over the episodes that have this turn.",
+            Query(of_runs(gauge("kbqa_trainer_turn_reward")), "{{run}}: turn {{turn}}"),
+        ),
+        chart(
+            "Validation",
+            "Means of the latest evaluation on validation questions: exact match, Hits@1 and F1.",
+            Query(
+                of_runs(gauge("kbqa_trainer_evaluation", 'split="validation",measure=~"em|hit|f1"')),
+                "{{run}}: {{measure}}",
+            ),
+            unit="percentunit",
+            top=1,
+        ),
+        chart(
+            "F1 by hops",
+            "Mean F1 of the latest evaluation by the length of the gold path. A length that stays behind "
+            "needs more questions, or a curriculum.",
+            Query(of_runs(gauge("kbqa_trainer_f1_by_hops")), "{{run}}: {{split}}, {{hops}} hops"),
+            unit="percentunit",
+            top=1,
+        ),
+        chart(
+            "Stage of the curriculum",
+            "Mean stage of the step's requests; nothing without a curriculum.",
+            Query(of_runs(gauge("kbqa_trainer_stage")), "{{run}}: stage"),
         ),
         chart(
             "Results of episodes",
             "Shares of the step's episodes: right without any error, right after an error or an empty "
             "result, wrong.",
-            Query(_curve("direct"), "right at once"),
-            Query(_curve("recovered"), "right after an error"),
-            Query(_curve("incorrect"), "wrong"),
+            Query(of_runs(_curve("direct")), "{{run}}: right at once"),
+            Query(of_runs(_curve("recovered")), "{{run}}: right after an error"),
+            Query(of_runs(_curve("incorrect")), "{{run}}: wrong"),
             unit="percentunit",
             stacked=True,
             top=1,
+        ),
+    )
+    row(
+        board,
+        "How do runs compare, step by step?",
+        by_step(
+            "Reward by step",
+            "Mean total reward over the steps of the run $run, so that runs of different speed can be "
+            "compared.",
+            _STEP,
+            Query(of_runs(gauge("kbqa_trainer_reward", _RL)), "reward"),
+        ),
+        by_step(
+            "F1 of validation by step",
+            "Mean F1 on the validation questions over the steps of the run $run.",
+            _STEP,
+            Query(of_runs(gauge("kbqa_trainer_f1", 'phase="rl",split="validation"')), "F1"),
+            unit="percentunit",
         ),
     )
     row(
@@ -98,21 +175,38 @@ def training() -> Dashboard:
             "Turns",
             "Mean number of turns per episode. A sudden fall to one means that the policy no longer queries "
             "the graph.",
-            Query(gauge("kbqa_trainer_turns"), "{{phase}}"),
+            Query(of_runs(gauge("kbqa_trainer_turns")), "{{run}}: {{phase}}"),
         ),
         chart(
             "Invalid calls",
             "Share of turns without a valid action, by phase of the run.",
-            Query(gauge("kbqa_trainer_invalid_actions"), "{{phase}}"),
+            Query(of_runs(gauge("kbqa_trainer_invalid_actions")), "{{run}}: {{phase}}"),
             unit="percentunit",
             top=1,
         ),
         chart(
             "Length of an episode",
-            "Mean number of tokens that the policy wrote per episode. If it grows without a better reward, "
-            "the policy is rambling.",
-            Query(_curve("generated_tokens"), "written"),
+            "Tokens that the policy wrote per episode: mean, 95th percentile and most. If they grow without "
+            "a better reward, the policy is rambling.",
+            Query(of_runs(_curve("generated_tokens")), "{{run}}: mean"),
+            Query(of_runs(gauge("kbqa_trainer_episode_tokens")), "{{run}}: {{statistic}}"),
             unit=TOKENS,
+        ),
+        chart(
+            "Truncated episodes",
+            "Share of the step's episodes that ended at a limit of turns, tokens or time. Raise the limit, "
+            "or shorten observations, if it stays high.",
+            Query(of_runs(gauge("kbqa_trainer_truncated")), "{{run}}: truncated"),
+            unit="percentunit",
+            limits=(0.1, 0.3),
+        ),
+        chart(
+            "Success of actions",
+            "Share of calls that returned something, by action. An action that begins to fail shows what the "
+            "policy writes wrong.",
+            Query(of_runs(gauge("kbqa_trainer_action_success")), "{{run}}: {{action}}"),
+            unit="percentunit",
+            top=1,
         ),
     )
     row(
@@ -122,43 +216,71 @@ def training() -> Dashboard:
             "Entropy",
             "Mean entropy per token. Near zero, the policy no longer explores; if it explodes, the policy "
             "degenerates.",
-            Query(gauge("kbqa_trainer_entropy"), "entropy"),
+            Query(of_runs(gauge("kbqa_trainer_entropy")), "{{run}}: entropy"),
             unit=NATS,
+            limits=(0.05, 0.01),
+            order="low is bad",
         ),
         chart(
             "Divergence from the reference",
             "Mean KL estimate (K3) from the reference policy; 0 if the recipe has no KL penalty.",
-            Query(gauge("kbqa_trainer_kl"), "KL"),
+            Query(of_runs(gauge("kbqa_trainer_kl")), "{{run}}: KL"),
             unit=NATS,
         ),
         chart(
             "Clipped tokens",
             "Share of tokens whose importance ratio was clipped. It is near 0 for fresh groups and grows "
             "with staleness; above 20 %, the steps are too large.",
-            Query(gauge("kbqa_trainer_clip_fraction"), "clipped"),
+            Query(of_runs(gauge("kbqa_trainer_clip_fraction")), "{{run}}: clipped"),
+            Query(of_runs(gauge("kbqa_trainer_clip_low_fraction")), "{{run}}: at the lower bound"),
+            Query(of_runs(gauge("kbqa_trainer_clip_high_fraction")), "{{run}}: at the upper bound"),
             unit="percentunit",
+            limits=(0.1, 0.2),
         ),
         chart(
             "Engine against trainer",
             "Mean difference of a token's log-probability between the engine that wrote it and the trainer. "
             "It grows with staleness. A jump means that the engine computes with other weights or in "
             "another precision.",
-            Query(gauge("kbqa_trainer_logprob_gap"), "gap"),
+            Query(of_runs(gauge("kbqa_trainer_logprob_gap")), "{{run}}: gap"),
             unit=NATS,
+        ),
+        chart(
+            "Loss",
+            "Loss of the step: the clipped surrogate with its KL and entropy terms. Its level says little; a "
+            "jump is worth a look.",
+            Query(of_runs(gauge("kbqa_trainer_loss")), "{{run}}: loss"),
+        ),
+        chart(
+            "Learning rate",
+            "Learning rate of the step, after warm-up and decay.",
+            Query(of_runs(gauge("kbqa_trainer_learning_rate")), "{{run}}: rate"),
+        ),
+        chart(
+            "Importance ratio",
+            "Mean ratio of a token's probability now and when it was written. It is 1 for fresh groups; far "
+            "from 1, the data is too old or the steps are too large.",
+            Query(of_runs(gauge("kbqa_trainer_importance_ratio")), "{{run}}: ratio"),
+        ),
+        chart(
+            "Spread of advantages",
+            "Standard deviation of the mean advantage of the step's trajectories. At zero, the step teaches "
+            "nothing.",
+            Query(of_runs(gauge("kbqa_trainer_advantage_spread")), "{{run}}: deviation"),
         ),
         chart(
             "Gradient",
             "Gradient norm before clipping, on a logarithmic axis. If a step was not finite, look at the "
             "steps before it.",
-            Query(gauge("kbqa_trainer_gradient_norm"), "norm"),
+            Query(of_runs(gauge("kbqa_trainer_gradient_norm")), "{{run}}: norm"),
             logarithmic=True,
         ),
         chart(
             "Questions that teach nothing",
             "Share of the step's questions whose group has equal returns (zero variance), or whose step was "
             "skipped because the loss or gradient was not finite.",
-            Query(gauge("kbqa_trainer_no_spread"), "zero variance"),
-            Query(gauge("kbqa_trainer_not_finite"), "not finite"),
+            Query(of_runs(gauge("kbqa_trainer_no_spread")), "{{run}}: zero variance"),
+            Query(of_runs(gauge("kbqa_trainer_not_finite")), "{{run}}: not finite"),
             unit="percentunit",
             top=1,
         ),
@@ -168,20 +290,22 @@ def training() -> Dashboard:
         "Is the data fresh?",
         chart(
             "Staleness",
-            "Mean number of versions by which the step's groups were older than the current weights.",
-            Query(gauge("kbqa_trainer_staleness"), "versions behind"),
+            "Number of versions by which the step's groups were older than the current weights: mean and "
+            "most. The recipe's `max_staleness` bounds it.",
+            Query(of_runs(gauge("kbqa_trainer_staleness")), "{{run}}: mean"),
+            Query(of_runs(gauge("kbqa_trainer_staleness_max")), "{{run}}: most"),
         ),
         chart(
             "Versions",
             "Number of the newest version, and of the version that each worker holds. If a line stays "
             "behind, that worker is stuck.",
-            Query(gauge("kbqa_trainer_policy_version"), "trainer"),
+            Query(of_runs(gauge("kbqa_trainer_policy_version")), "{{run}}: trainer"),
             Query(f"{gauge('kbqa_rollout_policy_version')} > 0", "worker {{instance}}"),
         ),
         chart(
             "Outcome of groups",
             "Number of the run's requested groups by outcome: trained, or dropped with the reason.",
-            Query(f"{gauge('kbqa_trainer_groups')} > 0", "{{outcome}}"),
+            Query(of_runs(f"{gauge('kbqa_trainer_groups')} > 0"), "{{run}}: {{outcome}}"),
             stacked=True,
         ),
     )
@@ -192,9 +316,31 @@ def training() -> Dashboard:
             "Time of a step",
             "Seconds of the latest step by part. If most of it is `waited`, add rollout workers. If most of "
             "it is `trained`, the trainer is the bottleneck.",
-            Query(f"{gauge('kbqa_trainer_step_seconds')} >= 0", "{{part}}"),
+            Query(of_runs(f"{gauge('kbqa_trainer_step_seconds')} >= 0"), "{{run}}: {{part}}"),
             unit="s",
             stacked=True,
+        ),
+        chart(
+            "Remaining time",
+            "Time until the last planned step at the speed of the last hour. Guards may end the run earlier.",
+            Query(
+                of_runs(
+                    f"({gauge('kbqa_trainer_steps_planned')} - on (namespace, job, instance) "
+                    f"{gauge('kbqa_trainer_step', _RL)}) / on (namespace, job, instance) "
+                    f"(deriv({gauge('kbqa_trainer_step', _RL)}[1h]) > 0)"
+                ),
+                "{{run}}",
+            ),
+            unit="s",
+        ),
+        chart(
+            "Tokens that were trained on",
+            "Tokens per second that the run's rollouts bring to the trainer.",
+            Query(
+                of_runs(f"clamp_min(deriv({gauge('kbqa_trainer_sampled_tokens')}[10m]), 0)"),
+                "{{run}}: sampled",
+            ),
+            unit=TOKENS_PER_S,
         ),
         chart(
             "Written tokens",
@@ -206,9 +352,9 @@ def training() -> Dashboard:
             "Life of a group",
             "Mean seconds until a worker takes the request, until it is played, and from its arrival until "
             "it is trained on.",
-            Query(gauge("kbqa_trainer_queued_seconds"), "until taken"),
+            Query(of_runs(gauge("kbqa_trainer_queued_seconds")), "{{run}}: until taken"),
             Query(mean("kbqa_rollout_seconds", where='purpose="train"'), "played"),
-            Query(gauge("kbqa_trainer_group_age_seconds"), "until trained"),
+            Query(of_runs(gauge("kbqa_trainer_group_age_seconds")), "{{run}}: until trained"),
             unit="s",
         ),
     )

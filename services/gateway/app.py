@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 
 from kbqa import __version__
-from kbqa.errors import GraphUnavailableError
+from kbqa.errors import GraphUnavailableError, PolicyError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.serving.policies import PolicySource
@@ -54,6 +55,7 @@ def create_app(
     tools = graphs or served
     source = policies or policies_of(settings, metrics)
     answering = Answering(settings, source, tools, metrics)
+    metrics.observed("kbqa_gateway_policy_info", partial(_answering_policy, source))
     access = AccessStack(settings, metrics)
     service, page = access.service(answering), page_router()
 
@@ -106,6 +108,17 @@ def create_app(
         dependencies=[Depends(require_every_graph)],
     )
     return app
+
+
+def _answering_policy(source: PolicySource) -> dict[tuple[str, ...], float]:
+    """Run and version of the policy that answers; nothing while there is none."""
+    try:
+        lease = source.lease()
+    except PolicyError:
+        return {}
+    found: dict[tuple[str, ...], float] = {(lease.served.run, lease.served.version): 1.0}
+    lease.release()
+    return found
 
 
 def _unreachable(tools: ListedGraphTools) -> str | None:

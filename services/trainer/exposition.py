@@ -17,6 +17,7 @@ from kbqa.telemetry import Metrics
 
 _PHASES = ("warm_up", "cold_start", "rl")
 _SPLITS = ("validation", "test")
+_HEAD = frozenset({"seq", "time", "step", "of", "seconds", "questions"})  # of a record, beside its means
 STEP_GAUGES = {
     "kbqa_trainer_step": "step",
     "kbqa_trainer_reward": "reward",
@@ -32,8 +33,25 @@ RL_GAUGES = {
     "kbqa_trainer_gradient_norm": "gradient_norm",
     "kbqa_trainer_not_finite": "not_finite",
     "kbqa_trainer_staleness": "staleness",
+    "kbqa_trainer_staleness_max": "staleness_max",
+    "kbqa_trainer_stage": "stage",
+    "kbqa_trainer_sampled_tokens": "sampled_tokens",
+    "kbqa_trainer_advantage_spread": "advantage_std",
+    "kbqa_trainer_learning_rate": "learning_rate",
+    "kbqa_trainer_loss": "loss",
+    "kbqa_trainer_importance_ratio": "ratio_mean",
+    "kbqa_trainer_clip_low_fraction": "clip_low_fraction",
+    "kbqa_trainer_clip_high_fraction": "clip_high_fraction",
     "kbqa_trainer_queued_seconds": "queued_s",
     "kbqa_trainer_group_age_seconds": "aged_s",
+}
+# Fields of a step that hold numbers by name: of a statistic, a component, a turn, an action.
+DISTRIBUTIONS = {
+    "kbqa_trainer_reward_spread": "reward_spread",
+    "kbqa_trainer_reward_component": "reward_components",
+    "kbqa_trainer_turn_reward": "turn_rewards",
+    "kbqa_trainer_episode_tokens": "episode_tokens",
+    "kbqa_trainer_action_success": "action_success",
 }
 PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
 _FRESH_S = 1.0  # time for which records are reused, so that a scrape reads the files only once
@@ -55,6 +73,14 @@ def expose_latest_run(metrics: Metrics, runs: Runs) -> None:
         metrics.gauge("kbqa_trainer_curve").labels(curve).set_function(reader)
     for gauge, key in RL_GAUGES.items():
         metrics.gauge(gauge).set_function(records.reader(key, kind="step", phase="rl"))
+    for gauge, key in DISTRIBUTIONS.items():
+        metrics.observed(gauge, partial(records.numbers, key))
+    metrics.gauge("kbqa_trainer_truncated").set_function(records.reader("truncated", kind="step", phase="rl"))
+    metrics.gauge("kbqa_trainer_steps_planned").set_function(records.reader("of", kind="step", phase="rl"))
+    metrics.observed("kbqa_trainer_evaluation", records.evaluations)
+    metrics.observed("kbqa_trainer_f1_by_hops", records.f1_by_hops)
+    metrics.observed("kbqa_trainer_run_info", partial(_run_info, runs))
+    metrics.gauge("kbqa_trainer_checkpoint_step").set_function(partial(_newest_checkpoint, runs))
     metrics.gauge("kbqa_trainer_reward_fall").set_function(records.reward_fall)
     metrics.gauge("kbqa_trainer_policy_version").set_function(records.newest_version)
     for part in PARTS:
@@ -75,6 +101,24 @@ def _raised(runs: Runs, alarm: str) -> float:
     return 0.0
 
 
+def _run_info(runs: Runs) -> dict[tuple[str, ...], float]:
+    """The newest run, described by labels."""
+    for run in runs.all()[-1:]:
+        record = run.read()
+        recipe = record.recipe
+        return {(run.id, str(recipe["name"]), record.dataset, str(recipe.get("base_model") or "")): 1.0}
+    return {}
+
+
+def _newest_checkpoint(runs: Runs) -> float:
+    """Step of the newest run's newest checkpoint; NaN before the first."""
+    for run in runs.all()[-1:]:
+        # Read here, because the module that writes them imports torch.
+        steps = (path.name.removeprefix("step-") for path in run.checkpoints_path.glob("step-*"))
+        return float(max((int(step) for step in steps if step.isdecimal()), default=math.nan))
+    return math.nan
+
+
 class _Records:
     """The metrics records of the newest run, newest first, cached for a moment."""
 
@@ -87,12 +131,38 @@ class _Records:
         """A function that returns the value at `path` in the newest record that matches `where`, or NaN."""
 
         def read() -> float:
-            for record in self._fresh():
-                if all(record.get(field) == value for field, value in where.items()):
-                    return _number(record, path)
-            return math.nan
+            return _number(self._newest(**where), path)
 
         return read
+
+    def numbers(self, key: str) -> dict[tuple[str, ...], float]:
+        """The numbers that the newest step holds under `key`, by name."""
+        step = self._newest(kind="step", phase="rl")
+        return {(name,): value for name, value in step.get(key, {}).items()}
+
+    def evaluations(self) -> dict[tuple[str, ...], float]:
+        """Means of the newest evaluation of each split, by split and name."""
+        return {
+            (split, name): float(value)
+            for split in _SPLITS
+            for name, value in self._newest(kind="evaluation", phase="rl", split=split).items()
+            if name not in _HEAD and isinstance(value, int | float)
+        }
+
+    def f1_by_hops(self) -> dict[tuple[str, ...], float]:
+        """Likewise, mean F1 by split and length of the gold path."""
+        return {
+            (split, hops): value
+            for split in _SPLITS
+            for hops, value in self._newest(kind="evaluation", phase="rl", split=split)
+            .get("f1_by_hops", {})
+            .items()
+        }
+
+    def _newest(self, **where: str) -> dict[str, Any]:
+        """The newest record that matches `where`; empty if there is none."""
+        found = (r for r in self._fresh() if all(r.get(field) == value for field, value in where.items()))
+        return next(found, {})
 
     def newest_version(self) -> float:
         """Number of the version in the newest record; NaN before the first."""

@@ -23,10 +23,16 @@ _CUSTOM: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
             "minReplicaCount": int,
             "maxReplicaCount": int,
             "cooldownPeriod": int,
+            "advanced.scalingModifiers.formula": str,
+            "advanced.scalingModifiers.target": str,
+            "advanced.scalingModifiers.metricType": str,
+            "advanced.horizontalPodAutoscalerConfig.behavior.scaleDown.stabilizationWindowSeconds": int,
+            "triggers.0.name": str,
             "triggers.0.type": str,
             "triggers.0.metadata.address": str,
             "triggers.0.metadata.listName": str,
             "triggers.0.metadata.listLength": str,
+            "triggers.0.metadata.enableTLS": str,
         },
     ),
     "TriggerAuthentication": (
@@ -35,15 +41,6 @@ _CUSTOM: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
             "secretTargetRef.0.parameter": str,
             "secretTargetRef.0.name": str,
             "secretTargetRef.0.key": str,
-        },
-    ),
-    "ServiceMonitor": (
-        "monitoring.coreos.com/v1",
-        {
-            "selector.matchLabels": dict,
-            "endpoints.0.port": str,
-            "endpoints.0.path": str,
-            "endpoints.0.interval": str,
         },
     ),
     "PodMonitor": (
@@ -179,15 +176,6 @@ def _selectors(objects: list[Object]) -> Iterator[str]:
             for port in asked:
                 if port not in chosen[0].ports:
                     yield f"{title(item)}: {chosen[0].owner} has no port named {port}"
-        if kind == "ServiceMonitor":
-            chosen_services = [
-                s
-                for s in services.values()
-                if selects(spec["selector"]["matchLabels"], s["metadata"]["labels"])
-            ]
-            ports = {port["name"] for s in chosen_services for port in s["spec"]["ports"]}
-            if len(chosen_services) != 1 or spec["endpoints"][0]["port"] not in ports:
-                yield f"{title(item)}: finds no Service with that port"
         if kind == "HorizontalPodAutoscaler":
             target = spec["scaleTargetRef"]
             if f"{target['kind']}/{target['name']}" not in workloads:

@@ -62,6 +62,7 @@ class Stack:
             "IMAGE_PREFIX": "",
             "IMAGE_TAG": TAG,
             "REDIS_PASSWORD": secrets.token_hex(16),
+            "GRAFANA_PASSWORD": secrets.token_hex(16),
             **variables,
         }
         # An empty file in place of what the user's says.
@@ -132,7 +133,7 @@ class Stack:
 
 def image(service: str) -> str:
     """The name of a service's image, as the stack under test builds it."""
-    return f"kbqa-{service}:{TAG}"
+    return f"kbqa-{service}:{TAG}" if service == "kg-server" else f"kbqa-{service}:{TAG}-cpu"
 
 
 def fetch_torch() -> None:

@@ -18,6 +18,8 @@ SCENARIOS = {
     path.name.removesuffix("-values.yaml"): path for path in sorted((CHART / "ci").glob("*-values.yaml"))
 }
 
+ALL = ["default", *SCENARIOS]
+
 
 @pytest.fixture(autouse=True)
 def _needs_helm(request):

@@ -66,3 +66,16 @@ def service_of(container: Object) -> str | None:
     """The service that a container runs, as `services.settings.SERVICES` calls it."""
     command = container.get("command", ())
     return command[2].replace("-", "_") if command[:2] == ["kbqa", "serve"] else None
+
+
+def services(objects: list[Object]) -> Iterator[tuple[Pod, Object, str]]:
+    """Pod, container and name of everything that runs one of our services."""
+    for pod in pods(objects):
+        for container in pod.containers:
+            if (service := service_of(container)) is not None:
+                yield pod, container, service
+
+
+def variables(container: Object) -> dict[str, str]:
+    """Name → value; a secret's is a text that fits both a URL and a password."""
+    return {v["name"]: v.get("value", "redis://:secret-of-32-letters@redis:6379/0") for v in container["env"]}

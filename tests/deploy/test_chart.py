@@ -12,35 +12,20 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.recipes import load_recipe
 from kbqa.telemetry import METRICS, Metrics
-from kbqa.wire import ROLLOUTS
 from scripts.chart_reference import SETTINGS
 from services.cli.__main__ import create_cli
 from services.cli.options import read_pairs
 from services.http import install
 from services.settings import SHARED_VARIABLES, variables_of
 from tests.deploy.checks import VERSIONS, problems
-from tests.deploy.conftest import SCENARIOS, merged, values_of
+from tests.deploy.conftest import ALL, merged, values_of
 from tests.deploy.helm import defaults, lint, manifests_of
-from tests.deploy.objects import component, of_kind, pods, selects, service_of, title
+from tests.deploy.objects import component, of_kind, pods, service_of, services, title, variables
 
 pytestmark = pytest.mark.chart
 
-ALL = ["default", *SCENARIOS]
 BY_SERVICE = {settings.service: settings for settings in SETTINGS.values()}
 each_scenario = pytest.mark.parametrize("scenario", ALL)
-
-
-def services(objects):
-    """Pod, container and name of everything that runs one of our services."""
-    for pod in pods(objects):
-        for container in pod.containers:
-            if (service := service_of(container)) is not None:
-                yield pod, container, service
-
-
-def variables(container):
-    """Name → value; a secret's is a text that fits both a URL and a password."""
-    return {v["name"]: v.get("value", "redis://:secret-of-32-letters@redis:6379/0") for v in container["env"]}
 
 
 def commands(objects):
@@ -64,7 +49,7 @@ def test_scenarios_hold_what_must_hold_of_every_chart(chart, scenario):
 def test_without_values_every_part_runs_with_a_gpu_where_one_is_needed(chart):
     objects = chart()
     parts = {component(pod) for pod in pods(objects)}
-    assert parts == {"kg-server", "rollout-worker", "trainer", "gateway", "redis", "jobs"}
+    assert parts == {"kg-server", "rollout-worker", "trainer", "gateway", "redis", "redis-cache", "jobs"}
     gpus = {
         f"{component(pod)}/{container['name']}": container["resources"]["limits"]["nvidia.com/gpu"]
         for pod in pods(objects)
@@ -205,12 +190,24 @@ def test_policies_lie_where_engine_and_service_find_them(chart):
             assert mounts["vllm"][path] == own[path]
 
 
-def test_the_queue_that_workers_are_scaled_by_is_theirs(chart):
-    [scaled] = of_kind(chart("multi-gpu"), "ScaledObject")
-    assert scaled["spec"]["triggers"][0]["metadata"]["listName"] == ROLLOUTS
-    [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")
-    metric = scaler["spec"]["metrics"][0]["pods"]["metric"]["name"]
-    assert metric in {known.name for known in METRICS}
+@each_scenario
+def test_a_run_that_starts_by_itself_finds_its_graph_its_engine_and_its_context(scenario):
+    values = merged(defaults(), values_of(scenario))
+    start = values["trainer"]["autoStart"]
+    if not (values["trainer"]["enabled"] and start["enabled"]):
+        return
+    recipe = load_recipe(start["recipe"], start["overrides"])
+    # Published data sets are named after their graph; the generated world is the graph "world".
+    assert values["graph"]["name"] == start["dataset"].partition("-")[0]
+    if values["rolloutWorker"]["engine"] == "sidecar":
+        adapter = recipe.optimisation.lora
+        assert values["vllm"]["lora"]["enabled"] == (adapter is not None)
+        assert values["vllm"]["maxModelLen"] >= recipe.rollout.max_tokens
+    if values["trainer"]["gpus"] > 1:
+        # Every process loads all weights in fp32 before they are split; the name says how many billions.
+        billions = float(re.search(r"-(\d+(?:\.\d+)?)B", values["model"]["name"])[1])
+        needed = values["trainer"]["processes"] * 4 * billions
+        assert int(values["trainer"]["resources"]["limits"]["memory"].removesuffix("Gi")) >= needed
 
 
 def test_alerts_ask_for_metrics_that_are_exported(chart):
@@ -232,60 +229,6 @@ def test_pods_roll_with_the_password_and_each_installation_has_its_own(chart):
     assert one != other
 
 
-def allowed(objects, source, target, port):
-    """Whether a packet between the pods of two components passes both ends' policies."""
-
-    def labels(name):
-        return next(pod.labels for pod in pods(objects) if component(pod) == name)
-
-    def passes(direction, pod, peer, peers):
-        rules = [
-            rule
-            for policy in of_kind(objects, "NetworkPolicy")
-            if selects(policy["spec"]["podSelector"]["matchLabels"], pod)
-            for rule in policy["spec"].get(direction) or ()
-        ]
-        return any(
-            any(p.get("port") == port for p in rule.get("ports", ()))
-            and (
-                peers not in rule
-                or any(
-                    selects(o["podSelector"]["matchLabels"], peer) for o in rule[peers] if "podSelector" in o
-                )
-            )
-            for rule in rules
-        )
-
-    one, other = labels(source), labels(target)
-    return passes("egress", one, other, "to") and passes("ingress", other, one, "from")
-
-
-def test_the_network_has_the_edges_that_are_named_and_no_other(chart):
-    objects = chart()
-    ports = {"kg-server": 8001, "rollout-worker": 8002, "trainer": 8003, "gateway": 8080, "redis": 6379}
-    edges = {
-        (source, target)
-        for source in (*ports, "jobs")
-        for target, port in ports.items()
-        if allowed(objects, source, target, port)
-    }
-    assert edges == {
-        ("gateway", "kg-server"),
-        ("gateway", "redis"),
-        ("rollout-worker", "kg-server"),
-        ("trainer", "kg-server"),
-        ("jobs", "kg-server"),
-        ("kg-server", "redis"),
-        ("rollout-worker", "redis"),
-        ("trainer", "redis"),
-        ("jobs", "trainer"),
-        ("jobs", "gateway"),
-    }
-    for pod in pods(objects):
-        denying = [p for p in of_kind(objects, "NetworkPolicy") if p["metadata"]["name"].endswith("deny")]
-        assert any(selects(p["spec"]["podSelector"]["matchLabels"], pod.labels) for p in denying), pod.owner
-
-
 @each_scenario
 def test_notes_say_what_runs(scenario):
     [notes] = [t for path, t in manifests_of(values_of(scenario)).items() if path.endswith("NOTES.txt")]
@@ -294,7 +237,7 @@ def test_notes_say_what_runs(scenario):
 
 
 def test_an_old_cluster_does_without_budgets(chart):
-    budgets = {"kg-server", "rollout-worker", "trainer", "gateway", "redis"}
+    budgets = {"kg-server", "rollout-worker", "trainer", "gateway", "redis"}  # and no cache of its own
     found = of_kind(chart("cpu-small"), "PodDisruptionBudget")
     assert {budget["metadata"]["name"] for budget in found} == {f"kbqa-{name}" for name in budgets}
     assert of_kind(chart("cpu-small", disruptionBudgets=False), "PodDisruptionBudget") == []

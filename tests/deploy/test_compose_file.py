@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tomllib
 
 import pytest
 import yaml
 
+from deploy.images.requirements import requirements
 from kbqa import __version__
 from scripts.chart_reference import SETTINGS
 from services.settings import SHARED_VARIABLES, variables_of
@@ -16,7 +19,8 @@ from tests.deploy.helm import CHART, defaults
 BY_SERVICE = {settings.service: settings for settings in SETTINGS.values()}
 COMPOSE = ROOT / "compose.yaml"
 DOCKERFILE = (ROOT / "deploy" / "images" / "Dockerfile").read_text(encoding="utf-8")
-GPU, MONITORING = {"model", "vllm-rollouts", "vllm-gateway"}, {"prometheus", "grafana"}
+GPU = {"model", "vllm-rollouts", "vllm-gateway"}
+MONITORING = {"prometheus", "alertmanager", "grafana"}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def test_every_container_is_confined(services):
 
 def test_ports_are_open_to_this_machine_alone(services):
     ports = [port for service in services.values() for port in service.get("ports", ())]
-    assert len(ports) == 5
+    assert len(ports) == 6
     assert all(port.startswith("${LISTEN:-127.0.0.1}:") for port in ports)
 
 
@@ -71,6 +75,52 @@ def test_what_waits_is_started_after_what_it_waits_for(services):
     )
 
 
+def test_with_gpus_nothing_begins_before_its_model_is_loaded(services):
+    for vllm, owner in (("vllm-rollouts", "rollout-worker"), ("vllm-gateway", "gateway")):
+        assert services[vllm]["depends_on"]["model"] == {"condition": "service_completed_successfully"}
+        wait = services[owner]["depends_on"][vllm]
+        assert wait == {"condition": "service_healthy", "required": False}
+
+
+def test_no_password_has_a_default():
+    text = COMPOSE.read_text(encoding="utf-8")
+    assert set(re.findall(r"\$\{([A-Z_]*PASSWORD):\?", text)) == {"REDIS_PASSWORD", "GRAFANA_PASSWORD"}
+    assert not re.search(r"PASSWORD:?-", text)
+
+
+def test_make_gives_every_password_a_value_and_keeps_those_that_are_set(tmp_path):
+    for name in ("Makefile", ".env.example"):
+        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / ".env").write_text("SEED=7\nREDIS_PASSWORD=mine\nGRAFANA_PASSWORD=\n", encoding="utf-8")
+    for _ in range(2):
+        subprocess.run(["make", "--always-make", ".env"], cwd=tmp_path, check=True, capture_output=True)
+    lines = (tmp_path / ".env").read_text(encoding="utf-8").splitlines()
+    given = dict(line.split("=", 1) for line in lines)
+    assert (given["SEED"], given["REDIS_PASSWORD"]) == ("7", "mine")
+    assert re.fullmatch("[0-9a-f]{32}", given["GRAFANA_PASSWORD"])
+    assert len(lines) == 3
+
+
+def test_large_layers_depend_on_requirements_alone():
+    """An edit of README, LICENSE or other parts of pyproject.toml leaves the lists as they are."""
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.M)
+    named = {stage.split("\n")[0].split(" AS ")[-1]: stage for stage in stages[1:]}
+    before = "".join(named[name] for name in ("build", "requirements", "plain", "tensors"))
+    assert not re.search(r"^COPY (?!--from).*(pyproject|README|LICENSE|kbqa)", before, re.M)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = {*requirements(project, ["rollout-worker", "qlora"])}
+    assert {"bitsandbytes>=0.48", "celery>=5.5", "fastapi>=0.116"} <= listed
+    assert not any(requirement.startswith("kbqa") for requirement in listed)
+
+
+def test_the_default_build_of_torch_has_no_cuda():
+    """Both where it is built by hand and by compose; a wheel of one's own comes first."""
+    index = "https://download.pytorch.org/whl/cpu"
+    assert f"ARG TORCH_CPU_INDEX={index}\n" in DOCKERFILE
+    assert f"${{TORCH_CPU_INDEX-{index}}}" in COMPOSE.read_text(encoding="utf-8")
+    assert "ARG VARIANT=cpu\n" in DOCKERFILE
+
+
 def test_nobody_but_its_own_service_reaches_a_vllm(services):
     networks = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["networks"]
     for vllm, owner in (("vllm-rollouts", "rollout-worker"), ("vllm-gateway", "gateway")):
@@ -89,7 +139,7 @@ def test_compose_and_chart_run_the_same_vllm_and_the_same_redis(services):
     engine = (CHART / "templates" / "_engine.tpl").read_text(encoding="utf-8")
     always = engine[: engine.index("lora.enabled")]
     assert given == set(re.findall(r"    - (--[a-z-]+)=?", always)) - {"--tensor-parallel-size"}
-    redis = (CHART / "templates" / "redis" / "statefulset.yaml").read_text(encoding="utf-8")
+    redis = (CHART / "templates" / "redis" / "_server.tpl").read_text(encoding="utf-8")
     for setting in (
         "--appendonly yes",
         "--appendfsync everysec",

@@ -14,8 +14,9 @@ import yaml
 from deploy.dashboards.__main__ import rendered
 from deploy.dashboards.alerts import ALERTS
 from deploy.dashboards.live import boards, expand
-from deploy.dashboards.promql import VLLM_METRICS, gauge, rate
+from deploy.dashboards.promql import GPU_METRICS, PROCESS_METRICS, VLLM_METRICS, gauge, rate
 from kbqa.telemetry import METRICS
+from services.trainer.exposition import DISTRIBUTIONS, RL_GAUGES, STEP_GAUGES
 from tests.deploy.prometheus import promtool
 
 BOARDS = {board.name: board for board in boards()}
@@ -26,7 +27,12 @@ EXPRESSIONS = [
 ]
 # What Prometheus itself adds to every series.
 TARGET_LABELS = {"namespace", "instance", "job", "pod", "le"}
-VLLM_LABELS = {"model_name", "engine", "finished_reason"}
+# By metric of others.
+FOREIGN = {
+    **dict.fromkeys(VLLM_METRICS, {"model_name", "engine", "finished_reason"}),
+    **dict.fromkeys(GPU_METRICS, {"gpu", "Hostname"}),
+    **dict.fromkeys(PROCESS_METRICS, set()),
+}
 each_expression = pytest.mark.parametrize(
     ("where", "expr"), EXPRESSIONS, ids=[f"{where} {n}" for n, (where, _) in enumerate(EXPRESSIONS)]
 )
@@ -38,7 +44,7 @@ def test_files_are_current():
 
 
 def test_there_is_a_dashboard_for_each_part():
-    assert BOARDS.keys() == {"training", "rollouts", "graph", "gateway", "queues"}
+    assert BOARDS.keys() == {"training", "rollouts", "graph", "gateway", "queues", "machines"}
     assert len({board.title for board in BOARDS.values()}) == len(BOARDS)
 
 
@@ -47,9 +53,12 @@ def test_data_source_and_namespace_can_be_chosen(name):
     path = next(path for path in rendered() if path.name == f"{name}.json")
     document = json.loads(path.read_text(encoding="utf-8"))
     variables = [variable["name"] for variable in document["templating"]["list"]]
-    assert variables == ["datasource", "namespace", *(["vllm"] if name == "rollouts" else [])]
+    own = {"rollouts": ["vllm"], "training": ["recipe", "run"]}
+    assert variables == ["datasource", "namespace", *own.get(name, [])]
     assert document["uid"] == f"kbqa-{name}"
     assert not document["editable"]
+    ids = [panel["id"] for panel in document["panels"]]
+    assert len(set(ids)) == len(ids)
     for panel in document["panels"]:
         if panel["type"] != "row":
             assert panel["datasource"]["uid"] == "$datasource"
@@ -84,14 +93,14 @@ def test_a_panel_says_what_it_shows(name, panel):
 
 @each_expression
 def test_every_metric_and_label_exists(where, expr):
-    known = {metric.name: set(metric.labels) for metric in METRICS} | dict.fromkeys(VLLM_METRICS, VLLM_LABELS)
+    known = {metric.name: set(metric.labels) for metric in METRICS} | FOREIGN
     named = _metrics(expr)
     assert named
     for name in named:
         base = re.sub(r"_(bucket|sum|count)$", "", name)
         histogram = base in _histograms() and name != base
         assert name in known or histogram or name == "up", name
-    for name, matchers in re.findall(r"([a-z_:]+)\{([^}]*)\}", expr):
+    for name, matchers in re.findall(r"([A-Za-z_:]+)\{([^}]*)\}", expr):
         base = name if name in known else re.sub(r"_(bucket|sum|count)$", "", name)
         for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', "", matchers)):
             assert label in known.get(base, set()) | TARGET_LABELS, (name, label)
@@ -99,13 +108,26 @@ def test_every_metric_and_label_exists(where, expr):
 
 @each_expression
 def test_what_is_grouped_by_is_a_label_of_what_is_grouped(where, expr):
-    known = {metric.name: set(metric.labels) for metric in METRICS} | dict.fromkeys(VLLM_METRICS, VLLM_LABELS)
+    known = {metric.name: set(metric.labels) for metric in METRICS} | FOREIGN
     labels = TARGET_LABELS.union(
         *(known.get(re.sub(r"_(bucket|sum|count)$", "", n), known.get(n, set())) for n in _metrics(expr))
     )
     labels = labels.union(*(known.get(name, set()) for name in _metrics(expr)))
     for group in re.findall(r"\bby \(([^)]*)\)", expr):
         assert {label.strip() for label in group.split(",")} <= labels
+
+
+def test_panels_about_a_run_can_be_limited_to_some_runs():
+    of_the_run = set(STEP_GAUGES | RL_GAUGES | DISTRIBUTIONS)
+    for panel in BOARDS["training"].panels:
+        for target in panel.targets:
+            if _metrics(target.expr) & of_the_run:
+                assert 'run=~"$run"' in target.expr, panel.title
+
+
+def test_every_metric_of_a_run_is_shown():
+    shown = set().union(*(_metrics(expr) for _, expr in EXPRESSIONS))
+    assert {*STEP_GAUGES, *RL_GAUGES, *DISTRIBUTIONS} <= shown
 
 
 def test_every_expression_parses(tmp_path):
@@ -148,7 +170,7 @@ def test_a_metric_that_is_not_there_cannot_be_asked_for():
 def _metrics(expr: str) -> set[str]:
     """Names of metrics in an expression."""
     bare = re.sub(r'"[^"]*"', '""', expr)
-    return set(re.findall(r"\b(?:kbqa_\w+|vllm:\w+|up)\b", bare))
+    return set(re.findall(r"\b(?:kbqa_\w+|vllm:\w+|process_\w+|DCGM_\w+|up)\b", bare))
 
 
 def _histograms() -> set[str]:

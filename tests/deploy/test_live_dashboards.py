@@ -60,6 +60,10 @@ NEEDS = {
     ("gateway", "Keys, rates and quotas"): "the same, of the gateway",
     ("gateway", "Aborted answers"): "an asker that leaves, or a Redis that fails",
     ("gateway", "Feedback"): "an asker that has something to say",
+    ("training", "Stage of the curriculum"): "a recipe with a curriculum",
+    ("machines", "Utilisation of GPUs"): "a GPU and NVIDIA's exporter",
+    ("machines", "Memory of GPUs"): "the same",
+    ("machines", "Power of GPUs"): "the same",
 }
 VLLM = ("vllm:", "kbqa_engine_")
 

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.chart
         ({"gateway": {"settings": {"HOST": "::"}}}, "'HOST' not allowed"),
         ({"gateway": {"image": {"digest": "latest"}}}, "does not match pattern"),
         ({"gateway": {"engine": "vllm"}}, "value must be one of"),
+        ({"gateway": {"settings": {"CHAT_API_KEY": "clear"}}}, "'CHAT_API_KEY' not allowed"),
+        ({"networkPolicy": {"destinations": {"s3": []}}}, "'s3' not allowed"),
     ],
 )
 def test_values_that_do_not_fit_the_schema(chart, values, complaint):
@@ -44,6 +46,7 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"externalRedis": {"existingSecret": "redis"}}, "set one of them"),
         ({"policyStore": {"type": "s3"}}, "policyStore.s3.url"),
         ({"model": {"name": ""}}, "set model.name"),
+        ({"model": {"offline": True}}, "model.persistence.existingClaim"),
         ({"gateway": {"engine": "external"}}, "gateway.vllmUrl"),
         (
             {"gateway": {"engine": "external", "vllmUrl": "http://v:8000", "replicas": 2}},
@@ -60,6 +63,29 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"gateway": {"ingress": {"enabled": True}}}, "gateway.ingress.hosts"),
         ({"gateway": {"httpRoute": {"enabled": True}}}, "gateway.httpRoute.parentRefs"),
         ({"gateway": {"enabled": False, "ingress": {"enabled": True}}}, "set gateway.enabled"),
+        ({"gateway": {"ingress": {"enabled": True, "hosts": ["kbqa.example.com"]}}}, "gateway.auth.enabled"),
+        (
+            {"gateway": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}},
+            "gateway.auth.enabled",
+        ),
+        ({"gateway": {"service": {"type": "LoadBalancer"}}}, "gateway.service.type LoadBalancer"),
+        (
+            {
+                "gateway": {
+                    "auth": {"enabled": True, "existingSecret": "keys"},
+                    "ingress": {"enabled": True, "hosts": ["kbqa.example.com"]},
+                }
+            },
+            "gateway.ingress.tlsSecret",
+        ),
+        ({"rolloutWorker": {"autoscaling": {"type": "hpa", "minReplicas": 0}}}, "only type keda"),
+        ({"rolloutWorker": {"autoscaling": {"type": "keda", "requestsPerPod": 33}}}, "plays 32 at a time"),
+        (
+            {"redis": {"enabled": False}, "externalRedis": {"existingSecret": "redis"}},
+            "externalRedis.address",
+        ),
+        ({"trainer": {"settings": {"SINKS": "wandb"}}}, "trainer.wandb.existingSecret"),
+        ({"gateway": {"extraEnv": [{"name": "HTTP_TOKEN", "value": "t"}]}}, "valueFrom.secretKeyRef"),
         ({"judge": {"model": "m"}}, "go together"),
         ({"trainer": {"autoStart": {"dataset": "metaqa-2hop"}}}, "trainer.data.existingClaim"),
     ],
@@ -169,7 +195,7 @@ def test_objects_that_are_wrong_are_found(chart, plant, complaint):
 def test_custom_resources_that_are_wrong_are_found(chart):
     objects = chart("multi-gpu")
     of_kind(objects, "ScaledObject")[0]["spec"]["maxReplicaCount"] = "16"
-    of_kind(objects, "ServiceMonitor")[0]["spec"]["endpoint"] = []
+    of_kind(objects, "PodMonitor")[0]["spec"]["endpoint"] = []
     found = problems(objects, defaults(), versions=())
     assert any("spec.maxReplicaCount is a str" in problem for problem in found)
     assert any("spec.endpoint is not known" in problem for problem in found)

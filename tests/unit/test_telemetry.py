@@ -60,3 +60,18 @@ def test_names_follow_prometheus():
 def test_a_metric_that_is_not_in_the_table_is_refused():
     with pytest.raises(KeyError, match="add it to METRICS"):
         Metrics(CollectorRegistry()).gauge("kbqa_http_requests_total")
+
+
+def test_a_gauge_that_is_observed_shows_the_series_of_the_moment():
+    now = {("f1",): 0.5}
+    metrics = Metrics(CollectorRegistry())
+    metrics.observed("kbqa_trainer_reward_component", lambda: now)
+
+    def value(component):
+        return metrics.registry.get_sample_value("kbqa_trainer_reward_component", {"component": component})
+
+    assert (value("f1"), value("em")) == (0.5, None)
+    now = {("em",): 0.25}
+    assert (value("f1"), value("em")) == (None, 0.25)
+    with pytest.raises(KeyError, match="no gauge named kbqa_of_nobody"):
+        metrics.observed("kbqa_of_nobody", dict)

@@ -1,15 +1,19 @@
 {{/* The pretrained model, and vLLM beside a worker or a gateway. */}}
 
-{{/* Brings the model into the cache that the pod's containers share; asks the hub only for what is missing. */}}
+{{/* Brings the model into the cache that the pod's containers share; asks the hub only for what is missing: (list $ image). */}}
 {{- define "kbqa.fetchModel" -}}
 {{- $ := index . 0 -}}
 - name: model
-  image: {{ include "kbqa.image" (list $ (index . 1)) }}
+  image: {{ index . 1 }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
   command: [hf, download, {{ $.Values.model.name | quote }}]
   env:
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
+    {{- include "kbqa.outsideEnvironment" $ | nindent 4 }}
+    {{- if $.Values.model.offline }}
+    - {name: HF_HUB_OFFLINE, value: "1"}
+    {{- end }}
     {{- with $.Values.model.endpoint }}
     - {name: HF_ENDPOINT, value: {{ . | quote }}}
     {{- end }}
@@ -24,6 +28,7 @@
   volumeMounts:
     - {name: models, mountPath: /models}
     - {name: tmp, mountPath: /tmp}
+    {{- include "kbqa.certificatesMount" $ | nindent 4 }}
 {{- end }}
 
 {{- define "kbqa.modelVolume" -}}
@@ -42,7 +47,7 @@
 
 {{/*
 vLLM as a native sidecar: (list $ .Values.gateway). It starts before its service and ends after it. It listens
-on the pod's own address alone, since whoever reaches it gives it orders; hence a probe by command.
+on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by command.
 */}}
 {{- define "kbqa.vllm" -}}
 {{- $ := index . 0 -}}{{- $values := index . 1 -}}{{- $vllm := $.Values.vllm -}}

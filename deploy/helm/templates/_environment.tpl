@@ -4,6 +4,8 @@
 {{- define "kbqa.commonEnvironment" -}}
 {{- $ := index . 0 -}}{{- $prefix := printf "KBQA_%s" (index . 1) -}}{{- $values := index . 2 -}}
 - {name: HOME, value: /tmp}
+# A user that the platform assigns has no entry in the image's list of users.
+- {name: USER, value: kbqa}
 - {name: KBQA_HOME, value: {{ include "kbqa.home" $ }}}
 - {name: KBQA_LOG_LEVEL, value: {{ $.Values.logLevel }}}
 - {name: KBQA_LOG_FORMAT, value: {{ $.Values.logFormat }}}
@@ -11,6 +13,54 @@
 - {name: {{ $prefix }}_DRAIN_S, value: {{ $values.drainSeconds | quote }}}
 {{- range $name, $value := $values.settings }}
 - {name: {{ $prefix }}_{{ $name }}, value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}}
+{{- end }}
+{{- with $.Values.tracing.url }}
+- {name: KBQA_TRACES_URL, value: {{ . | quote }}}
+- {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
+- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $.Values.tracing.sampled | quote }}}
+{{- end }}
+{{- include "kbqa.outsideEnvironment" $ }}
+{{- end }}
+
+{{/* What a user adds to a service's container; it comes last, so that it wins. */}}
+{{- define "kbqa.extraEnvironment" -}}
+{{- with .extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* How a process reaches what is outside of the cluster, and whom it trusts there. */}}
+{{- define "kbqa.outsideEnvironment" -}}
+{{- $proxy := .Values.proxy -}}
+{{- if or $proxy.http $proxy.https }}
+{{- $own := list "localhost" "127.0.0.1" ".svc" ".cluster.local" -}}
+{{- range $component := list "kg-server" "trainer" "gateway" "redis" "redis-cache" }}
+{{- $own = append $own (include "kbqa.componentName" (list $ $component)) -}}
+{{- end }}
+{{- range $name, $value := dict "HTTP_PROXY" $proxy.http "HTTPS_PROXY" $proxy.https "NO_PROXY" (concat $own $proxy.exceptions | join ",") }}
+{{- if $value }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+- {name: {{ lower $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .Values.certificates.configMap }}
+{{- range $name := list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" }}
+- {name: {{ $name }}, value: /etc/kbqa/certificates/{{ $.Values.certificates.key }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.certificatesMount" -}}
+{{- if .Values.certificates.configMap }}
+- {name: certificates, mountPath: /etc/kbqa/certificates, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "kbqa.certificatesVolume" -}}
+{{- with .Values.certificates.configMap }}
+- name: certificates
+  configMap: {name: {{ . }}}
 {{- end }}
 {{- end }}
 
@@ -40,6 +90,21 @@ http://{{ include "kbqa.componentName" (list . "kg-server") }}:8001
 
 {{- define "kbqa.redisUsed" -}}
 {{- if or .Values.redis.enabled .Values.externalRedis.existingSecret }}true{{ end -}}
+{{- end }}
+
+{{- define "kbqa.cacheUsed" -}}
+{{- if and .Values.redisCache.enabled .Values.kgServer.enabled }}true{{ end -}}
+{{- end }}
+
+{{/* Where kg_server keeps answers. */}}
+{{- define "kbqa.cacheEnvironment" -}}
+{{- if include "kbqa.cacheUsed" . }}
+- name: REDIS_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" . }}, key: {{ .Values.redis.secretKey }}}}
+- {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" (list . "redis-cache") }}:6379/0"}
+{{- else }}
+{{- include "kbqa.redisEnvironment" . }}
+{{- end }}
 {{- end }}
 
 {{- define "kbqa.redisEnvironment" -}}
@@ -107,7 +172,7 @@ http://{{ include "kbqa.componentName" (list . "kg-server") }}:8001
 
 {{/* Made once, and found again by every upgrade. */}}
 {{- define "kbqa.redisPassword" -}}
-{{- if and .Values.redis.enabled (not .Values.redis.existingSecret) -}}
+{{- if and (or .Values.redis.enabled (include "kbqa.cacheUsed" .)) (not .Values.redis.existingSecret) -}}
 {{- $name := include "kbqa.redisSecret" . -}}
 {{- $found := lookup "v1" "Secret" .Release.Namespace $name -}}
 {{- if $found -}}

@@ -1,4 +1,4 @@
-{{/* Names and labels. A component is one of kg-server, rollout-worker, trainer, gateway, redis, jobs. */}}
+{{/* Names and labels. A component is one of kg-server, rollout-worker, trainer, gateway, redis, redis-cache, jobs. */}}
 
 {{- define "kbqa.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -46,16 +46,26 @@ labels:
   {{- include "kbqa.labels" . | nindent 2 }}
 {{- end }}
 
-{{/* (list $ .Values.gateway.image) → image of one of our services */}}
+{{/*
+(list $ .Values.vllm.image) → an image; of one of our services that has torch, (list $ .Values.trainer.image "cuda"),
+whose tag then ends in that build of torch unless it is given whole.
+*/}}
 {{- define "kbqa.image" -}}
 {{- $ := index . 0 -}}{{- $image := index . 1 -}}
-{{- $registry := hasKey $image "registry" | ternary $image.registry $.Values.image.registry -}}
+{{- $registry := hasKey $image "registry" | ternary $image.registry $.Values.image.registry | default $.Values.global.imageRegistry -}}
 {{- $name := list $registry $image.repository | compact | join "/" -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $name $image.digest -}}
+{{- else if $image.tag -}}
+{{- printf "%s:%s" $name $image.tag -}}
 {{- else -}}
-{{- printf "%s:%s" $name ($image.tag | default $.Values.image.tag | default $.Chart.AppVersion) -}}
+{{- printf "%s:%s" $name (concat (list ($.Values.image.tag | default $.Chart.AppVersion)) (slice . 2) | join "-") -}}
 {{- end -}}
+{{- end }}
+
+{{/* Which build of torch the trainer has; what computes on GPUs elsewhere is vLLM, in an image of its own. */}}
+{{- define "kbqa.trainerImage" -}}
+{{- include "kbqa.image" (list . .Values.trainer.image (ternary "cuda" "cpu" (gt (int .Values.trainer.gpus) 0))) -}}
 {{- end }}
 
 {{/* (list resources number resource) → resources with so many GPUs beside them */}}

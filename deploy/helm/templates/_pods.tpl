@@ -10,12 +10,14 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: {{ index . 3 }}
 securityContext:
   runAsNonRoot: true
+  {{- if include "kbqa.fixedUser" $ }}
   runAsUser: 10001
   runAsGroup: 10001
   fsGroup: 10001
+  {{- end }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
-{{- with $.Values.imagePullSecrets }}
+{{- with concat $.Values.global.imagePullSecrets $.Values.imagePullSecrets | uniq }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
@@ -35,11 +37,15 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.affinity }}
+{{- $affinity := deepCopy (default dict $values.affinity) }}
+{{- if $.Values.singleNode }}
+{{- $affinity = mustMergeOverwrite (fromYaml (include "kbqa.oneNode" $)) $affinity }}
+{{- end }}
+{{- with $affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if and $.Values.topologySpread.key (has $component (list "kg-server" "rollout-worker" "gateway")) }}
+{{- if and $.Values.topologySpread.key (not $.Values.singleNode) (has $component (list "kg-server" "rollout-worker" "gateway")) }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: {{ $.Values.topologySpread.key }}
@@ -48,6 +54,22 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "kbqa.selector" (list $ $component) | nindent 8 }}
 {{- end }}
+{{- end }}
+
+{{/* On the node of any other pod of the release; Kubernetes lets the first one choose. */}}
+{{- define "kbqa.oneNode" -}}
+podAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    - topologyKey: kubernetes.io/hostname
+      labelSelector:
+        matchLabels:
+          app.kubernetes.io/name: {{ include "kbqa.name" . }}
+          app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kbqa.fixedUser" -}}
+{{- $user := .Values.podUser -}}
+{{- if or (eq $user "fixed") (and (eq $user "auto") (not (.Capabilities.APIVersions.Has "security.openshift.io/v1"))) }}true{{ end -}}
 {{- end }}
 
 {{- define "kbqa.priorityClass" -}}
@@ -74,6 +96,9 @@ securityContext:
 {{- $ := index . 0 -}}
 labels:
   {{- include "kbqa.labels" (list $ (index . 1)) | nindent 2 }}
+  {{- with merge (dict) (default dict (index . 2).podLabels) $.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 annotations:
   checksum/secrets: {{ include "kbqa.redisPassword" $ | sha256sum }}
   {{- with (index . 2).podAnnotations }}

@@ -56,6 +56,8 @@ def test_streams_end_with_the_version_that_began_them(kg_server_url, tmp_path):
             promoted[0] = "v000002-bbbbbbbb"
             assert versions(client, "v000002-bbbbbbbb")["status"] == "answered"
             assert (closed, told) == ([], [])
+            answering = [s for s in client.get("/metrics").text.splitlines() if "policy_info{" in s]
+            assert answering == ['kbqa_gateway_policy_info{run="scripted",version="v000002-bbbbbbbb"} 1.0']
             older.go_on.set()
             for thread in threads:
                 thread.join()

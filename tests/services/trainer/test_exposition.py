@@ -73,6 +73,36 @@ def test_what_a_step_tells_is_shown(shown):
     assert [gauge(f"kbqa_trainer_{name}") for name in names] == [0.25, 3.0, 1.0]
 
 
+def test_what_is_distributed_over_a_step_is_shown_by_name(shown):
+    gauge = shown(
+        [
+            step(0.1, reward_components={"f1": 0.9}, of=200),
+            step(0.2, reward_components={"f1": 0.5, "em": 0.25}, turn_rewards={"1": 0.75}, of=200),
+            {"kind": "evaluation", "phase": "rl", "split": "validation", "em": 0.5, "f1_by_hops": {"2": 0.4}},
+        ]
+    )
+    assert gauge("kbqa_trainer_reward_component", component="f1") == 0.5
+    assert gauge("kbqa_trainer_turn_reward", turn="1") == 0.75
+    assert gauge("kbqa_trainer_turn_reward", turn="2") is None
+    assert gauge("kbqa_trainer_evaluation", split="validation", measure="em") == 0.5
+    assert gauge("kbqa_trainer_evaluation", split="validation", measure="seq") is None
+    assert gauge("kbqa_trainer_f1_by_hops", split="validation", hops="2") == 0.4
+    assert gauge("kbqa_trainer_steps_planned") == 200
+
+
+def test_the_latest_run_and_its_newest_checkpoint_are_named(tmp_path, tiny_recipe):
+    runs, registry = Runs(tmp_path / "runs"), CollectorRegistry()
+    expose_latest_run(Metrics(registry), runs)
+    recipe = recipe_from(tiny_recipe)
+    run = runs.create(recipe, "world", SplitLimits(), seed=1)
+    labels = {"run": run.id, "recipe": recipe.name, "dataset": "world", "base_model": recipe.base_model or ""}
+    assert registry.get_sample_value("kbqa_trainer_run_info", labels) == 1.0
+    assert math.isnan(registry.get_sample_value("kbqa_trainer_checkpoint_step"))
+    for name in ("step-000004", "step-000012", "step-000016.part"):
+        (run.checkpoints_path / name).mkdir(parents=True)
+    assert registry.get_sample_value("kbqa_trainer_checkpoint_step") == 12
+
+
 def test_messages_are_counted_where_they_lie(broker_url):
     app = create_celery("test", broker_url, consumes=ROLLOUTS)
     letters = DeadLetters(app, ROLLOUTS)

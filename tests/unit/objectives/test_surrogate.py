@@ -34,6 +34,7 @@ def test_clip_bounds_may_differ():
     )
     assert loss.item() == pytest.approx(-1.28)
     assert metrics["clip_fraction"] == 1.0
+    assert (metrics["clip_low_fraction"], metrics["clip_high_fraction"]) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbqa.runs.statistics import Curves
+from kbqa.runs.statistics import Curves, advantage_spread, distributions
 from kbqa.trajectory import (
     ExecutedAction,
     GatedRelation,
@@ -13,6 +13,7 @@ from kbqa.trajectory import (
     Question,
     RewardedTrajectory,
     Status,
+    TrainingSample,
     Trajectory,
 )
 from tests.unit.episodes import turn
@@ -55,3 +56,39 @@ def test_without_gold_paths_or_episodes_nothing_is_said_of_them():
     curves = Curves([PATHLESS], Letters())
     assert "relation_similarity" not in curves.of([group(PATHLESS, "starring")])
     assert "error_reward" not in curves.of([group(PATHLESS)])
+
+
+def test_the_spread_of_a_step_is_told_by_reward_turn_length_and_action():
+    def episode(rewards, outcome, end, name, code=None, status=Status.ANSWERED):
+        actions = (ExecutedAction(name, {}, code, () if code else ("m",)),)
+        trajectory = Trajectory(tuple(range(end)), (turn(1, end, actions=actions),), status)
+        return RewardedTrajectory(trajectory, rewards, outcome, {"f1": outcome})
+
+    known = "get_tail_entities"
+    found = distributions(
+        [
+            episode((0.5,), 1.0, 3, known),
+            episode((0.5, 0.25), 0.0, 7, known, code="no_results"),
+            episode((0.0,), 0.0, 5, "made_up", code="invalid", status=Status.OUT_OF_TOKENS),
+        ]
+    )
+    assert found["reward_spread"]["min"] == 0.0
+    assert found["reward_spread"]["max"] == 1.5
+    assert found["reward_spread"]["std"] == pytest.approx(0.6124, abs=1e-4)
+    assert found["reward_components"] == {"f1": pytest.approx(1 / 3)}
+    assert found["turn_rewards"] == {"1": pytest.approx(1 / 3), "2": 0.25}
+    assert found["episode_tokens"] == {"p95": 6, "max": 6}
+    assert found["truncated"] == pytest.approx(1 / 3)
+    # Names that a policy makes up must not become time series.
+    assert found["action_success"] == {known: 0.5, "other": 0.0}
+    assert distributions([]) == {}
+
+
+def test_the_spread_of_advantages_is_that_of_samples_and_unknown_without_tokens():
+    def sample(advantage, tokens=2):
+        mask = (False, *(tokens * [True]))
+        return TrainingSample((0,) * len(mask), mask, (0.0,) * len(mask), (0.0, *(tokens * [advantage])))
+
+    assert advantage_spread([[sample(1.0), sample(-1.0, 8)], []]) == 1.0
+    assert advantage_spread([[sample(0.0)]]) == 0.0
+    assert advantage_spread([[], [TrainingSample((0,), (False,), (0.0,), (0.0,))]]) is None

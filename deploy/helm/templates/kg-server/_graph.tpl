@@ -52,6 +52,7 @@
   env:
     - {name: HOME, value: /tmp}
     - {name: KBQA_HOME, value: {{ include "kbqa.home" . }}}
+    {{- include "kbqa.outsideEnvironment" . | nindent 4 }}
     {{- include "kbqa.endpointSecret" . | nindent 4 }}
   {{- include "kbqa.containerSecurity" . | nindent 2 }}
   resources:
@@ -59,6 +60,7 @@
   volumeMounts:
     - {name: graphs, mountPath: {{ include "kbqa.home" . }}}
     - {name: tmp, mountPath: /tmp}
+    {{- include "kbqa.certificatesMount" . | nindent 4 }}
     {{- if eq .Values.graph.source "configMap" }}
     - {name: file, mountPath: /graph, readOnly: true}
     {{- end }}
@@ -84,9 +86,14 @@
     - {{ .Values.graph.url | quote }}
     - {{ include "kbqa.graphFile" . | quote }}
     - {{ .Values.graph.sha256 | quote }}
+  {{- with include "kbqa.outsideEnvironment" . }}
+  env:
+    {{- . | nindent 4 }}
+  {{- end }}
   {{- include "kbqa.containerSecurity" . | nindent 2 }}
   resources:
     {{- toYaml .Values.graph.resources | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
+    {{- include "kbqa.certificatesMount" . | nindent 4 }}
 {{- end }}

@@ -1,0 +1,184 @@
+"""What the chart's values make of its pods: images, users, secrets, scaling, and what a user adds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kbqa.telemetry import METRICS
+from kbqa.wire import ROLLOUTS
+from services.broker import create_celery
+from services.rollout_worker.settings import RolloutWorkerSettings
+from services.trainer.depths import STATES
+from tests.deploy.helm import defaults
+from tests.deploy.objects import component, of_kind, pods, selects, service_of, services, title, variables
+
+pytestmark = pytest.mark.chart
+
+
+def test_images_with_torch_say_which_build(chart):
+    def tags(objects):
+        return {
+            container["name"]: container["image"].rpartition(":")[2]
+            for pod in pods(objects)
+            for container in pod.containers
+            if service_of(container)
+        }
+
+    version = "0.1.0"
+    cpu, cuda = f"{version}-cpu", f"{version}-cuda"
+    assert tags(chart()) == {
+        "kg-server": version,
+        "rollout-worker": cpu,
+        "gateway": cpu,
+        "trainer": cuda,
+    }
+    assert tags(chart("cpu-small"))["trainer"] == cpu
+    given = chart(image={"tag": "7"}, gateway={"image": {"tag": "own"}})
+    assert tags(given) == {"kg-server": "7", "rollout-worker": "7-cpu", "gateway": "own", "trainer": "7-cuda"}
+
+
+def test_a_registry_and_pull_secrets_of_the_parent_chart_serve_every_image(chart):
+    objects = chart(**{"global": {"imageRegistry": "r.example.org", "imagePullSecrets": ["parent"]}})
+    for pod in pods(objects):
+        assert pod.spec["imagePullSecrets"] == [{"name": "parent"}]
+        assert all(container["image"].startswith("r.example.org/") for container in pod.containers)
+
+
+def test_on_openshift_the_platform_chooses_the_user(chart):
+    for pod in pods(chart(podUser="assigned")):
+        assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(pod.spec["securityContext"])
+        assert pod.spec["securityContext"]["runAsNonRoot"] is True
+    assert all(pod.spec["securityContext"]["runAsUser"] == 10001 for pod in pods(chart()))
+
+
+def test_on_a_single_node_every_pod_goes_where_the_others_are(chart):
+    for pod in pods(chart("cpu-small")):
+        [term] = pod.spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+        assert selects(term["labelSelector"]["matchLabels"], pod.labels)
+        assert "topologySpreadConstraints" not in pod.spec
+
+
+def test_what_a_user_adds_to_a_service_stands_in_its_pod(chart):
+    added = {
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "envFrom": [{"secretRef": {"name": "own"}}],
+        "extraVolumes": [{"name": "own", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "own", "mountPath": "/own"}],
+        "initContainers": [{"name": "before", "image": "busybox"}],
+        "podLabels": {"tier": "one"},
+        "podAnnotations": {"note": "two"},
+    }
+    names = ("kgServer", "rolloutWorker", "trainer", "gateway")
+    extra = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-own"}}
+    objects = chart(**dict.fromkeys(names, added), podLabels={"team": "answers"}, extraObjects=[extra])
+    served = list(services(objects))
+    assert len(served) == len(names)
+    for pod, container, _ in served:
+        assert container["env"][-1] == added["extraEnv"][0]
+        assert container["envFrom"] == added["envFrom"]
+        assert added["extraVolumeMounts"][0] in container["volumeMounts"]
+        assert added["extraVolumes"][0] in pod.spec["volumes"]
+        assert added["initContainers"][0] in pod.spec["initContainers"]
+        assert (pod.labels["tier"], pod.labels["team"]) == ("one", "answers")
+    assert title(of_kind(objects, "ConfigMap")[0]) == "ConfigMap/kbqa-own"
+
+
+def test_no_key_stands_in_clear_text(chart):
+    secret = {"existingSecret": "keys"}
+    objects = chart(
+        "multi-gpu", gateway={"chat": secret, "settings": {"CHAT_URL": "https://llm.example.com"}}
+    )
+    wanted = {"KBQA_GATEWAY_CHAT_API_KEY", "WANDB_API_KEY", "OPENAI_API_KEY", "KBQA_KG_SERVER_API_KEY"}
+    found = {}
+    for pod in pods(objects):
+        for container in pod.containers:
+            for variable in container.get("env", ()):
+                if (
+                    re.search("KEY|TOKEN|PASSWORD|SECRET", variable["name"])
+                    and "KEYS" not in variable["name"]
+                ):
+                    found[variable["name"]] = variable
+    assert wanted <= found.keys()
+    assert all("value" not in variable for variable in found.values())
+
+
+def test_traces_proxy_and_certificates_reach_every_service(chart):
+    objects = chart("multi-gpu", tracing={"url": "http://collector.observability.svc:4318"})
+    for pod, container, _ in services(objects):
+        given = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert given["KBQA_TRACES_URL"] == "http://collector.observability.svc:4318"
+        assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
+        assert "kbqa-kg-server" in given["NO_PROXY"].split(",")
+        [mount] = [m for m in container["volumeMounts"] if m["name"] == "certificates"]
+        assert given["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
+        assert {"name": "certificates", "configMap": {"name": "company-ca"}} in pod.spec["volumes"]
+
+
+def test_metrics_keep_their_labels_and_no_path_is_scraped_twice(chart):
+    monitors = of_kind(chart("multi-gpu"), "PodMonitor")
+    assert len({monitor["metadata"]["name"] for monitor in monitors}) == len(monitors) == 6
+    assert all(len(monitor["spec"]["podMetricsEndpoints"]) == 1 for monitor in monitors)
+    # A ServiceMonitor sets the label "service", which our metrics have.
+    assert of_kind(chart("multi-gpu"), "ServiceMonitor") == []
+
+
+def test_the_operations_port_is_in_no_service(chart):
+    ports = {
+        port["port"]
+        for service in of_kind(chart("multi-gpu"), "Service")
+        for port in service["spec"]["ports"]
+    }
+    assert ports == {80, 8001, 8003, 6379}
+
+
+def test_cached_answers_cannot_fill_the_queues(chart):
+    objects = chart()
+    [server] = [c for _, c, service in services(objects) if service == "kg_server"]
+    assert variables(server)["KBQA_REDIS_URL"].endswith("@kbqa-redis-cache:6379/0")
+    others = [c for _, c, service in services(objects) if service != "kg_server"]
+    assert all(variables(c)["KBQA_REDIS_URL"].endswith("@kbqa-redis:6379/0") for c in others)
+    policies = {
+        component(pod): re.search("maxmemory-policy ([a-z-]+)", container["command"][2])[1]
+        for pod in pods(objects)
+        for container in pod.containers
+        if container["name"] == "redis"
+    }
+    assert policies == {"redis": "noeviction", "redis-cache": "allkeys-lru"}
+
+
+def test_a_broken_pod_of_a_stateful_set_is_replaced_by_its_next_template(chart):
+    assert {s["spec"]["podManagementPolicy"] for s in of_kind(chart(), "StatefulSet")} == {"Parallel"}
+
+
+def test_a_roll_out_may_take_as_long_as_the_model_takes(chart):
+    for deployment in of_kind(chart(), "Deployment"):
+        assert deployment["spec"]["progressDeadlineSeconds"] > defaults()["vllm"]["startupSeconds"]
+
+
+def test_workers_are_scaled_by_what_waits_and_what_they_are_busy_with(chart):
+    [scaled] = of_kind(chart("multi-gpu"), "ScaledObject")
+    spec, modifiers = scaled["spec"], scaled["spec"]["advanced"]["scalingModifiers"]
+    asked = {trigger["name"]: trigger["metadata"]["listName"] for trigger in spec["triggers"]}
+    assert asked == {"waiting": ROLLOUTS, "taken": taken_key(ROLLOUTS)}
+    assert modifiers["formula"] == "waiting + taken"
+    assert spec["minReplicaCount"] == 0
+    # A full worker asks for another one: it plays more requests than the target.
+    concurrency = RolloutWorkerSettings.model_fields["concurrency"].default
+    assert int(modifiers["target"]) < concurrency
+    [scaler] = of_kind(chart("external-kg"), "HorizontalPodAutoscaler")
+    [external] = [metric["external"] for metric in scaler["spec"]["metrics"]]
+    [known] = [metric for metric in METRICS if metric.name == external["metric"]["name"]]
+    selector = external["metric"]["selector"]
+    asked = {*selector["matchLabels"], *(e["key"] for e in selector["matchExpressions"])}
+    assert asked == {*known.labels, "namespace"}
+    [states] = [e["values"] for e in selector["matchExpressions"]]
+    assert set(states) == set(STATES) - {"dead"}
+
+
+def taken_key(queue):
+    """Where kombu keeps messages that consumers have taken from a queue."""
+    options = create_celery("worker", "redis://127.0.0.1:1/0", consumes=queue).conf.broker_transport_options
+    return options["unacked_key"]

@@ -1,0 +1,133 @@
+"""Which pods of the chart may talk to whom, and to what outside of the release."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from tests.deploy.conftest import ALL
+from tests.deploy.objects import component, of_kind, pods, selects
+
+pytestmark = pytest.mark.chart
+
+each_scenario = pytest.mark.parametrize("scenario", ALL)
+
+
+def allowed(objects, source, target, port):
+    """Whether a packet between the pods of two components passes both ends' policies."""
+
+    def labels(name):
+        return next(pod.labels for pod in pods(objects) if component(pod) == name)
+
+    def passes(direction, pod, peer, peers):
+        rules = [
+            rule
+            for policy in of_kind(objects, "NetworkPolicy")
+            if selects(policy["spec"]["podSelector"]["matchLabels"], pod)
+            for rule in policy["spec"].get(direction) or ()
+        ]
+        return any(
+            any(p.get("port") == port for p in rule.get("ports", ()))
+            and (
+                peers not in rule
+                or any(
+                    selects(o["podSelector"]["matchLabels"], peer) for o in rule[peers] if "podSelector" in o
+                )
+            )
+            for rule in rules
+        )
+
+    one, other = labels(source), labels(target)
+    return passes("egress", one, other, "to") and passes("ingress", other, one, "from")
+
+
+def reached(objects, name):
+    """What a component's egress rules allow beyond the release: (address, port) of blocks, and namespaces."""
+    labels = next(pod.labels for pod in pods(objects) if component(pod) == name)
+    return [
+        (peer, port["port"])
+        for policy in of_kind(objects, "NetworkPolicy")
+        if selects(policy["spec"]["podSelector"]["matchLabels"], labels)
+        for rule in policy["spec"]["egress"] or ()
+        for peer in rule["to"]
+        for port in rule["ports"]
+        if "ipBlock" in peer or "namespaceSelector" in peer
+    ]
+
+
+@each_scenario
+def test_nothing_reaches_the_metadata_of_the_cloud_or_the_api_server(chart, scenario):
+    objects = chart(scenario)
+    inside = [ip_address(text) for text in ("169.254.169.254", "10.96.0.1", "172.20.0.1", "fd00:ec2::254")]
+    for policy in of_kind(objects, "NetworkPolicy"):
+        for rule in policy["spec"]["egress"] or ():
+            assert rule.get("to"), "a rule without peers allows every address"
+            for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
+                for address in inside:
+                    within = address in ip_network(block["cidr"])
+                    assert not within or any(address in ip_network(e) for e in block["except"])
+
+
+def test_each_component_reaches_the_destinations_that_it_needs_and_no_other(chart):
+    def named(objects):
+        parts = ("kg-server", "rollout-worker", "trainer", "gateway", "redis", "jobs")
+        return {
+            name: {
+                (peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port)
+                if "namespaceSelector" in peer
+                else (peer["ipBlock"]["cidr"], port)
+                for peer, port in reached(objects, name)
+            }
+            - {("kube-system", 53), ("::/0", 443)}
+            for name in parts
+        }
+
+    proxy, public = ("10.20.0.7/32", 3128), ("0.0.0.0/0", 443)
+    found = named(chart("multi-gpu"))
+    assert found["redis"] == set()
+    assert found["kg-server"] == {("models", 8080), proxy}
+    assert found["gateway"] == {public, proxy}  # the hub
+    assert found["rollout-worker"] == {public, proxy, ("0.0.0.0/0", 8443), ("::/0", 8443)}  # hub and judge
+    assert found["trainer"] == {public, proxy}  # hub and tracker
+    assert named(chart("s3"))["rollout-worker"] == {public, ("data", 9000)}
+    small = named(chart("cpu-small"))
+    assert set().union(*small.values()) == set()
+    carried = {"offline": True, "persistence": {"existingClaim": "models"}}
+    assert named(chart(model=carried))["gateway"] == set()
+    extra = [{"to": [{"ipBlock": {"cidr": "10.9.9.9/32"}}], "ports": [{"port": 443}]}]
+    more = named(chart("cpu-small", networkPolicy={"extraEgress": {"trainer": extra}}))
+    assert more == {**small, "trainer": {("10.9.9.9/32", 443)}}
+
+
+def test_the_network_has_the_edges_that_are_named_and_no_other(chart):
+    objects = chart()
+    ports = {
+        "kg-server": 8001,
+        "rollout-worker": 8002,
+        "trainer": 8003,
+        "gateway": 8080,
+        "redis": 6379,
+        "redis-cache": 6379,
+    }
+    edges = {
+        (source, target)
+        for source in (*ports, "jobs")
+        for target, port in ports.items()
+        if allowed(objects, source, target, port)
+    }
+    assert edges == {
+        ("gateway", "kg-server"),
+        ("gateway", "redis"),
+        ("rollout-worker", "kg-server"),
+        ("trainer", "kg-server"),
+        ("jobs", "kg-server"),
+        ("kg-server", "redis-cache"),
+        ("rollout-worker", "redis"),
+        ("trainer", "redis"),
+        ("jobs", "trainer"),
+        ("jobs", "gateway"),
+    }
+    for pod in pods(objects):
+        denying = [p for p in of_kind(objects, "NetworkPolicy") if p["metadata"]["name"].endswith("deny")]
+        assert any(selects(p["spec"]["podSelector"]["matchLabels"], pod.labels) for p in denying), pod.owner
