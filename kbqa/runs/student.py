@@ -37,7 +37,12 @@ _TOKENIZER_FILES = (
 
 _TOKENIZER_TRIPLES = 20_000  # of the graph's text for a new tokenizer: a policy has to spell its names
 _TOKENIZER_QUESTIONS = 2000  # likewise, texts of training questions
-_PROBED = "Who is it? It is"  # any words do
+# Any words do, if a model is not certain of them all.
+_PROBED = (
+    "Who wrote the novel that this film is based on? Among the relations of the film one leads to the novel, "
+    "and among those of the novel one leads to its author."
+)
+_PROBED_TOKENS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ class Student:
             return None  # a text without options has no probabilities; only one kind of engine serves it
         if getattr(self.model, "is_quantized", False):
             return None  # engines hold the unquantised base: they differ more than a wrong version would
-        return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
+        return take_probe(self.model, self.codec.encode([Segment(_PROBED)])[:_PROBED_TOKENS])
 
     def without_template(self) -> Student:
         """The same model, whose tokenizer has no chat template."""

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
-from kbqa.policies.probe import Probe
+from kbqa.policies.probe import Precision, Probe
 from kbqa.policies.vllm.exchange import Exchange
 from kbqa.policies.vllm.server import VllmServer, refusal
 from kbqa.telemetry import Metrics
@@ -39,10 +39,6 @@ _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
 _POLL_S = 0.1  # how soon a cancellation is noticed
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is not finite
-
-Precision = Literal["bfloat16", "float32"]
-LARGEST_GAP: dict[Precision, float] = {"bfloat16": 1e-2, "float32": 1e-3}
-"""Largest mean absolute difference of log-probabilities from the trainer's, by the engine's precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +206,12 @@ class VllmPolicy:
             )
             return
         gap = weights.probe.gap(self._server.score(weights.probe, model))
-        largest = LARGEST_GAP[self._precision]
+        largest = weights.probe.largest_gap(self._precision)
         self._gap.set(gap)
         if not gap <= largest:  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
-                f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
+                f"the trainer's by {gap:.2g} on average, more than the {largest:.2g} that rounding explains in {self._precision}: "
                 "check that it serves the version's base model and, for full weights, that it was started "
                 "without --enable-lora"
             )
