@@ -40,7 +40,7 @@ class Vllm:
         self._command = [
             *command, str(_program()), "serve", str(model), "--host", "127.0.0.1", "--port", str(self.port),
             "--dtype", dtype, "--enforce-eager", "--enable-scale-out",
-            "--logprobs-mode", "processed_logprobs",
+            "--logprobs-mode", "processed_logprobs", "--hf-overrides", '{"head_dtype": "float32"}',
             # Without a GPU, the engine of 0.32.0 dies of a request with a seed whose prompt comes in pieces.
             "--no-enable-chunked-prefill",
             "--disable-uvicorn-access-log", *options,

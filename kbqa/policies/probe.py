@@ -11,8 +11,8 @@ Precision = Literal["bfloat16", "float32"]
 
 # Mean absolute differences that engines of each precision are always allowed.
 _ALLOWED: dict[Precision, float] = {"bfloat16": 1e-2, "float32": 1e-3}
-# An engine rounds elsewhere than the trainer's measurement did, and more often. With a single uncertain token, the
-# difference exceeds four times its expectation once in 700 probes; with several, never.
+# An engine rounds elsewhere than the trainer's measurement did, and more often. With a single uncertain
+# token, the difference exceeds four times its expectation once in 700 probes; with several, never.
 _MARGIN = 4.0
 
 

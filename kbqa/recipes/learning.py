@@ -51,6 +51,7 @@ class OptimisationSection(Section):
         betas: of AdamW.
         mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
             `kbqa.training.grpo.GrpoConfig`.
+        importance_cap: see `kbqa.objectives.SurrogateConfig`; no paper has it, and a quantised base needs it.
         reference: the frozen model of the KL penalty, named as `base_model` is; None takes the weights with
             which reinforcement learning begins.
         lora: an adapter to train; None trains all weights.
@@ -91,6 +92,11 @@ class OptimisationSection(Section):
         if self.reference is not None and self.lora is not None:
             raise ValueError(
                 "reference: with lora the reference is the model without its adapter: leave it out"
+            )
+        if self.lora is not None and self.lora.quantised and self.importance_cap is None:
+            raise ValueError(
+                "lora.quantised: engines sample from the base in 16 bits, and the trainer holds it in 4: "
+                "correct for the difference with importance_cap, such as 2.0"
             )
         return self
 

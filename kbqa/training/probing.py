@@ -62,7 +62,7 @@ def expected_gap(exact: Tensor, rounded: Tensor, targets: Tensor) -> float:
 
 @contextmanager
 def _in_bf16(model: Any) -> Iterator[None]:
-    """Let a model compute as engines do in bf16: also what autocast leaves in fp32 between layers is rounded."""
+    """Let a model compute as engines in bf16 do; autocast alone leaves in fp32 what passes between layers."""
 
     def rounded(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
         return output.bfloat16().to(output.dtype)

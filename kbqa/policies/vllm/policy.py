@@ -211,7 +211,8 @@ class VllmPolicy:
         if not gap <= largest:  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
-                f"the trainer's by {gap:.2g} on average, more than the {largest:.2g} that rounding explains in {self._precision}: "
+                f"the trainer's by {gap:.2g} on average, and rounding explains at most {largest:.2g} in "
+                f"{self._precision}: "
                 "check that it serves the version's base model and, for full weights, that it was started "
                 "without --enable-lora"
             )

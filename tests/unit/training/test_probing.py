@@ -63,7 +63,7 @@ def test_right_versions_with_large_logits_are_accepted_in_bf16_and_wrong_ones_ar
 @pytest.mark.parametrize("top", [20.0, 28.0])
 @pytest.mark.parametrize("certainty", [0.3, 0.5, 0.9, 0.97])
 def test_the_expected_gap_is_the_average_one(top, certainty):
-    """Logits as of a large model: a top token, thirty competitors, a tail; an engine rounds them with another offset."""
+    """Logits as of a large model; an engine rounds them with another offset."""
     generator = torch.Generator().manual_seed(0)
     others = torch.rand(256, 30, generator=generator).exponential_(generator=generator)
     others = (1 - certainty) * others / others.sum(-1, keepdim=True)
