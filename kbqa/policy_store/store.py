@@ -107,7 +107,7 @@ class PolicyStore:
         self,
         run: str,
         number: int,
-        write: Callable[[Path], None],
+        write: Callable[[Path], Mapping[str, str] | None],
         *,
         recipe: Mapping[str, Any],
         recipe_digest: str,
@@ -123,7 +123,8 @@ class PolicyStore:
 
         Args:
             number: orders the versions of a run; higher is newer.
-            write: fills an empty directory with the model's and the tokenizer's files.
+            write: fills an empty directory with the model's and the tokenizer's files; returns the SHA-256 of
+                files that it has hashed while writing, by name.
             recipe: all resolved values, with a `name`.
             probe: a few tokens and their log-probabilities in training, with which engines are checked.
             calibration: how sure the version's answers are, if that was measured.
@@ -136,10 +137,10 @@ class PolicyStore:
         here = self._shelf.path / _checked(run)
         sweep(here)
         with new_directory(here) as directory:
-            write(directory)
+            known = write(directory) or {}
             _dump_json(directory / RECIPE_NAME, recipe)
             files = {
-                path.relative_to(directory).as_posix(): _checksum(path)
+                (name := path.relative_to(directory).as_posix()): known.get(name) or _checksum(path)
                 for path in sorted(directory.rglob("*"))
                 if path.is_file()
             }

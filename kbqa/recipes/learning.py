@@ -164,8 +164,10 @@ class ScheduleSection(Section):
         steps: optimiser steps of reinforcement learning; 0 ends the run with its cold start.
         questions_per_step: groups that one optimiser step consumes.
         max_in_flight: maximum number of rollout requests in flight.
-        max_staleness: maximum number of versions between a group's oldest turn and the current version;
-            an older group is dropped.
+        max_staleness: maximum number of updates between the weights of a group's oldest turn and the current
+            ones; an older group is dropped.
+        publish_every: updates between two versions for workers, at most max_staleness + 1. Weights that are
+            evaluated, are the best so far, or end the run are published in any case.
         request_deadline_s: seconds after which an unanswered request is sent again, under the same id.
         max_seconds: seconds after which reinforcement learning ends; None sets no limit.
         max_sampled_tokens: reinforcement learning ends once the policy has written this many tokens in
@@ -180,6 +182,7 @@ class ScheduleSection(Section):
     questions_per_step: Positive
     max_in_flight: Positive
     max_staleness: Annotated[int, Field(ge=0)]
+    publish_every: Positive = 1
     request_deadline_s: Annotated[float, Field(gt=0)]
     checkpoint_every: Positive
     validate_every: Positive
@@ -194,6 +197,11 @@ class ScheduleSection(Section):
         if self.max_in_flight < self.questions_per_step:
             raise ValueError(
                 f"max_in_flight: must be at least questions_per_step, which is {self.questions_per_step}"
+            )
+        if self.publish_every > self.max_staleness + 1:
+            raise ValueError(
+                "publish_every: must be at most max_staleness + 1, because older groups are dropped (it is "
+                f"{self.publish_every}, and max_staleness {self.max_staleness})"
             )
         return self
 

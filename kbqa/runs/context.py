@@ -17,7 +17,7 @@ from kbqa.confidence import Calibration
 from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
-from kbqa.policies.probe import Probe
+from kbqa.policies.probe import Precision, Probe
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.policy_store.manifest import RECIPE_NAME, Kind
 from kbqa.recipes import Recipe
@@ -165,7 +165,9 @@ class Context:
             RunError: it cannot be written.
         """
         kind: Kind = "lora" if has_adapter(student.model) else "full"
-        return self._publish(student.save, kind, step, metrics, student.probe(), calibration)
+        precision: Precision = "bfloat16" if self.recipe.optimisation.precision == "bf16" else "float32"
+        write = partial(student.save, precision=precision)
+        return self._publish(write, kind, step, metrics, student.probe(precision), calibration)
 
     def publish_again(self, version: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
         """Publish an earlier version of this run as the newest one, because workers take no other.
@@ -188,7 +190,7 @@ class Context:
 
     def _publish(
         self,
-        write: Callable[[Path], None],
+        write: Callable[[Path], Mapping[str, str] | None],
         kind: Kind,
         step: int,
         metrics: Mapping[str, float],

@@ -24,6 +24,8 @@ class RolloutWorkerSettings(ServiceSettings):
         vllm_precision: precision of that server (its `--dtype`). It determines how closely the server's
             log-probabilities must agree with the trainer's.
         vllm_timeout_s: timeout for the completions of a turn, in seconds.
+        vllm_update_timeout_s: timeout for loading weights into that server, in seconds; by default 120, and
+            10 more for each GB of weights.
         concurrency: number of requests played at a time.
         max_rows: number of completions computed at a time in this process; further ones wait.
         threads: number of threads of the in-process engine.
@@ -54,6 +56,7 @@ class RolloutWorkerSettings(ServiceSettings):
     )
     vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
     vllm_timeout_s: float = Field(120.0, gt=0)
+    vllm_update_timeout_s: float | None = Field(None, gt=0)
     concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)
     threads: int = Field(1, ge=1)

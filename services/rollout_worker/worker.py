@@ -90,7 +90,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
 def _host(settings: RolloutWorkerSettings, metrics: Metrics) -> Host:
     if settings.engine == "transformers":
         return InProcess(settings.max_rows)
-    server = VllmServer(settings.vllm_url)
+    server = VllmServer(settings.vllm_url, update_timeout_s=settings.vllm_update_timeout_s)
     return OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
 
 

@@ -14,6 +14,8 @@ from kbqa.policies.vllm.exchange import Connections, Exchange
 
 _PROMPT_S = 10.0  # timeout of calls that compute nothing
 _HEALTH_S = 3.0
+_STEP_S = 120.0  # of a call that computes, or waits for completions in flight
+_SLOWEST_READ = 100e6  # bytes a second, of a network's file system
 _RESET_TRIES = 20  # attempts to clear the prefix cache, while its last blocks are being released
 _RESET_PAUSE_S = 0.1
 
@@ -23,13 +25,13 @@ class VllmServer:
 
     Args:
         url: `http://host:port`.
-        update_timeout_s: maximum seconds of a change of weights.
+        update_timeout_s: maximum seconds of a change of weights; None derives it from their size.
 
     Raises:
         ConfigurationError: the URL is not of this form.
     """
 
-    def __init__(self, url: str, *, update_timeout_s: float = 120.0) -> None:
+    def __init__(self, url: str, *, update_timeout_s: float | None = None) -> None:
         self.connections = Connections(url)
         self._update_timeout_s = update_timeout_s
         self._loaded: set[str] = set()
@@ -37,6 +39,10 @@ class VllmServer:
     @property
     def url(self) -> str:
         return self.connections.url
+
+    def update_timeout_s(self, size: int) -> float:
+        """Maximum seconds of a change of weights of `size` bytes."""
+        return self._update_timeout_s or _STEP_S + size / _SLOWEST_READ
 
     def close(self) -> None:
         """Close all connections, each as soon as it is idle."""
@@ -77,7 +83,7 @@ class VllmServer:
             self.unload_adapter(left)
         if name not in present:
             body = {"lora_name": name, "lora_path": str(path.resolve())}
-            self._ask("POST", "/v1/load_lora_adapter", body, timeout_s=self._update_timeout_s)
+            self._ask("POST", "/v1/load_lora_adapter", body, timeout_s=self.update_timeout_s(_size(path)))
         self._loaded.add(name)
 
     def unload_adapter(self, name: str) -> None:
@@ -102,9 +108,9 @@ class VllmServer:
             PolicyUnavailableError: it failed, or the engine does not confirm the label.
         """
         try:
-            self._ask("POST", "/pause?" + urlencode({"mode": "keep"}), timeout_s=self._update_timeout_s)
+            self._ask("POST", "/pause?" + urlencode({"mode": "keep"}), timeout_s=_STEP_S)
             reload = {"method": "reload_weights", "kwargs": {"weights_path": str(path.resolve())}}
-            self._ask("POST", "/collective_rpc", reload, timeout_s=self._update_timeout_s)
+            self._ask("POST", "/collective_rpc", reload, timeout_s=self.update_timeout_s(_size(path)))
             self._ask("POST", "/update_weight_version", {"new_version": label})
             if (found := self.weight_label()) != label:
                 raise PolicyUnavailableError(
@@ -127,7 +133,7 @@ class VllmServer:
         body: dict[str, Any] = {"token_ids": list(probe.token_ids), "sampling_params": sampling}
         if model is not None:
             body["model"] = model
-        answer = self._ask("POST", "/inference/v1/generate", body, timeout_s=self._update_timeout_s)
+        answer = self._ask("POST", "/inference/v1/generate", body, timeout_s=_STEP_S)
         count = len(probe.logprobs)
         pairs = zip(probe.token_ids[-count:], answer["prompt_logprobs"][-count:], strict=True)
         return [float(known[str(token)]["logprob"]) for token, known in pairs]
@@ -146,6 +152,11 @@ class VllmServer:
         if status != 200:
             raise refusal(self.url, path, status, answer)
         return answer
+
+
+def _size(directory: Path) -> int:
+    """Bytes of the weights in a directory."""
+    return sum(path.stat().st_size for path in directory.glob("*.safetensors"))
 
 
 def refusal(url: str, path: str, status: int, answer: Any) -> PolicyUnavailableError:
