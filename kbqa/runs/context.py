@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,7 @@ class Context:
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
+        alone: while its context lasts, nobody else computes on the trainer's GPU.
     """
 
     directory: RunDirectory
@@ -69,6 +71,7 @@ class Context:
     traces: int = 0
     clock: Callable[[], float] = time.monotonic
     ranks: Ranks = ALONE
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def run(self) -> str:

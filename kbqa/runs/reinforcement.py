@@ -163,7 +163,7 @@ class Reinforcement:
             self._pacing.refill()  # the next step is rolled out while this one is trained
         self._sampled_tokens += sum(r.sampled_tokens for r in received)
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
-        with self._timed("trained_s"):
+        with self._timed("trained_s"), self._context.alone():
             result = self._train(list(samples.values()))
         trained = any(result.trained)
         outcomes = {

@@ -18,10 +18,11 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +52,7 @@ class Weights:
         kind: the whole model, or a LoRA adapter.
         path: the directory of the weights, which the server can read.
         probe: the version's probe; None if it has none.
+        sent: how they come from a sender instead; None if they do not.
     """
 
     label: str
@@ -58,6 +60,23 @@ class Weights:
     kind: Literal["full", "lora"]
     path: Path
     probe: Probe | None
+    sent: Sent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Whole weights that a sender sends.
+
+    Attributes:
+        meet: where the sender and so many processes of the server meet; may raise `PolicyUnavailableError`.
+        sha256, size: of the file.
+        verify: makes sure of the files, which are read instead if nothing arrives.
+    """
+
+    meet: Callable[[int], Mapping[str, Any]]
+    sha256: str
+    size: int
+    verify: Callable[[], None]
 
 
 class VllmPolicy:
@@ -187,7 +206,7 @@ class VllmPolicy:
         with self._changed:
             self._updating = True
         try:
-            self._server.reload_weights(weights.label, weights.path, self._give_up)
+            self._server.replace_weights(weights.label, partial(self._load_base, weights), self._give_up)
             self._verify(weights, None)
             with self._changed:
                 self._weights = weights
@@ -198,6 +217,19 @@ class VllmPolicy:
             with self._changed:
                 self._updating = False
                 self._changed.notify_all()
+
+    def _load_base(self, weights: Weights) -> None:
+        if (sent := weights.sent) is not None:
+            try:
+                self._server.receive_weights(sent.meet, sent.sha256, sent.size)
+                return
+            except PolicyUnavailableError as error:
+                self._failures.labels("transfer").inc()
+                logger.warning(
+                    "weights are read from files", extra={"version": weights.version, "error": str(error)}
+                )
+            sent.verify()
+        self._server.read_weights(weights.path)
 
     def _verify(self, weights: Weights, model: str | None) -> None:
         if weights.probe is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -94,14 +95,73 @@ class VllmServer:
         """The label of the weights that the engine holds; "default" after its start."""
         return str(self._ask("GET", "/weight_info")["weight_version"])
 
-    def reload_weights(self, label: str, path: Path, on_failure: Callable[[], None]) -> None:
-        """Replace the base model's weights with those in a directory of the same architecture.
+    def read_weights(self, path: Path) -> None:
+        """Let a paused server read the base model's weights from a directory of the same architecture.
+
+        Raises:
+            PolicyUnavailableError: it cannot.
+        """
+        reload = {"method": "reload_weights", "kwargs": {"weights_path": str(path.resolve())}}
+        self._ask("POST", "/collective_rpc", reload, timeout_s=self.update_timeout_s(_size(path)))
+
+    def receive_weights(self, meet: Callable[[int], Mapping[str, Any]], sha256: str, size: int) -> None:
+        """Let a paused server receive the base model's weights from a sender.
+
+        Args:
+            meet: where the sender and so many processes of the server meet.
+            sha256, size: of the file that is sent.
+
+        Raises:
+            PolicyUnavailableError: it does not receive them.
+        """
+        processes = int(self._ask("GET", "/get_world_size")["world_size"])
+        limit = self.update_timeout_s(size)
+        self._ask(
+            "POST", "/init_weight_transfer_engine", {"init_info": dict(meet(processes))}, timeout_s=limit
+        )
+        self._ask("POST", "/start_weight_update", timeout_s=limit)
+        self._ask("POST", "/update_weights", {"update_info": {"sha256": sha256}}, timeout_s=limit)
+        self._ask("POST", "/finish_weight_update", {}, timeout_s=limit)
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Free the memory of the server's GPU while the context lasts.
+
+        Weights move to the host, and the cache is dropped. Completions in flight pause; what the cache held
+        of them is computed again.
+
+        Raises:
+            PolicyUnavailableError: the server does not fall asleep, or does not wake up.
+        """
+        self._ask("POST", "/sleep?" + urlencode({"level": 1, "mode": "keep"}), timeout_s=_STEP_S)
+        try:
+            if not self._ask("GET", "/is_sleeping")["is_sleeping"]:
+                raise PolicyUnavailableError(
+                    f"vLLM at {self.url} does not sleep (start it with --enable-sleep-mode)"
+                )
+            yield
+        finally:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake a server that may be asleep, because whoever sent it to sleep has died.
+
+        Raises:
+            PolicyUnavailableError: it does not wake up.
+        """
+        answer = self._ask("POST", "/wake_up", timeout_s=_STEP_S)
+        if answer["status"] != "awake":
+            raise PolicyUnavailableError(f"vLLM at {self.url} does not wake up: start it again")
+
+    def replace_weights(self, label: str, load: Callable[[], None], on_failure: Callable[[], None]) -> None:
+        """Replace the base model's weights.
 
         Completions in flight pause meanwhile and continue with the new weights and a cleared prefix
         cache.
 
         Args:
             label: name of the new weights, which every later answer carries.
+            load: loads them while the server is paused.
             on_failure: called if this fails, while the engine is still paused and its weights unknown.
 
         Raises:
@@ -109,8 +169,7 @@ class VllmServer:
         """
         try:
             self._ask("POST", "/pause?" + urlencode({"mode": "keep"}), timeout_s=_STEP_S)
-            reload = {"method": "reload_weights", "kwargs": {"weights_path": str(path.resolve())}}
-            self._ask("POST", "/collective_rpc", reload, timeout_s=self.update_timeout_s(_size(path)))
+            load()
             self._ask("POST", "/update_weight_version", {"new_version": label})
             if (found := self.weight_label()) != label:
                 raise PolicyUnavailableError(
@@ -170,6 +229,6 @@ def refusal(url: str, path: str, status: int, answer: Any) -> PolicyUnavailableE
         hint = " (start vllm serve with --enable-scale-out)"
     elif status == 404 and path.startswith("/v1/load_lora"):
         hint = " (start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1)"
-    elif status == 404 and path.startswith(("/pause", "/resume", "/weight_info")):
+    elif status == 404 and path.startswith(("/pause", "/resume", "/weight_info", "/sleep", "/wake_up")):
         hint = " (start it with VLLM_SERVER_DEV_MODE=1)"
     return PolicyUnavailableError(f"vLLM at {url} answered {path} with {status}: {str(detail)[:300]}{hint}")
