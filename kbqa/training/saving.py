@@ -90,4 +90,4 @@ def _parts(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[memory
     yield len(data).to_bytes(8, "little")
     yield data
     for tensor in tensors.values():
-        yield memoryview(rounded(tensor, dtype).flatten().view(torch.uint8).numpy())
+        yield rounded(tensor, dtype).flatten().view(torch.uint8).numpy().data

@@ -32,7 +32,7 @@ def register() -> None:
 
 
 @dataclass
-class InitInfo(WeightTransferInitInfo):
+class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     """Fields of `Meeting`."""
 
     master_address: str
@@ -41,13 +41,13 @@ class InitInfo(WeightTransferInitInfo):
 
 
 @dataclass
-class UpdateInfo(WeightTransferUpdateInfo):
+class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     """The SHA-256 of the file, from the manifest of its version."""
 
     sha256: str
 
 
-class GlooEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
+class GlooEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
     """Receives a safetensors file piece by piece, and loads each tensor into the model."""
 
     init_info_cls, update_info_cls = InitInfo, UpdateInfo
@@ -85,7 +85,7 @@ class GlooEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
             def piece(size: int) -> torch.Tensor:
                 data = received(self._group, size)
-                hashing.submit(digest.update, memoryview(data.numpy()))
+                hashing.submit(digest.update, data.numpy().data)
                 return data
 
             length = int.from_bytes(piece(8).numpy().tobytes(), "little")

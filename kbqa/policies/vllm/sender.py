@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import ProcessGroupGloo, TCPStore
 
 from kbqa.errors import PolicyError, PolicyUnavailableError
 
@@ -49,8 +49,8 @@ class Meeting:
 
     def join(self, rank: int) -> Any:
         """Join the group, as rank 0 if this is the sender."""
-        store = dist.TCPStore(self.master_address, self.master_port, timeout=_MEET_S)
-        return dist.ProcessGroupGloo(store, rank, self.world_size, _MEET_S)
+        store = TCPStore(self.master_address, self.master_port, timeout=_MEET_S)
+        return ProcessGroupGloo(store, rank, self.world_size, _MEET_S)
 
 
 def ask_for(address: tuple[str, int], run: str, version: str, receivers: int) -> Meeting:
@@ -119,7 +119,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 raise PolicyUnavailableError(f"version {question['version']} is not a whole model")
             # The address by which the asker has reached this process.
             host, world = self.request.getsockname()[0], 1 + int(question["receivers"])
-            store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_MEET_S)
+            store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_MEET_S)
         except (PolicyError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             self.wfile.write(json.dumps({"error": str(error)}).encode() + b"\n")
             return

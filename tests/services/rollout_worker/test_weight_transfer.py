@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -24,6 +24,7 @@ from kbqa.runs.student import Student
 from kbqa.serving.hosting import OnVllm
 from kbqa.telemetry import Metrics
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
+from kbqa.trajectory import Segment
 from tests.vllm_server import Vllm
 
 logger = logging.getLogger(__name__)
@@ -61,8 +62,10 @@ class Sender:
         self.address = "127.0.0.1", int(self.process.stdout.readline())
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +165,7 @@ def test_weights_that_are_sent_are_those_in_the_files_of_each_of_fifty_versions(
             hosted.close()
     finally:
         sender.kill()
-    logger.info("seconds a version", extra={way: total / VERSIONS for way, total in seconds.items()})
+    logger.info("seconds a version: %s", {way: total / VERSIONS for way, total in seconds.items()})
     assert found["sent"] == found["read"]
     assert len({tuple(sums.items()) for sums in found["sent"]}) == VERSIONS
     assert failures(metrics) == 0
@@ -180,12 +183,30 @@ def test_a_sender_that_dies_in_the_middle_leaves_the_files(vllm, server, store, 
     killer = subprocess.Popen(["sh", "-c", f"sleep 2; kill -9 {slow.process.pid}"])
     rebuilt = again.build(newer, codec, deterministic=False)
     killer.wait()
+    slow.kill()  # closes its pipe
     assert failures(metrics) == 1
     assert checksums(vllm) != before
-    completion = rebuilt.policy.generate([codec_prompt(codec)], SamplingParams(4, 200, seed=1))[0]
+    completion = rebuilt.policy.generate([prompt(codec)], SamplingParams(4, 200, seed=1))[0]
     assert completion.policy_version == newer.id
     hosted.close()
     rebuilt.close()
+
+
+def test_a_server_that_sleeps_computes_nothing_and_goes_on_when_it_wakes(
+    vllm, server, store, metrics
+) -> None:
+    """Without a GPU no memory is freed; the scheduler rests all the same."""
+    version = versions(store)[0]
+    codec = TokenizerCodec.load(version.path)
+    hosted = hosting(server, metrics, store, None).build(version, codec, deterministic=False)
+    before = hosted.policy.generate([prompt(codec)], SamplingParams(8, 200, seed=1))[0]
+    with ThreadPoolExecutor(1) as pool:
+        with server.asleep():
+            asked = pool.submit(hosted.policy.generate, [prompt(codec)], SamplingParams(8, 200, seed=1))
+            time.sleep(1)
+            assert not asked.done()
+        assert asked.result()[0].token_ids == before.token_ids
+    hosted.close()
 
 
 def test_a_server_that_dies_in_the_middle_receives_the_next_version_once_it_is_back(
@@ -205,13 +226,11 @@ def test_a_server_that_dies_in_the_middle_receives_the_next_version_once_it_is_b
     count = failures(metrics)
     hosted = host.build(newer, codec, deterministic=False)
     assert failures(metrics) == count  # it was sent
-    completion = hosted.policy.generate([codec_prompt(codec)], SamplingParams(4, 200, seed=1))[0]
+    completion = hosted.policy.generate([prompt(codec)], SamplingParams(4, 200, seed=1))[0]
     assert completion.policy_version == newer.id
     hosted.close()
     sender.kill()
 
 
-def codec_prompt(codec: TokenizerCodec) -> list[int]:
-    from kbqa.trajectory import Segment
-
+def prompt(codec: TokenizerCodec) -> list[int]:
     return codec.encode([Segment("Who is it?")])
