@@ -150,7 +150,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_engine_failures_total",
         "counter",
-        "Failed operations of the engine: generate, update (weights), or unload (an adapter).",
+        "Failed operations of the engine: generate, update (weights), transfer (of weights, which are then "
+        "read from files), or unload (an adapter).",
         ("operation",),
     ),
     Metric(

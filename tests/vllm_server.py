@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class Vllm:
     Args:
         options: of `vllm serve`, beyond those that the adapter needs.
         command: put before the program, for instance `taskset -c 0`.
+        environment: variables of the process, besides those that every server here has.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Vllm:
         dtype: str = "float32",
         options: Sequence[str] = (),
         command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
@@ -40,11 +42,12 @@ class Vllm:
         self._command = [
             *command, str(_program()), "serve", str(model), "--host", "127.0.0.1", "--port", str(self.port),
             "--dtype", dtype, "--enforce-eager", "--enable-scale-out",
-            "--logprobs-mode", "processed_logprobs",
+            "--logprobs-mode", "processed_logprobs", "--hf-overrides", '{"head_dtype": "float32"}',
             # Without a GPU, the engine of 0.32.0 dies of a request with a seed whose prompt comes in pieces.
             "--no-enable-chunked-prefill",
             "--disable-uvicorn-access-log", *options,
         ]  # fmt: skip
+        self._environment = dict(environment or {})
         self.start()
 
     @staticmethod
@@ -64,6 +67,7 @@ class Vllm:
             # The first request would wait for a C++ compiler, longer on a busy machine than the engine does.
             "TORCHDYNAMO_DISABLE": "1",
             "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1200",
+            **self._environment,
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

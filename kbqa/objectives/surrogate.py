@@ -34,11 +34,11 @@ class SurrogateConfig:
             bound.
         entropy_coefficient: weight of the entropy bonus.
         horizon: constant of `token_sum_norm`, in tokens.
-        importance_cap: C > 0; a token is weighted by min(rho, C), where rho corrects for the engine
-            and the version that wrote it (truncated importance sampling, as in IMPALA, Espeholt et
-            al. 2018, and fengyao.notion.site/off-policy-rl). The clipped ratio is then relative to
-            the current weights, so that only the cap bounds the effect of old samples. None for no
-            correction.
+        importance_cap: C > 0; a token is weighted by min(rho, C), where rho = pi_proximal / pi_behaviour
+            corrects for the engine and the version that wrote it (truncated importance sampling, as in
+            IMPALA, Espeholt et al. 2018, and fengyao.notion.site/off-policy-rl). The clipped ratio is then
+            pi_theta / pi_proximal: it bounds what the mini-batches of an update change, and the cap bounds
+            the effect of old samples (the decoupled objective, Hilton et al. 2022). None for no correction.
     """
 
     clip_low: float = 0.2
@@ -60,6 +60,7 @@ def surrogate_loss(
     weights: Tensor,
     reference_logprobs: Tensor | None = None,
     entropies: Tensor | None = None,
+    proximal_logprobs: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """KG-R1's objective (section 3.3), negated so that it is minimised.
 
@@ -73,6 +74,8 @@ def surrogate_loss(
         reference_logprobs: log pi_0; needed if the KL coefficient is not 0.
         entropies: H of each token's distribution, differentiable; needed if its
             coefficient is not 0.
+        proximal_logprobs: log pi_proximal under the weights with which the update began; used with a cap
+            only. None if those are the current weights.
 
     Returns:
         The loss (a scalar) and metrics: clip_fraction, of that clip_low_fraction and clip_high_fraction, kl,
@@ -82,9 +85,11 @@ def surrogate_loss(
     ratio = log_ratio.exp()
     metrics = {"ratio_mean": ratio.detach().mean().item()}
     if config.importance_cap is not None:
-        advantages = advantages * ratio.detach().clamp(max=config.importance_cap)
-        metrics["capped_fraction"] = (ratio > config.importance_cap).float().mean().item()
-        ratio = (logprobs - logprobs.detach()).exp()  # 1, with the gradient of the log-probability
+        proximal = logprobs.detach() if proximal_logprobs is None else proximal_logprobs
+        correction = (proximal - behaviour_logprobs).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
+        advantages = advantages * correction.clamp(max=config.importance_cap)
+        metrics["capped_fraction"] = (correction > config.importance_cap).float().mean().item()
+        ratio = (logprobs - proximal).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
     if config.dual_clip is not None:

@@ -20,7 +20,6 @@ from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
-from kbqa.policies.vllm.policy import LARGEST_GAP
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"  # peft's names of tensors
@@ -108,7 +107,7 @@ class AdaptedModel:
         start = len(probe.token_ids) - len(probe.logprobs)
         logprobs = self.model(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].log_softmax(-1)
         gap = probe.gap(logprobs.gather(-1, ids[0, start:, None])[:, 0].tolist())
-        if not gap <= LARGEST_GAP["float32"]:  # `not <=`, so that NaN fails, too
+        if not gap <= probe.largest_gap("float32"):  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"{adapter} in base model {self._base_model}: log-probabilities differ from the trainer's by "
                 f"{gap:.2g} on average: check that it is the base model that the adapter was trained on"

@@ -51,6 +51,7 @@ class OptimisationSection(Section):
         betas: of AdamW.
         mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
             `kbqa.training.grpo.GrpoConfig`.
+        importance_cap: see `kbqa.objectives.SurrogateConfig`; no paper has it, and a quantised base needs it.
         reference: the frozen model of the KL penalty, named as `base_model` is; None takes the weights with
             which reinforcement learning begins.
         lora: an adapter to train; None trains all weights.
@@ -91,6 +92,11 @@ class OptimisationSection(Section):
         if self.reference is not None and self.lora is not None:
             raise ValueError(
                 "reference: with lora the reference is the model without its adapter: leave it out"
+            )
+        if self.lora is not None and self.lora.quantised and self.importance_cap is None:
+            raise ValueError(
+                "lora.quantised: engines sample from the base in 16 bits, and the trainer holds it in 4: "
+                "correct for the difference with importance_cap, such as 2.0"
             )
         return self
 
@@ -158,8 +164,10 @@ class ScheduleSection(Section):
         steps: optimiser steps of reinforcement learning; 0 ends the run with its cold start.
         questions_per_step: groups that one optimiser step consumes.
         max_in_flight: maximum number of rollout requests in flight.
-        max_staleness: maximum number of versions between a group's oldest turn and the current version;
-            an older group is dropped.
+        max_staleness: maximum number of updates between the weights of a group's oldest turn and the current
+            ones; an older group is dropped.
+        publish_every: updates between two versions for workers, at most max_staleness + 1. Weights that are
+            evaluated, are the best so far, or end the run are published in any case.
         request_deadline_s: seconds after which an unanswered request is sent again, under the same id.
         max_seconds: seconds after which reinforcement learning ends; None sets no limit.
         max_sampled_tokens: reinforcement learning ends once the policy has written this many tokens in
@@ -174,6 +182,7 @@ class ScheduleSection(Section):
     questions_per_step: Positive
     max_in_flight: Positive
     max_staleness: Annotated[int, Field(ge=0)]
+    publish_every: Positive = 1
     request_deadline_s: Annotated[float, Field(gt=0)]
     checkpoint_every: Positive
     validate_every: Positive
@@ -188,6 +197,11 @@ class ScheduleSection(Section):
         if self.max_in_flight < self.questions_per_step:
             raise ValueError(
                 f"max_in_flight: must be at least questions_per_step, which is {self.questions_per_step}"
+            )
+        if self.publish_every > self.max_staleness + 1:
+            raise ValueError(
+                "publish_every: must be at most max_staleness + 1, because older groups are dropped (it is "
+                f"{self.publish_every}, and max_staleness {self.max_staleness})"
             )
         return self
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from kbqa.confidence import Calibration
 from kbqa.errors import GraphUnavailableError, RunError
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
-from kbqa.policies.probe import Probe
+from kbqa.policies.probe import Precision, Probe
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.policy_store.manifest import RECIPE_NAME, Kind
 from kbqa.recipes import Recipe
@@ -53,6 +54,7 @@ class Context:
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
+        alone: while its context lasts, nobody else computes on the trainer's GPU.
     """
 
     directory: RunDirectory
@@ -69,6 +71,7 @@ class Context:
     traces: int = 0
     clock: Callable[[], float] = time.monotonic
     ranks: Ranks = ALONE
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def run(self) -> str:
@@ -165,7 +168,9 @@ class Context:
             RunError: it cannot be written.
         """
         kind: Kind = "lora" if has_adapter(student.model) else "full"
-        return self._publish(student.save, kind, step, metrics, student.probe(), calibration)
+        precision: Precision = "bfloat16" if self.recipe.optimisation.precision == "bf16" else "float32"
+        write = partial(student.save, precision=precision)
+        return self._publish(write, kind, step, metrics, student.probe(precision), calibration)
 
     def publish_again(self, version: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
         """Publish an earlier version of this run as the newest one, because workers take no other.
@@ -188,7 +193,7 @@ class Context:
 
     def _publish(
         self,
-        write: Callable[[Path], None],
+        write: Callable[[Path], Mapping[str, str] | None],
         kind: Kind,
         step: int,
         metrics: Mapping[str, float],

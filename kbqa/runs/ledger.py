@@ -95,6 +95,9 @@ class Ledger:
         return ledger
 
 
+_UNPUBLISHED = ""  # in place of a version's id
+
+
 class History:
     """The versions that led to the current weights, each with its generation.
 
@@ -117,6 +120,10 @@ class History:
     def republish(self, version: str) -> None:
         """`version` holds the newest generation's weights, unchanged."""
         self._generations[version] = self.current
+
+    def advance_unpublished(self) -> None:
+        """The weights have changed, and no version holds them yet."""
+        self._generations[_UNPUBLISHED] = self.current + 1
 
     def staleness(self, versions: Iterable[str]) -> int | None:
         """Generations from the oldest of `versions` to now; None if a restore has undone one of them."""

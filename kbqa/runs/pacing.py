@@ -4,7 +4,8 @@
         groups = pacing.collect(stop)          # of one optimiser step
         …                                      # train on them
         pacing.close_step(outcomes)            # settle them
-        pacing.publish(version)                # the weights have changed
+        pacing.changed()                       # the weights, if they were trained
+        pacing.publish(version)                # if workers need them
 
 At most `max_in_flight` groups are requested and not settled. A group whose oldest turn is
 more than `max_staleness` versions old is dropped when it arrives. A group that was written by
@@ -157,9 +158,13 @@ class Pacing:
         self._current = ()
 
     def publish(self, version: PolicyVersion) -> None:
-        """The weights have changed; requests from now on need at least `version`."""
-        self.history.advance(version.id)
+        """`version` holds the current weights; requests from now on need at least that one."""
+        self.history.republish(version.id)
         self._number = version.number
+
+    def changed(self) -> None:
+        """The weights have changed; `publish` need not follow."""
+        self.history.advance_unpublished()
 
     def end(self) -> None:
         """Drop whatever is still in flight; the run is over."""

@@ -112,6 +112,8 @@ class Reinforcement:
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds by part since the last record
         self._ended: str | None = None  # why, if not by the schedule
         self._calibration: Calibration | None = None  # of the best weights; of the newest if none are best
+        self._unpublished: dict[str, float] | None = None  # metrics of weights that no version holds yet
+        self._published = 0  # the step after which a version was last published
         self._validated = 0  # the step after which the validation questions were last asked
         self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
@@ -161,7 +163,7 @@ class Reinforcement:
             self._pacing.refill()  # the next step is rolled out while this one is trained
         self._sampled_tokens += sum(r.sampled_tokens for r in received)
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
-        with self._timed("trained_s"):
+        with self._timed("trained_s"), self._context.alone():
             result = self._train(list(samples.values()))
         trained = any(result.trained)
         outcomes = {
@@ -172,16 +174,25 @@ class Reinforcement:
         step = self._pacing.step
         curves = self._curves.of([r.group for r in received])
         if trained:
-            with self._timed("published_s"):
-                self._learner.gather(moments=False)
-                self._version = self._context.publish(
-                    self._student, step, {name: curves[name] for name in ("f1", "reward")}
-                )
-            self._pacing.publish(self._version)
-            self._retain()
+            self._pacing.changed()
+            self._unpublished = {name: curves[name] for name in ("f1", "reward")}
+            if step - self._published >= self._schedule.publish_every:
+                self._publish()
         record = self._record(received, result, outcomes, curves, advantage_spread(samples.values()))
         self._trace(received, outcomes)
         self._watch(record, taught=any(samples.values()), trained=trained)
+
+    def _publish(self) -> None:
+        """Publish the current weights, unless a version holds them already."""
+        if self._unpublished is None:
+            return
+        step, metrics = self._pacing.step, self._unpublished
+        with self._timed("published_s"):
+            self._learner.gather(moments=False)
+            self._version = self._context.publish(self._student, step, metrics)
+        self._unpublished, self._published = None, step
+        self._pacing.publish(self._version)
+        self._retain()
 
     def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
         """Learn from the samples of each question, at the learning rate of this step."""
@@ -261,6 +272,7 @@ class Reinforcement:
         last = step >= schedule.steps and schedule.best_by is None  # the result is judged anyway
         if step == self._validated or step % schedule.validate_every or last:
             return False
+        self._publish()
         with self._timed("evaluated_s"):
             evaluation = self._context.evaluate(
                 self._version, self._material.questions.validation, "validation"
@@ -321,6 +333,7 @@ class Reinforcement:
 
     def _checkpoint(self) -> None:
         """Save everything, and only then delete the replies that the checkpoint settles."""
+        self._publish()  # the selection names a version
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
@@ -368,6 +381,7 @@ class Reinforcement:
         self._sampled_tokens = int(state.get("sampled_tokens", 0))
         self._version = context.publish(self._student, checkpoint.step, {})
         self._pacing.restore(state["pacing"], self._version)
+        self._published = self._pacing.step
         self._guards.restore(state["guards"])
         self._selection.restore(state["selection"])
         if "course" in state:  # a checkpoint from before there were curricula has none

@@ -17,10 +17,11 @@ from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.in_process import load_model
-from kbqa.policies.probe import Probe
+from kbqa.policies.probe import Precision, Probe
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
+from kbqa.training.saving import save_weights
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Question, Segment
 
@@ -37,7 +38,12 @@ _TOKENIZER_FILES = (
 
 _TOKENIZER_TRIPLES = 20_000  # of the graph's text for a new tokenizer: a policy has to spell its names
 _TOKENIZER_QUESTIONS = 2000  # likewise, texts of training questions
-_PROBED = "Who is it? It is"  # any words do
+# Any words do, if a model is not certain of them all.
+_PROBED = (
+    "Who wrote the novel that this film is based on? Among the relations of the film one leads to the novel, "
+    "and among those of the novel one leads to its author."
+)
+_PROBED_TOKENS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +120,25 @@ class Student:
         vocabulary = range(max(specials) + 1, self.tokenizer.get_vocab_size())
         return warm_up(self.model, vocabulary, config, seed, on_step)
 
-    def save(self, directory: Path) -> None:
-        """Write an ordinary Hugging Face directory."""
-        self.model.save_pretrained(directory)
+    def save(self, directory: Path, precision: Precision = "float32") -> dict[str, str]:
+        """Write an ordinary Hugging Face directory; see `save_weights`."""
+        checksums = save_weights(self.model, directory, precision)
         for name, data in self.tokenizer_files.items():
             (directory / name).write_bytes(data)
+        return checksums
 
-    def probe(self) -> Probe | None:
-        """Log-probabilities of a few tokens, to check engines by; None if engines compute differently."""
+    def probe(self, precision: Precision = "float32") -> Probe | None:
+        """Log-probabilities of a short text, to check engines by; None if engines compute differently.
+
+        Args:
+            precision: with which `save` is called.
+        """
         if isinstance(self.model, Chooser):
             return None  # a text without options has no probabilities; only one kind of engine serves it
         if getattr(self.model, "is_quantized", False):
             return None  # engines hold the unquantised base: they differ more than a wrong version would
-        return take_probe(self.model, self.codec.encode([Segment(_PROBED)]))
+        text = self.codec.encode([Segment(_PROBED)])[:_PROBED_TOKENS]
+        return take_probe(self.model, text, weights=precision)
 
     def without_template(self) -> Student:
         """The same model, whose tokenizer has no chat template."""

@@ -165,7 +165,7 @@ class Engine:
         held, self._held = self._held, None  # after a failed load, the state of the engine is unknown
         try:
             self._store.hold(self._holder, [version] if held is None else [held.version, version])
-            self._store.verify(version)
+            self._store.verify(version, weights=self._host.reads(version))
             recipe = recipe_from(version.recipe(), version.id)
             in_place = held is not None and held.recipe.deterministic == recipe.deterministic
             if held is not None and in_place and _same_shape(held.version, version):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm import Precision, Sent, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import Manifest, PolicyVersion
 from kbqa.telemetry import Metrics
 
@@ -63,6 +65,10 @@ class Host(Protocol):
         """None if an engine could be built, otherwise why not."""
         ...
 
+    def reads(self, version: PolicyVersion) -> bool:
+        """Whether it reads the version's weights from files, which therefore have to be verified."""
+        ...
+
 
 class InProcess:
     """Engines of transformers models in this process.
@@ -86,6 +92,9 @@ class InProcess:
 
     def unready(self) -> str | None:
         return None
+
+    def reads(self, version: PolicyVersion) -> bool:
+        return True
 
 
 def open_in_process(
@@ -140,16 +149,25 @@ class OnVllm:
 
     Args:
         precision, timeout_s: as those of `VllmPolicy`.
+        sender: address of the trainer's sender of whole weights; None reads files.
+        verify: makes sure of a version's files; needed with a sender, for when it does not answer.
     """
 
     def __init__(
-        self, server: VllmServer, metrics: Metrics, *, precision: Precision, timeout_s: float
+        self,
+        server: VllmServer,
+        metrics: Metrics,
+        *,
+        precision: Precision,
+        timeout_s: float,
+        sender: tuple[str, int] | None = None,
+        verify: Callable[[PolicyVersion], None] = lambda version: None,
     ) -> None:
-        self._server = server
+        self._server, self._sender, self._verify = server, sender, verify
         self._policy = partial(VllmPolicy, server, metrics=metrics, precision=precision, timeout_s=timeout_s)
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        hosted = _OnVllm(self._policy(codec=codec))
+        hosted = _OnVllm(self._policy(codec=codec), self._sent)
         try:
             hosted.swap(version)
         except BaseException:
@@ -160,10 +178,27 @@ class OnVllm:
     def unready(self) -> str | None:
         return self._server.unready()
 
+    def reads(self, version: PolicyVersion) -> bool:
+        return self._sender is None or _WEIGHTS not in version.manifest.files
+
+    def _sent(self, version: PolicyVersion) -> Sent | None:
+        """How a version comes from the sender; None if it is read."""
+        if self._sender is None or self.reads(version):
+            return None
+        from kbqa.policies.vllm.sender import ask_for  # it needs torch
+
+        sender = self._sender
+        return Sent(
+            lambda processes: asdict(ask_for(sender, version.run, version.id, processes)),
+            version.manifest.files[_WEIGHTS],
+            (version.path / _WEIGHTS).stat().st_size,
+            partial(self._verify, version),
+        )
+
 
 class _OnVllm:
-    def __init__(self, policy: VllmPolicy) -> None:
-        self.policy = policy
+    def __init__(self, policy: VllmPolicy, sent: Callable[[PolicyVersion], Sent | None]) -> None:
+        self.policy, self._sent = policy, sent
 
     @property
     def alive(self) -> bool:
@@ -172,7 +207,8 @@ class _OnVllm:
     def swap(self, version: PolicyVersion) -> None:
         manifest = version.manifest
         label = f"{version.run}/{version.id}"
-        self.policy.hold(Weights(label, version.id, manifest.kind, version.path, manifest.probe))
+        sent = self._sent(version)
+        self.policy.hold(Weights(label, version.id, manifest.kind, version.path, manifest.probe, sent))
 
     def close(self) -> None:
         self.policy.close()

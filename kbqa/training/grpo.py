@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -88,6 +89,7 @@ def grpo_step(
     config: GrpoConfig,
     reference: Any | None = None,
     ranks: Ranks = ALONE,
+    proximal: Sequence[Sequence[float]] | None = None,
 ) -> StepResult:
     """Update `model` in place on samples from complete groups.
 
@@ -100,6 +102,8 @@ def grpo_step(
         reference: the frozen model of the KL penalty, in the same form as `model`. Needed if the
             penalty's coefficient is not 0, unless the model holds an adapter: the model without its
             adapter is then the reference.
+        proximal: the result of `proximal_logprobs` for these samples; None if the weights are still those
+            with which the update began.
     """
     if not samples:
         raise ValueError("a step needs at least one sample")
@@ -113,6 +117,7 @@ def grpo_step(
         row = row.to(ranks.device)
         logprobs, entropy = _score(model, row, config)
         behaviour, advantages, row_weights = _columns(row, samples, weights)
+        anchors = None if proximal is None else [value for index in row.members for value in proximal[index]]
         loss, metrics = surrogate_loss(
             logprobs,
             behaviour,
@@ -121,6 +126,7 @@ def grpo_step(
             weights=row_weights,
             reference_logprobs=_reference_logprobs(model, reference, row, config),
             entropies=entropy,
+            proximal_logprobs=None if anchors is None else torch.tensor(anchors, device=ranks.device),
         )
         # FSDP averages gradients over the processes; the factor turns this into their sum.
         (loss * (ranks.size if counts else 0)).backward()  # type: ignore[no-untyped-call]
@@ -136,6 +142,27 @@ def grpo_step(
     if healthy:
         optimiser.step()
     return StepResult(not healthy, {**metrics, "gradient_norm": norm})
+
+
+@torch.no_grad()
+def proximal_logprobs(
+    model: Any, samples: Sequence[TrainingSample], config: GrpoConfig, ranks: Ranks = ALONE
+) -> list[list[float]]:
+    """Log-probabilities of each sample's policy tokens under the current weights.
+
+    Args:
+        model, ranks: as for `grpo_step`.
+    """
+    counts = [sum(sample.mask) for sample in samples]
+    starts = list(accumulate(counts, initial=0))
+    values = torch.zeros(starts[-1], dtype=torch.float64)
+    rows = list(pack([s.token_ids for s in samples], [s.mask for s in samples], config.token_budget))
+    for row, counted in ranks.share(rows):
+        logprobs = _score(model, row.to(ranks.device), config)[0].cpu()
+        places = [place for index in row.members for place in range(starts[index], starts[index + 1])]
+        if counted:
+            values[places] = logprobs.double()
+    return [part.tolist() for part in torch.split(ranks.total(values), counts)]
 
 
 def _score(model: Any, row: Row, config: GrpoConfig) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.chooser.reading import Decision, decisions
 from kbqa.policies.truncation import truncated
 from kbqa.training.attention import attend_by_segments
+from kbqa.training.head import fp32_logits
 from kbqa.training.packing import Row
 
 Precision = Literal["fp32", "bf16"]
@@ -93,7 +94,7 @@ class Likelihood(nn.Module):
         """As `token_logprobs`, in the order of the row's targets.
 
         Args:
-            precision: of matrix products; with bf16, weights, norms and results are still fp32.
+            precision: of matrix products; with bf16, weights, norms, logits and results are still fp32.
         """
         chosen = partial(_chosen, entropy_gradient, temperature, truncation)
         with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -164,7 +165,7 @@ class ChoiceLikelihood(Likelihood):
 
 def _projected(head: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Apply `chosen` to the logits of the hidden states [M, width] before the targets [M]."""
-    return chosen(head(hidden).float(), targets)
+    return chosen(fp32_logits(head, hidden), targets)
 
 
 def _chosen(

@@ -100,9 +100,14 @@ class Ranks:
         """Sums over all processes, which pass the same names in the same order."""
         if self.size == 1:
             return dict(values)
-        sums = torch.tensor(list(values.values()), dtype=torch.float64)
-        dist.all_reduce(sums)
+        sums = self.total(torch.tensor(list(values.values()), dtype=torch.float64))
         return dict(zip(values, sums.tolist(), strict=True))
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum of each process's tensor on the host, in place; all pass the same shape."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send JSON values from rank 0 to the others, each of which must call `hear`."""

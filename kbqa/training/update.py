@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from kbqa.training.grpo import GrpoConfig, grpo_step
+from kbqa.training.grpo import GrpoConfig, grpo_step, proximal_logprobs
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.trajectory import TrainingSample
 
@@ -41,7 +41,8 @@ def grpo_update(
     """Update `model` in place, by one optimiser step for each mini-batch of each epoch.
 
     Behaviour log-probabilities stay those of the rollout, so from the second optimiser step on, ratios
-    differ from 1 and clipping takes effect.
+    differ from 1 and clipping takes effect. With an importance cap, ratios are relative to the weights with
+    which the update begins, under which all samples are scored first.
 
     Args:
         questions: the samples of each question; empty where its groups have no spread.
@@ -49,10 +50,17 @@ def grpo_update(
     """
     trained = [False] * len(questions)
     metrics: list[dict[str, float]] = []
+    batches = list(mini_batches([len(samples) for samples in questions], config))
+    proximal = None
+    if config.surrogate.importance_cap is not None and len(batches) * config.epochs > 1:
+        places = [place for batch in batches for place in batch]
+        samples = [questions[question][sample] for question, sample in places]
+        proximal = dict(zip(places, proximal_logprobs(model, samples, config, ranks), strict=True))
     for _ in range(config.epochs):
-        for batch in mini_batches([len(samples) for samples in questions], config):
+        for batch in batches:
             samples = [questions[question][sample] for question, sample in batch]
-            result = grpo_step(model, optimiser, samples, config, reference, ranks)
+            anchors = None if proximal is None else [proximal[place] for place in batch]
+            result = grpo_step(model, optimiser, samples, config, reference, ranks, anchors)
             if result.skipped:
                 continue
             metrics.append(result.metrics)

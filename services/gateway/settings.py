@@ -36,6 +36,8 @@ class GatewaySettings(AccessSettings):
             (`KBQA_GATEWAY_VLLM_URL`, else `KBQA_VLLM_URL`).
         vllm_precision: precision of that server (its `--dtype`).
         vllm_timeout_s: timeout for the completions of a turn, in seconds.
+        vllm_update_timeout_s: timeout for loading weights into that server, in seconds; by default 120, and
+            10 more for each GB of weights.
         chat_url: OpenAI-compatible API of the external model, for example https://api.openai.com/v1.
         chat_model: name of the external model.
         chat_api_key: API key of the external model, sent as a bearer token.
@@ -76,6 +78,7 @@ class GatewaySettings(AccessSettings):
     )
     vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
     vllm_timeout_s: float = Field(60.0, gt=0)
+    vllm_update_timeout_s: float | None = Field(None, gt=0)
     chat_url: str | None = None
     chat_model: str | None = None
     chat_api_key: str | None = Field(None, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
@@ -24,6 +24,10 @@ class RolloutWorkerSettings(ServiceSettings):
         vllm_precision: precision of that server (its `--dtype`). It determines how closely the server's
             log-probabilities must agree with the trainer's.
         vllm_timeout_s: timeout for the completions of a turn, in seconds.
+        vllm_update_timeout_s: timeout for loading weights into that server, in seconds; by default 120, and
+            10 more for each GB of weights.
+        weights_from: host:port of the trainer's KBQA_TRAINER_WEIGHTS_PORT, from where whole weights are sent
+            straight into the vLLM server; by default it reads files. They are also the way out if that fails.
         concurrency: number of requests played at a time.
         max_rows: number of completions computed at a time in this process; further ones wait.
         threads: number of threads of the in-process engine.
@@ -54,6 +58,8 @@ class RolloutWorkerSettings(ServiceSettings):
     )
     vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
     vllm_timeout_s: float = Field(120.0, gt=0)
+    vllm_update_timeout_s: float | None = Field(None, gt=0)
+    weights_from: Annotated[str, Field(pattern=r"^[^:/]+:[0-9]{1,5}$")] | None = None
     concurrency: int = Field(32, ge=1)
     max_rows: int = Field(64, ge=1)
     threads: int = Field(1, ge=1)
@@ -62,6 +68,13 @@ class RolloutWorkerSettings(ServiceSettings):
     rollout_timeout_s: float = Field(300.0, gt=0)
     deliver_wait_s: float = Field(60.0, ge=0)
     visibility_timeout_s: float = Field(900.0, gt=0)
+
+    def sender(self) -> tuple[str, int] | None:
+        """Address of the trainer's sender of weights."""
+        if self.weights_from is None:
+            return None
+        host, _, port = self.weights_from.rpartition(":")
+        return host, int(port)
 
     @model_validator(mode="after")
     def _longer_than_any_request(self) -> Self:

@@ -19,6 +19,7 @@ from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
+from kbqa.policy_store import PolicyStore
 from kbqa.retries import retry
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
@@ -63,7 +64,8 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     )
     metrics = Metrics(CollectorRegistry())
     graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
-    engine = Engine(settings.policies(), metrics, _host(settings, metrics))
+    store = settings.policies()
+    engine = Engine(store, metrics, _host(settings, metrics, store))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
     handler = RequestHandler(executor, celery, metrics, settings.deliver_wait_s)
@@ -87,11 +89,18 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
         graphs.close()
 
 
-def _host(settings: RolloutWorkerSettings, metrics: Metrics) -> Host:
+def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore) -> Host:
     if settings.engine == "transformers":
         return InProcess(settings.max_rows)
-    server = VllmServer(settings.vllm_url)
-    return OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
+    server = VllmServer(settings.vllm_url, update_timeout_s=settings.vllm_update_timeout_s)
+    return OnVllm(
+        server,
+        metrics,
+        precision=settings.vllm_precision,
+        timeout_s=settings.vllm_timeout_s,
+        sender=settings.sender(),
+        verify=store.verify,
+    )
 
 
 def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics) -> FastAPI:

@@ -16,15 +16,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from kbqa.errors import KbqaError
+from kbqa.errors import ConfigurationError, KbqaError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.in_process import load_model
+from kbqa.policies.vllm import VllmServer
+from kbqa.policies.vllm.sender import WeightSender
+from kbqa.recipes import Recipe
 from kbqa.runs import training
 from kbqa.runs.context import EVALUATED_AT_A_TIME, Context, Stopped
 from kbqa.runs.directory import RunDirectory
@@ -100,6 +104,52 @@ def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
         return Exit.DONE
 
 
+@contextmanager
+def _colocated(
+    settings: TrainerSettings, recipe: Recipe
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """What gives the trainer its GPU alone: a colocated server sleeps, if there is one."""
+    if settings.colocated_vllm_url is None:
+        yield nullcontext
+        return
+    if recipe.schedule.max_staleness > 0:
+        # Its worker could be changing the weights of a server that sleeps.
+        raise ConfigurationError(
+            "KBQA_TRAINER_COLOCATED_VLLM_URL: rollouts and training take turns on one GPU, which needs "
+            f"schedule.max_staleness=0 (it is {recipe.schedule.max_staleness})"
+        )
+    server = VllmServer(settings.colocated_vllm_url)
+    server.wake()  # a process that died while training has left it asleep
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        with server.asleep():
+            yield
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # for the server, which wakes up now
+
+    try:
+        yield alone
+    finally:
+        server.close()
+
+
+@contextmanager
+def _sending(settings: TrainerSettings) -> Iterator[None]:
+    """Send weights to workers that ask for them while the context lasts, if there is a port for it."""
+    if settings.weights_port is None:
+        yield
+        return
+    store = settings.policies()
+    sender = WeightSender(
+        lambda run, version: store.get(run, version).path, settings.host, settings.weights_port
+    )
+    try:
+        yield
+    finally:
+        sender.close()
+
+
 def _fail(journal: Journal, error: Exception) -> Exit:
     """Record why the run cannot continue, if there is disk space for that."""
     reason = f"{error}: free some space, then resume the run" if isinstance(error, OSError) else str(error)
@@ -132,7 +182,8 @@ def train(
     def send_request(request: RolloutRequest) -> None:
         send(celery, ROLLOUTS, ROLL_OUT_TASK, encode(request), at_most=at_most)
 
-    with HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key) as tools:
+    tools = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
+    with tools, _sending(settings), _colocated(settings, recipe) as alone:
         training.train(
             Context(
                 directory=directory,
@@ -148,6 +199,7 @@ def train(
                 graph_wait_s=settings.graph_wait_s,
                 traces=settings.traces,
                 ranks=ranks,
+                alone=alone,
             )
         )
 

@@ -32,6 +32,10 @@ class TrainerSettings(ServiceSettings):
         traces: number of steps of a run whose rollouts are kept as text. A third of them are the newest
             steps; older ones are spaced farther and farther apart. 0 keeps none.
         sinks: additional destinations of records, separated by commas: tensorboard, wandb.
+        colocated_vllm_url: URL of the rollouts' vLLM server, if it is on the trainer's GPU: it sleeps during
+            each step of reinforcement learning.
+        weights_port: port at which rollout workers ask for whole weights, which are then sent straight into
+            their vLLM servers; by default these read files.
     """
 
     service = "trainer"
@@ -51,4 +55,6 @@ class TrainerSettings(ServiceSettings):
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
     traces: int = Field(150, ge=0)
+    colocated_vllm_url: str | None = None
+    weights_port: int | None = Field(None, ge=1, le=65535)
     sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()

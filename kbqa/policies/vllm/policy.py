@@ -18,16 +18,17 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
-from kbqa.policies.probe import Probe
+from kbqa.policies.probe import Precision, Probe
 from kbqa.policies.vllm.exchange import Exchange
 from kbqa.policies.vllm.server import VllmServer, refusal
 from kbqa.telemetry import Metrics
@@ -40,10 +41,6 @@ _REMEMBERED = 16  # versions that a completion may have begun with
 _POLL_S = 0.1  # how soon a cancellation is noticed
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is not finite
 
-Precision = Literal["bfloat16", "float32"]
-LARGEST_GAP: dict[Precision, float] = {"bfloat16": 1e-2, "float32": 1e-3}
-"""Largest mean absolute difference of log-probabilities from the trainer's, by the engine's precision."""
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -55,6 +52,7 @@ class Weights:
         kind: the whole model, or a LoRA adapter.
         path: the directory of the weights, which the server can read.
         probe: the version's probe; None if it has none.
+        sent: how they come from a sender instead; None if they do not.
     """
 
     label: str
@@ -62,6 +60,23 @@ class Weights:
     kind: Literal["full", "lora"]
     path: Path
     probe: Probe | None
+    sent: Sent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Whole weights that a sender sends.
+
+    Attributes:
+        meet: where the sender and so many processes of the server meet; may raise `PolicyUnavailableError`.
+        sha256, size: of the file.
+        verify: makes sure of the files, which are read instead if nothing arrives.
+    """
+
+    meet: Callable[[int], Mapping[str, Any]]
+    sha256: str
+    size: int
+    verify: Callable[[], None]
 
 
 class VllmPolicy:
@@ -191,7 +206,7 @@ class VllmPolicy:
         with self._changed:
             self._updating = True
         try:
-            self._server.reload_weights(weights.label, weights.path, self._give_up)
+            self._server.replace_weights(weights.label, partial(self._load_base, weights), self._give_up)
             self._verify(weights, None)
             with self._changed:
                 self._weights = weights
@@ -203,6 +218,19 @@ class VllmPolicy:
                 self._updating = False
                 self._changed.notify_all()
 
+    def _load_base(self, weights: Weights) -> None:
+        if (sent := weights.sent) is not None:
+            try:
+                self._server.receive_weights(sent.meet, sent.sha256, sent.size)
+                return
+            except PolicyUnavailableError as error:
+                self._failures.labels("transfer").inc()
+                logger.warning(
+                    "weights are read from files", extra={"version": weights.version, "error": str(error)}
+                )
+            sent.verify()
+        self._server.read_weights(weights.path)
+
     def _verify(self, weights: Weights, model: str | None) -> None:
         if weights.probe is None:
             logger.warning(
@@ -210,12 +238,13 @@ class VllmPolicy:
             )
             return
         gap = weights.probe.gap(self._server.score(weights.probe, model))
-        largest = LARGEST_GAP[self._precision]
+        largest = weights.probe.largest_gap(self._precision)
         self._gap.set(gap)
         if not gap <= largest:  # `not <=`, so that NaN fails, too
             raise PolicyMismatchError(
                 f"vLLM at {self._server.url} with policy {weights.version}: log-probabilities differ from "
-                f"the trainer's by {gap:.2g} on average, more than {largest:g} in {self._precision}: "
+                f"the trainer's by {gap:.2g} on average, and rounding explains at most {largest:.2g} in "
+                f"{self._precision}: "
                 "check that it serves the version's base model and, for full weights, that it was started "
                 "without --enable-lora"
             )

@@ -68,6 +68,29 @@ def test_truncated_importance_sampling_weighs_each_token_by_its_ratio_up_to_a_ca
     assert (metrics["capped_fraction"], metrics["clip_fraction"]) == (float(ratio > 2), 0.0)
 
 
+@pytest.mark.parametrize(
+    ("moved", "advantage", "gradient"),
+    [(1.1, 1.0, -2.2), (1.3, 1.0, 0.0), (0.7, -1.0, 0.0), (1.3, -1.0, 2.6)],
+)
+def test_with_a_cap_clipping_is_relative_to_the_weights_that_the_update_began_with(
+    moved, advantage, gradient
+):
+    """The engine found the token a fifth as likely as the trainer, so its weight is the cap, 2."""
+    logprobs = tensor(math.log(moved)).requires_grad_()
+    config = SurrogateConfig(importance_cap=2.0)
+    loss, metrics = surrogate_loss(
+        logprobs,
+        tensor(math.log(0.2)),
+        tensor(advantage),
+        config,
+        weights=tensor(1.0),
+        proximal_logprobs=tensor(0.0),
+    )
+    loss.backward()
+    assert logprobs.grad.item() == pytest.approx(gradient)
+    assert metrics["capped_fraction"] == 1.0
+
+
 def test_entropy_is_rewarded_with_its_coefficient():
     config = SurrogateConfig(entropy_coefficient=0.1)
     arguments = (tensor(0.0), tensor(0.0), tensor(1.0), config)

@@ -35,7 +35,8 @@ class FakeVllm:
         self._models = {"": model}
         self._engines = {"": self._engine(model)}
         self.label = "default"
-        self.paused = False
+        self.paused = self.sleeping = False
+        self.can_sleep = True
         self.asked: list[str] = []
         self.answer: Answer = self.execute
         self._http = _Http(("127.0.0.1", 0), _Handler)
@@ -73,6 +74,11 @@ class FakeVllm:
                 return 200, {"data": [base, *({"id": n, "parent": "base"} for n in self.adapters)]}
             case "/pause" | "/resume":
                 self.paused = path.startswith("/pause")
+            case "/sleep" | "/wake_up":
+                self.sleeping = path.startswith("/sleep") and self.can_sleep
+                return 200, {"status": "sleeping" if self.sleeping else "awake"}
+            case "/is_sleeping":
+                return 200, {"is_sleeping": self.sleeping}
             case "/collective_rpc":
                 self._replace("", Path(body["kwargs"]["weights_path"]))
             case "/update_weight_version":

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError, PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import SamplingParams
-from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm import Sent, VllmPolicy, VllmServer, Weights
 from kbqa.policies.vllm.exchange import Connections
 from kbqa.telemetry import Metrics
 from kbqa.training.probing import take_probe
@@ -336,3 +337,66 @@ def test_a_server_without_the_endpoint_says_how_to_start_it(policy, fake, weight
 def test_what_is_no_address_of_a_server_is_refused(url) -> None:
     with pytest.raises(ConfigurationError, match="KBQA_VLLM_URL"):
         VllmServer(url)
+
+
+def test_a_server_sleeps_while_it_has_to_and_wakes_whatever_happens(fake) -> None:
+    server = VllmServer(fake.url)
+
+    def train() -> None:
+        with server.asleep():
+            assert fake.sleeping
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    assert "level=1&mode=keep" in fake.asked[0]
+    assert not fake.sleeping
+    server.wake()  # does no harm
+    fake.can_sleep = False
+    with pytest.raises(PolicyUnavailableError, match="--enable-sleep-mode"), server.asleep():
+        pass
+    fake.answer = lambda path, body: (404, {"detail": "Not Found"})
+    with pytest.raises(PolicyUnavailableError, match="VLLM_SERVER_DEV_MODE"), server.asleep():
+        pass
+    server.close()
+
+
+def test_what_is_sent_replaces_weights_and_what_does_not_arrive_is_read(
+    policy, fake, weights, metrics
+) -> None:
+    verified: list[str] = []
+    refused = threading.Event()
+
+    def answer(path, body):
+        if path == "/get_world_size":
+            return 200, {"world_size": 2}
+        if path == "/update_weights" and refused.is_set():
+            return 500, {"error": {"message": "the weights' checksum is another"}}
+        if path == "/finish_weight_update":  # what it has received
+            fake.execute("/collective_rpc", {"kwargs": {"weights_path": str(sent.path)}})
+        return fake.execute(path, body)
+
+    def meet(processes: int) -> dict[str, object]:
+        return {"master_address": "127.0.0.1", "master_port": 1, "world_size": 1 + processes}
+
+    fake.answer = answer
+    sent = replace(weights(1), sent=Sent(meet, "ab", 1000, lambda: verified.append("1")))
+    policy.hold(sent)
+    order = ["/pause", "/init_weight_transfer_engine", "/start_weight_update", "/update_weights"]
+    order += ["/finish_weight_update", "/update_weight_version", "/resume"]
+    steps = [urlsplit(path).path for path in fake.asked]
+    assert [step for step in steps if step in order] == order
+    assert "/collective_rpc" not in steps
+    assert (verified, failures(metrics, "transfer")) == ([], 0)
+    refused.set()
+    sent = replace(weights(2), sent=Sent(meet, "ab", 1000, lambda: verified.append("2")))
+    policy.hold(sent)
+    assert "/collective_rpc" in [urlsplit(path).path for path in fake.asked]
+    assert write(policy)[0].policy_version == "v000002-aaaaaaaa"
+    assert (verified, failures(metrics, "transfer")) == (["2"], 1)
+
+
+def test_larger_weights_are_waited_for_longer(fake) -> None:
+    derived, fixed = VllmServer(fake.url), VllmServer(fake.url, update_timeout_s=7)
+    assert (derived.update_timeout_s(0), derived.update_timeout_s(16 * 10**9)) == (120, 280)
+    assert fixed.update_timeout_s(16 * 10**9) == 7

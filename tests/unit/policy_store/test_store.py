@@ -143,6 +143,19 @@ def test_promotion_points_to_one_version_of_all_runs(store: PolicyStore) -> None
     assert store.promoted() == second
 
 
+def test_weights_that_nobody_reads_here_are_not_compared_and_everything_else_is(
+    directory: PolicyStore,
+) -> None:
+    version = publish(directory, 1)
+    (version.path / "model.safetensors").write_bytes(b"other weights")
+    directory.verify(version, weights=False)
+    with pytest.raises(PolicyIntegrityError, match="does not match"):
+        directory.verify(version)
+    (version.path / "recipe.json").write_text("{}")
+    with pytest.raises(PolicyIntegrityError, match="does not match"):
+        directory.verify(version, weights=False)
+
+
 def test_retention_spares_newest_promoted_and_protected(store: PolicyStore) -> None:
     versions = [publish(store, number, f"w{number}") for number in range(6)]
     store.promote("r1", versions[1].id)

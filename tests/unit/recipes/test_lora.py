@@ -19,6 +19,19 @@ def test_a_section_without_values_is_the_adapter_by_default():
     assert recipe.optimisation.build().adapter == Adapter()
 
 
+def test_a_base_in_four_bits_is_refused_unless_the_difference_from_the_engines_is_corrected():
+    with pytest.raises(RecipeError, match="importance_cap"):
+        load_recipe("learning-to-refine", {"optimisation.importance_cap": None})
+
+
+def test_large_recipes_correct_for_their_engine_and_watch_it():
+    for name in ("kg-r1", "kg-r1-7b", "kbqa-r1", "knowcoder-a1", "isp-kgr", "learning-to-refine"):
+        recipe = load_recipe(name)
+        assert (recipe.optimisation.importance_cap, recipe.guards.max_logprob_gap) == (2.0, 0.1)
+        plain = load_recipe(name, {"optimisation.lora": None, "optimisation.importance_cap": None})
+        assert plain.optimisation.build().surrogate.importance_cap is None
+
+
 @pytest.mark.parametrize(
     ("name", "lora", "message"),
     [

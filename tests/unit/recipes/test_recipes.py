@@ -197,3 +197,9 @@ def test_a_digest_tells_recipes_apart_and_knows_no_defaults():
     del stored["graph"], stored["guards"], stored["optimisation"]["reference"]
     assert recipe_from(stored).digest() == recipe.digest()
     assert load_recipe("kg-r1-small", {"graph.query_timeout_s": 5}).digest() != recipe.digest()
+
+
+def test_versions_are_not_published_less_often_than_groups_may_be_stale():
+    assert load_recipe("kg-r1-small", {"schedule.publish_every": 3}).schedule.publish_every == 3
+    with pytest.raises(RecipeError, match="publish_every: must be at most max_staleness"):
+        load_recipe("kg-r1", {"schedule.publish_every": 2})

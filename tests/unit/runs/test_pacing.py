@@ -115,6 +115,7 @@ def test_requests_ask_for_the_newest_version_once_it_is_published(
         inbox.accept(make_reply(name, publish(1).id))
     received = pacing.collect(patience(1))
     pacing.close_step(dict.fromkeys((r.request_id for r in received), GroupOutcome.TRAINED))
+    pacing.changed()
     pacing.publish(publish(2))
     pacing.refill()
     assert {request.min_policy_version for request in queue.sent} == {2}
@@ -125,6 +126,7 @@ def test_a_stale_group_is_dropped_when_it_comes_in_or_becomes_stale_while_it_wai
 ) -> None:
     v1, v2, v3 = publish(1), publish(2), publish(3)
     pacing = make_pacing(v1)
+    pacing.changed()
     pacing.publish(v2)
     pacing.refill()
     inbox.accept(make_reply(ids(0)[0], v1.id, v2.id))  # its oldest turn is 1 version old: fresh
@@ -132,6 +134,7 @@ def test_a_stale_group_is_dropped_when_it_comes_in_or_becomes_stale_while_it_wai
         pacing.collect(patience(1))
     assert pacing.ledger.counts() == {}
 
+    pacing.changed()
     pacing.publish(v3)  # now it is 2 versions old
     inbox.accept(make_reply(ids(1)[0], v1.id))
     inbox.accept(make_reply(ids(2)[0], v2.id, v3.id))
@@ -140,6 +143,25 @@ def test_a_stale_group_is_dropped_when_it_comes_in_or_becomes_stale_while_it_wai
     assert [(r.request_id, r.staleness) for r in received] == [(ids(2)[0], 1), (ids(3)[0], 0)]
     assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.STALE
     assert pacing.ledger.outcome(ids(1)[0]) is GroupOutcome.STALE
+
+
+def test_weights_that_are_not_published_make_groups_stale_all_the_same(
+    make_pacing, publish, queue: Queue, inbox: Inbox
+) -> None:
+    v1, v2 = publish(1), publish(2)
+    pacing = make_pacing(v1)
+    pacing.refill()
+    pacing.changed()
+    inbox.accept(make_reply(ids(0)[0], v1.id))
+    inbox.accept(make_reply(ids(1)[0], v1.id))
+    assert [received.staleness for received in pacing.collect(patience(1))] == [1, 1]
+    assert {request.min_policy_version for request in queue.sent} == {1}
+    pacing.changed()
+    pacing.publish(v2)
+    inbox.accept(make_reply(ids(2)[0], v2.id))
+    inbox.accept(make_reply(ids(3)[0], v2.id))
+    assert [received.staleness for received in pacing.collect(patience(1))] == [0, 0]
+    assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.STALE
 
 
 def test_groups_of_weights_that_were_undone_are_asked_for_again(
@@ -190,6 +212,7 @@ def test_after_a_restore_every_group_still_occurs_once(
         inbox.accept(make_reply(name, v1.id))
     received = pacing.collect(patience(1))
     pacing.close_step(dict.fromkeys((r.request_id for r in received), GroupOutcome.TRAINED))
+    pacing.changed()
     pacing.publish(v2)
     saved = pacing.to_json()  # in flight: 2, 3
     pacing.saved()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -232,6 +233,42 @@ def test_every_step_publishes_and_settles(begin, kl_coefficient) -> None:
     assert not any(record["skipped"] for record in steps)
     assert context.journal.results["f1"] == {"rl": 1.0}
     assert torch.isfinite(torch.tensor([record["loss"] for record in steps])).all()
+
+
+def test_versions_are_published_as_often_as_workers_need_them_and_when_they_are_judged(begin) -> None:
+    """Every third step, and what a checkpoint names, an evaluation measures or the run ends with."""
+    schedule = {"publish_every": 3, "max_staleness": 2, "checkpoint_every": 5, "validate_every": 100}
+    context, material, start = begin(steps=7, **schedule)
+    Reinforcement(context, material, start).run()
+    versions = [v for v in context.store.versions(context.run) if v.number > start.number]
+    published = {v.manifest.step: v.id for v in versions}
+    assert set(published) <= {3, 5, 7}
+    assert versions[-1].number == start.number + 3
+    steps = [r for r in context.directory.records() if r["kind"] == "step"]
+    assert len(steps) == 7
+    assert all(record["staleness"] <= 2 for record in steps)
+    assert context.journal.results["versions"]["rl"] == published[7]
+
+
+def test_the_trainer_is_alone_on_its_gpu_while_it_computes_and_never_while_it_waits(begin) -> None:
+    context, material, start = begin(steps=2)
+    events: list[str] = []
+
+    @contextmanager
+    def alone():
+        events.append("sleep")
+        yield
+        events.append("wake")
+
+    answer = context.rollouts._answer
+
+    def answered(request) -> None:
+        assert events.count("sleep") == events.count("wake")
+        answer(request)
+
+    context.rollouts._answer = answered
+    Reinforcement(replace(context, alone=alone), material, start).run()
+    assert events == ["sleep", "wake"] * 2
 
 
 def test_the_reference_may_be_another_model_than_the_first_one(begin, tiny_recipe, tmp_path) -> None:

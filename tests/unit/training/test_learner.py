@@ -32,7 +32,9 @@ def trained(case):
 
 @pytest.mark.timeout(600)  # on a busy machine two processes take their time to start
 @pytest.mark.parametrize(
-    "case", [{"steps": 3}, {"steps": 3, "lora": True, "checkpointing": True}], ids=["full", "lora"]
+    "case",
+    [{"steps": 3}, {"steps": 3, "lora": True, "checkpointing": True}, {"steps": 3, "cap": 1.05}],
+    ids=["full", "lora", "capped"],
 )
 def test_two_processes_learn_what_one_does_and_end_cleanly(tmp_path, case):
     (tmp_path / "case.json").write_text(json.dumps(case))

@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from kbqa.objectives import SurrogateConfig
 from kbqa.policies.base import Truncation
-from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
+from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser, proximal_logprobs
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.update import grpo_update, mini_batches
 from tests.unit.policies_fixtures import make_model
@@ -54,6 +55,31 @@ def test_mini_batches_and_epochs_are_steps_whose_ratios_leave_one():
     steps = {int(state["step"]) for state in optimiser.state.values()}
     assert steps == {4}  # two questions with samples, twice
     assert result.metrics["clip_fraction"] > 0
+
+
+def test_with_a_cap_the_clip_bounds_what_an_update_changes_and_not_how_old_its_samples_are():
+    """Behaviour a nat away from the weights clips every ratio, unless a cap accounts for it."""
+    far = [
+        [replace(sample, logprobs=tuple(value - 1.0 for value in sample.logprobs)) for sample in samples]
+        for samples in QUESTIONS
+    ]
+    clipped = {}
+    for cap in (None, 2.0):
+        surrogate = SurrogateConfig(importance_cap=cap)
+        config = GrpoConfig(learning_rate=1e-6, mini_batch_questions=1, surrogate=surrogate)
+        model = make_model()
+        clipped[cap] = grpo_update(model, make_optimiser(model, config), far, config).metrics["clip_fraction"]
+    assert clipped == {None: pytest.approx(1.0, abs=0.2), 2.0: 0.0}
+
+
+def test_proximal_log_probabilities_are_those_of_the_current_weights_in_any_rows():
+    samples = [sample for question in QUESTIONS for sample in question]
+    model = make_model()
+    for budget in (12, 1000):
+        scores = proximal_logprobs(model, samples, GrpoConfig(token_budget=budget))
+        for each, score in zip(samples, scores, strict=True):
+            ids, mask = torch.tensor([each.token_ids]), torch.tensor([each.mask])
+            assert score == pytest.approx(token_logprobs(model, ids, mask)[0].tolist(), abs=1e-5)
 
 
 def test_what_is_not_finite_is_skipped_and_the_rest_is_learned():

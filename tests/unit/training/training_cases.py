@@ -24,7 +24,9 @@ def config(case):
     return GrpoConfig(
         learning_rate=1e-3,
         token_budget=60,
-        surrogate=SurrogateConfig(kl_coefficient=0.05, aggregation="sample_mean"),
+        surrogate=SurrogateConfig(
+            kl_coefficient=0.05, aggregation="sample_mean", importance_cap=case.get("cap")
+        ),
         mini_batch_questions=2,
         gradient_checkpointing=case.get("checkpointing", False),
         adapter=Adapter(rank=4, alpha=8) if case.get("lora") else None,
