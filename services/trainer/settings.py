@@ -8,8 +8,11 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
+from kbqa.recipes.reach import Reach
 from services.settings import ServiceSettings, comma_separated
 from services.trainer.sinks import SinkName
+
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)]
 
 
 class TrainerSettings(ServiceSettings):
@@ -31,6 +34,11 @@ class TrainerSettings(ServiceSettings):
         graph_wait_s: seconds that a run waits for the kg_server when it starts.
         traces: number of steps of a run whose rollouts are kept as text. A third of them are the newest
             steps; older ones are spaced farther and farther apart. 0 keeps none.
+        recipe_urls: URLs that recipes of requests may name, such as a judge's `base_url`, separated by commas
+            (default: those that shipped recipes name).
+        recipe_variables: environment variables that they may name; likewise.
+        recipe_directories: directories whose contents they may name, such as weights for `base_model`;
+            separated by commas (default: none).
         sinks: additional destinations of records, separated by commas: tensorboard, wandb.
     """
 
@@ -51,4 +59,12 @@ class TrainerSettings(ServiceSettings):
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
     traces: int = Field(150, ge=0)
+    recipe_urls: Texts = ()
+    recipe_variables: Texts = ()
+    recipe_directories: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(comma_separated)] = ()
     sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()
+
+    @property
+    def reach(self) -> Reach:
+        """What recipes of requests may name."""
+        return Reach(self.recipe_urls, self.recipe_variables, self.recipe_directories)
