@@ -33,7 +33,7 @@ up: .env ## build and start the compose stack; returns once it answers questions
 	@docker compose up --no-recreate --detach --wait gateway
 
 .env: .env.example
-	@[ -e .env ] || sed "s/^REDIS_PASSWORD=$$/&$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')/" .env.example >.env
+	@[ -e .env ] || for name in REDIS_PASSWORD SERVICE_KEY; do echo "s/^$$name=$$/&$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')/"; done | sed -f - .env.example >.env
 	@touch .env
 
 down: ## stop the compose stack; graphs, policies and runs stay in their volumes (docker compose down --volumes removes them)

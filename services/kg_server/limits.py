@@ -10,40 +10,20 @@ from collections import Counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.errors import ConfigurationError
 from kbqa.telemetry import Metrics
 from services.access.counts import Counts
 from services.access.credentials import address_of, presented_key
 from services.access.errors import ACCESS_STATUS, AccessError, GraphForbiddenError, RateExceededError
-from services.access.keys import EVERY_GRAPH, KeyFile, Keys, given_keys
+from services.access.guard import OPEN_PATHS
+from services.access.keys import EVERY_GRAPH, Keys
 from services.http import domain_response, error_kind
 from services.kg_server.settings import KgServerSettings
-
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class ConcurrencyExceededError(AccessError):
     """Too many requests are running, from one client or in total."""
 
     retry_after_s = 1.0
-
-
-def accepted_keys(settings: KgServerSettings) -> Keys | None:
-    """The keys from the settings; None admits everybody.
-
-    Raises:
-        ConfigurationError: a key is too short, or the file is missing or not a key file.
-    """
-    file, text = settings.keys_file, settings.api_keys
-    if file is None and text is None:
-        return None
-    if file is not None and not file.exists():
-        raise ConfigurationError(
-            f"KBQA_KG_SERVER_KEYS_FILE: {file} does not exist: create a key with "
-            f"kbqa keys create NAME --file {file}"
-        )
-    given = given_keys(text.get_secret_value(), "KBQA_KG_SERVER_API_KEYS") if text is not None else ()
-    return Keys(KeyFile(file) if file is not None else None, given)
 
 
 class Admission:
@@ -64,7 +44,7 @@ class Admission:
         self._refusals = metrics.counter("kbqa_kg_refusals_total")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         try:
@@ -85,7 +65,7 @@ class Admission:
             client, rate = address_of(scope.get("client")), self._rate
         else:
             record = self._keys.find(presented_key(Headers(scope=scope)))
-            if EVERY_GRAPH not in record.graphs:
+            if not record.is_for_all:
                 raise GraphForbiddenError(EVERY_GRAPH, frozenset(record.graphs))
             client, rate = record.name, record.rate or self._rate
         wait_s = await self._counts.take(rate, "requests", client)

@@ -9,13 +9,14 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from kbqa.recipes.reach import Reach
-from services.settings import ServiceSettings, comma_separated
+from services.access.settings import KeySettings
+from services.settings import comma_separated
 from services.trainer.sinks import SinkName
 
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)]
 
 
-class TrainerSettings(ServiceSettings):
+class TrainerSettings(KeySettings):
     """How the trainer keeps runs alive. What a run learns, and how fast, is set by its recipe.
 
     Attributes:
@@ -39,6 +40,7 @@ class TrainerSettings(ServiceSettings):
         recipe_variables: environment variables that they may name; likewise.
         recipe_directories: directories whose contents they may name, such as weights for `base_model`;
             separated by commas (default: none).
+        operations_port: port of probes and metrics if keys are required.
         sinks: additional destinations of records, separated by commas: tensorboard, wandb.
     """
 
@@ -62,6 +64,7 @@ class TrainerSettings(ServiceSettings):
     recipe_urls: Texts = ()
     recipe_variables: Texts = ()
     recipe_directories: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(comma_separated)] = ()
+    operations_port: int = Field(9003, ge=1, le=65535)
     sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()
 
     @property

@@ -13,7 +13,7 @@ from kbqa.kg.client import HttpGraphTools
 from services.access.keys import KeyFile
 from services.http import background
 from services.kg_server.app import create_app
-from services.kg_server.limits import ConcurrencyExceededError, Running, accepted_keys
+from services.kg_server.limits import ConcurrencyExceededError, Running
 from services.kg_server.settings import KgServerSettings
 
 KEY = "0123456789abcdef-one"
@@ -108,7 +108,7 @@ def test_invalid_keys_are_a_wrong_setting(tmp_path, keys, content, says):
         path.write_text(content)
     settings = KgServerSettings.load(home=tmp_path, api_keys=keys, keys_file=path if keys is None else None)
     with pytest.raises(ConfigurationError, match=says) as caught:
-        accepted_keys(settings)
+        settings.accepted_keys()
     assert "short" not in str(caught.value)
 
 

@@ -13,7 +13,9 @@ from kbqa.recipes.reach import Reach
 JUDGE = {"judge.name": "chat", "judge.model": "m"}
 
 
-def refused(reach: Reach, overrides: dict[str, object], recipe: str = "learning-to-refine") -> tuple[str, str]:
+def refused(
+    reach: Reach, overrides: dict[str, object], recipe: str = "learning-to-refine"
+) -> tuple[str, str]:
     with pytest.raises(RecipeRefusedError) as refusal:
         reach.require(load_recipe(recipe, overrides))
     return refusal.value.key, refusal.value.kind
