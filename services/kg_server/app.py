@@ -26,7 +26,7 @@ from kbqa.telemetry import Metrics
 from services.access.sites import OwnSite
 from services.disks import expose_disks
 from services.http import install, operations_app
-from services.kg_server.actions import add_actions, opened
+from services.kg_server.actions import add_actions, listed, opened
 from services.kg_server.batches import CostlyBatches
 from services.kg_server.cache import Cache
 from services.kg_server.callers import Caller
@@ -154,11 +154,11 @@ def _tools(
 
     meter = ActionMeter(metrics)
 
-    async def list_graphs() -> list[GraphInfo]:
-        return await run_in_threadpool(catalog.list)
+    async def list_graphs(caller: Caller) -> list[GraphInfo]:
+        return await run_in_threadpool(listed, catalog, caller)
 
     async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
-        store = await opened(catalog, kg)
+        store = await opened(catalog, kg, caller)
         surroundings = settings.surroundings(store, schemas.of(store))
         found = await costly.run(kg, surroundings, [action], graph, caller)
         meter.count([action], found)

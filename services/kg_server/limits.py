@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kbqa.telemetry import Metrics
 from services.access.counts import Counts
 from services.access.credentials import address_of, presented_key
-from services.access.errors import ACCESS_STATUS, AccessError, GraphForbiddenError, RateExceededError
+from services.access.errors import ACCESS_STATUS, AccessError, RateExceededError
 from services.access.guard import OPEN_PATHS
-from services.access.keys import EVERY_GRAPH, Keys
+from services.access.keys import Keys
 from services.http import domain_response, error_kind
 from services.kg_server.settings import KgServerSettings
 
@@ -29,7 +29,8 @@ class ConcurrencyExceededError(AccessError):
 class Admission:
     """ASGI middleware that refuses requests without a valid key and requests over a limit.
 
-    It stores the client's name in the scope's state: the name of its key or, without keys, its address.
+    It stores the client's name in the scope's state (the name of its key or, without keys, its address),
+    and the graphs that it may ask.
 
     Args:
         keys: accepted keys; None admits everybody.
@@ -48,31 +49,31 @@ class Admission:
             await self._app(scope, receive, send)
             return
         try:
-            client = await self._admitted(scope)
+            client, graphs = await self._admitted(scope)
         except AccessError as error:
             self._refusals.labels(error_kind(type(error))).inc()
             await domain_response(error, _STATUS)(scope, receive, send)
             return
-        scope.setdefault("state", {})["client"] = client
+        scope.setdefault("state", {}).update(client=client, graphs=graphs)
         try:
             await self._app(scope, receive, send)
         finally:
             self._running.end(client)
 
-    async def _admitted(self, scope: Scope) -> str:
-        """Admit a request and count it as running; returns the client's name."""
+    async def _admitted(self, scope: Scope) -> tuple[str, frozenset[str] | None]:
+        """Admit a request and count it as running; returns the client's name and its graphs."""
+        graphs = None
         if self._keys is None:
             client, rate = address_of(scope.get("client")), self._rate
         else:
             record = self._keys.find(presented_key(Headers(scope=scope)))
-            if not record.is_for_all:
-                raise GraphForbiddenError(EVERY_GRAPH, frozenset(record.graphs))
             client, rate = record.name, record.rate or self._rate
+            graphs = None if record.is_for_all else frozenset(record.graphs)
         wait_s = await self._counts.take(rate, "requests", client)
         if wait_s is not None:
             raise RateExceededError(str(rate), wait_s)
         self._running.begin(client)
-        return client
+        return client, graphs
 
 
 class Running:

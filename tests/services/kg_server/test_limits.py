@@ -86,11 +86,16 @@ def test_a_key_of_the_file_may_have_a_rate_of_its_own_and_be_revoked(client, tmp
     assert '"fast" was revoked' in is_problem(server.get("/v1/kg", headers={"X-API-Key": fast}), 401)
 
 
-def test_a_key_for_some_graphs_opens_nothing_here(client, tmp_path):
+def test_a_key_for_some_graphs_opens_no_others(client, tmp_path):
     file = KeyFile(tmp_path / "keys.json")
-    _, key = file.create("reports", graphs=("films",))
-    refused = client(keys_file=file.path).get("/v1/kg", headers={"X-API-Key": key})
-    assert "may ask about films" in is_problem(refused, 403)
+    _, key = file.create("reports", graphs=("books", "papers"))
+    server, headers = client(keys_file=file.path), {"X-API-Key": key}
+    assert server.get("/v1/kg", headers=headers).json() == {"graphs": []}
+    for kg in ("films", "nothing"):
+        refused = server.post(f"/v1/kg/{kg}/actions", json={"actions": []}, headers=headers)
+        assert "may ask about books, papers" in is_problem(refused, 403), "whether the graph exists or not"
+    missing = server.post("/v1/kg/books/actions", json={"actions": []}, headers=headers)
+    assert "films" not in is_problem(missing, 404)
 
 
 @pytest.mark.parametrize(
