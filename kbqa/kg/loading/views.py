@@ -114,8 +114,9 @@ class ViewFacts:
         stored = ox.Store.read_only(str(store))
         for relation in (_LABEL, _ALIAS):
             for quad in stored.quads_for_pattern(None, relation, None):
-                is_blank = isinstance(quad.subject, ox.BlankNode)
-                subject = quad.subject.value
+                assert isinstance(quad.subject, ox.NamedNode | ox.BlankNode)
+                assert isinstance(quad.object, ox.Literal)
+                is_blank, subject = isinstance(quad.subject, ox.BlankNode), quad.subject.value
                 id_ = self._store.id_of({"type": "bnode" if is_blank else "uri", "value": subject})
                 is_fact = self._store.edge(id_, relation.value, str(quad.object)) is not None
                 if not is_fact and self._is_mentioned(subject, id_):
@@ -151,8 +152,10 @@ class ViewFacts:
 
         def chosen(columns: Columns) -> Mask:
             _, heads, relations, tails = columns
-            says_type = np.isin(relations, links) & np.isin(tails, types)
-            return is_known[heads] & (is_known[tails] | says_type | self._are_values(tails))
+            says_type: Mask = np.isin(relations, links) & np.isin(tails, types)
+            ends: Mask = is_known[tails] | says_type | self._are_values(tails)
+            known: Mask = is_known[heads]
+            return known & ends
 
         return chosen
 

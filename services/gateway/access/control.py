@@ -55,6 +55,10 @@ class Caller:
     def may_ask(self, kg: str) -> bool:
         return self.graphs is None or kg in self.graphs
 
+    def may_ask_part_of(self, kg: str) -> bool:
+        """Whether it may ask about a graph or a view (GRAPH@VIEW) of it."""
+        return self.graphs is None or any(kg in (mine, mine.partition("@")[0]) for mine in self.graphs)
+
     def require(self, kg: str) -> None:
         """Check that it may ask about a graph.
 
