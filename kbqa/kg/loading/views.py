@@ -162,9 +162,11 @@ class ViewFacts:
     def _are_values(self, nodes: Numbers) -> Mask:
         unique, places = np.unique(nodes, return_inverse=True)
         if self._store.of_names:
-            return (self._out.degrees(unique) == 0)[places]
-        literal = [self._store.id_at(node).startswith('"') for node in unique.tolist()]
-        return np.array(literal, bool)[places]
+            values: Mask = self._out.degrees(unique) == 0
+        else:
+            values = np.array([self._store.id_at(node).startswith('"') for node in unique.tolist()], bool)
+        found: Mask = values[places]
+        return found
 
     def _edges(self, samples: Sequence[str]) -> Numbers:
         edges: set[int] = set()
