@@ -34,7 +34,7 @@ up: .env ## build and start the compose stack; returns once it answers questions
 
 .env: .env.example
 	@[ -e .env ] || cp .env.example .env
-	@for name in REDIS_PASSWORD GRAFANA_PASSWORD; do \
+	@for name in REDIS_PASSWORD GRAFANA_PASSWORD SERVICE_KEY; do \
 		grep -q "^$$name=." .env && continue; \
 		{ grep -v "^$$name=" .env; echo "$$name=$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"; } >.env.new; \
 		mv .env.new .env; \

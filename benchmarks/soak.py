@@ -118,6 +118,7 @@ def _adapters(home: Path) -> Iterator[tuple[Stack, str, Vllm]]:
         "KBQA_ENGINE": "vllm",
         "KBQA_VLLM_URL": vllm.url,
         "KBQA_ROLLOUT_WORKER_VLLM_PRECISION": "float32",
+        "KBQA_TRAINER_RECIPE_DIRECTORIES": str(base),
     }
     try:
         with Stack(home, services=_SERVICES, free_ports=True, environment=environment) as stack:

@@ -60,6 +60,18 @@ class RecipeError(ConfigurationError):
     """A recipe has an unknown key or an impossible value."""
 
 
+class RecipeRefusedError(RecipeError):
+    """A recipe from a request names something that the service's operator has not allowed."""
+
+    def __init__(self, key: str, kind: str, value: str) -> None:
+        self.key, self.kind = key, kind
+        setting = {"URL": "URLS", "environment variable": "VARIABLES", "path": "DIRECTORIES"}[kind]
+        super().__init__(
+            f'{key}: recipes from requests may not name the {kind} "{value}": the operator of the trainer '
+            f"allows it with KBQA_TRAINER_RECIPE_{setting}"
+        )
+
+
 class PortInUseError(ConfigurationError):
     """Another process listens on the port that a service was given."""
 

@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 Readiness = Callable[[], str | None]
 
 _PROBLEM = "application/problem+json"
+_READINESS_S = 1.0  # for which readiness is remembered
 _UNMEASURED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -112,9 +113,11 @@ def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness)
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
+    kept = _KeptReadiness(readiness)
+
     @app.get("/readyz", tags=["operations"], summary="Readiness: the service can do its work")
-    def readyz() -> Response:
-        reason = readiness()
+    async def readyz() -> Response:
+        reason = await kept.reason()
         if reason is None:
             return JSONResponse({"status": "ready"})
         return problem(503, reason, kind="not-ready")
@@ -127,6 +130,30 @@ def _add_operations(app: FastAPI, metrics: Metrics | None, readiness: Readiness)
         )
         def exposition() -> Response:
             return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _KeptReadiness:
+    """A service's readiness, found out at most once at a time and once a second.
+
+    Anybody may ask for it, so it must cost next to nothing; finding it out may call another service, from a
+    thread that requests need.
+    """
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._asked: asyncio.Task[str | None] | None = None
+        self._until = 0.0
+
+    async def reason(self) -> str | None:
+        if self._asked is None or (self._asked.done() and time.monotonic() >= self._until):
+            self._asked = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asked)
+
+    async def _ask(self) -> str | None:
+        try:
+            return await asyncio.to_thread(self._readiness)
+        finally:
+            self._until = time.monotonic() + _READINESS_S
 
 
 def _complaint(place: Sequence[str | int], message: str) -> str:

@@ -48,6 +48,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_VLLM_URL",
         "KBQA_KG_SERVER_API_KEY",
         "KBQA_GATEWAY_API_KEY",
+        "KBQA_TRAINER_API_KEY",
         *(f"KBQA_{service.upper()}_URL" for service in SERVICES),
     }
 )

@@ -43,7 +43,9 @@ from kbqa.kg.loading.versions import (
     read_manifest,
     sync,
     write_version,
+    write_view,
 )
+from kbqa.kg.loading.views import ViewLimits
 from kbqa.kg.namespaced import with_namespaces
 from kbqa.kg.namespaces import RECOGNISED, NamespaceOptions
 from kbqa.kg.sparql.pool import QueryPool
@@ -56,6 +58,11 @@ logger = logging.getLogger(__name__)
 _READS = 10
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# A view is named after its graph: films@public.
+_VIEW = re.compile(rf"(?P<graph>{_NAME.pattern})@{_NAME.pattern}")
+
+
+_HOW_TO_NAME = 'use up to 64 letters, digits, ".", "_", "-", beginning with a letter or digit'
 
 
 @dataclass(slots=True)
@@ -118,6 +125,7 @@ class GraphCatalog:
             with _lock_file(graph / ".lock", fcntl.LOCK_EX):
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
+        self._renew_views(name)
         return manifest.info()
 
     def attach(
@@ -175,7 +183,45 @@ class GraphCatalog:
                     )
                 _publish(graph, aside, manifest.version)
                 _remove_others(graph, manifest.version)
+        self._renew_views(name)
         return added
+
+    def make_view(self, graph: str, view: str, limits: ViewLimits) -> GraphInfo:
+        """Write the view `view` of a graph, as a graph named `graph@view`; it replaces a previous one.
+
+        Whenever the graph is loaded again, its views are made again.
+
+        Args:
+            view: a name like that of a graph.
+
+        Raises:
+            GraphNotFoundError: no graph of that name is loaded.
+            ConfigurationError: the graph is attached or itself a view, `view` is not a valid name, a limit
+                names nothing in the graph, or no fact satisfies all limits.
+        """
+        name = f"{graph}@{view}"
+        if not _VIEW.fullmatch(name):
+            raise ConfigurationError(f'"{name[:130]}" cannot name a view: {_HOW_TO_NAME}')
+        store, whole = self._open(graph)
+        if not isinstance(store, OxigraphStore):
+            raise ConfigurationError(f'the graph "{graph}" is at an endpoint: only loaded ones have views')
+        directory = self._root / name
+        directory.mkdir(exist_ok=True)
+        with _aside(directory) as aside:
+            manifest = write_view(aside, name, self._root / graph / whole.version, whole, store, limits)
+            with _lock_file(directory / ".lock", fcntl.LOCK_EX):
+                _publish(directory, aside, manifest.version)
+                _remove_others(directory, manifest.version)
+        return manifest.info()
+
+    def views(self, graph: str) -> dict[str, ViewLimits]:
+        """The views of a graph by name, and what they hold; also those that are out of date."""
+        found = {}
+        for entry in sorted(self._root.glob(f"{graph}@*")):
+            manifest = self._current(entry.name)
+            if manifest is not None and manifest.view is not None:
+                found[entry.name.partition("@")[2]] = manifest.view.limits
+        return found
 
     def subgraphs(self, name: str) -> Sequence[SubgraphSet]:
         """The sets of per-question subgraphs of a graph, oldest first."""
@@ -215,7 +261,7 @@ class GraphCatalog:
         """All loaded and attached graphs, sorted by name."""
         if not self._root.is_dir():
             return []
-        names = sorted(entry.name for entry in self._root.iterdir() if _NAME.fullmatch(entry.name))
+        names = sorted(entry.name for entry in self._root.iterdir() if _is_name(entry.name))
         return [manifest.info() for name in names if (manifest := self._current(name)) is not None]
 
     def close(self) -> None:
@@ -224,10 +270,7 @@ class GraphCatalog:
 
     def _directory(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise ConfigurationError(
-                f'"{name[:80]}" cannot name a graph: use up to 64 letters, digits, ".", "_", "-", '
-                "beginning with a letter or digit"
-            )
+            raise ConfigurationError(f'"{name[:80]}" cannot name a graph: {_HOW_TO_NAME}')
         graph = self._root / name
         graph.mkdir(parents=True, exist_ok=True)
         return graph
@@ -238,6 +281,7 @@ class GraphCatalog:
         if manifest is None:
             self._opened.pop(name, None)
             raise GraphNotFoundError(name, [info.name for info in self.list()])
+        self._require_current(manifest)
         if opened is None or opened.store.version != manifest.version:
             store, manifest = self._open(name)
             opened = _Opened(with_namespaces(store, manifest.namespaces), 0.0)
@@ -245,8 +289,27 @@ class GraphCatalog:
         opened.checked_at = time.monotonic()
         return opened.store
 
+    def _renew_views(self, graph: str) -> None:
+        """Make the views of a graph again; one that cannot be made is refused from now on."""
+        for view, limits in self.views(graph).items():
+            try:
+                self.make_view(graph, view, limits)
+            except ConfigurationError as error:
+                logger.warning("view cannot be made again", extra={"view": view, "error": str(error)})
+
+    def _require_current(self, manifest: GraphManifest) -> None:
+        """Refuse a view of an older version, which may hold what was removed since."""
+        view = manifest.view
+        if view is None:
+            return
+        whole = self._current(view.graph)
+        if whole is None or whole.version != view.version:
+            raise GraphUnavailableError(
+                f'the graph of the view "{manifest.name}" has changed: make the view again with kbqa kg view'
+            )
+
     def _current(self, name: str) -> GraphManifest | None:
-        if not _NAME.fullmatch(name):
+        if not _is_name(name):
             return None
         graph = self._root / name
         try:
@@ -315,6 +378,10 @@ class FixedGraphs:
             GraphInfo(name, store.version, store.triples, store.entities)
             for name, store in sorted(self._stores.items())
         ]
+
+
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None or _VIEW.fullmatch(name) is not None
 
 
 def _read_current(graph: Path) -> GraphManifest:

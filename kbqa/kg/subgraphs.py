@@ -313,6 +313,14 @@ class Subgraph(Adjacency):
     def entities(self) -> int:
         return sum(not self._store.entity_term(item.id).startswith('"') for item in self._members)
 
+    def edges(self) -> Iterator[int]:
+        """The positions of its triples among all triples of the graph."""
+        whole = self.sides[0]
+        columns = self._outward.columns(self._outward.nodes())
+        for triple in zip(*(column.tolist() for column in columns), strict=True):
+            if (edge := whole.edge(*triple)) is not None:
+                yield edge
+
     def nodes(self) -> Iterator[tuple[str, Item]]:
         return ((label, item) for label, item in super().nodes() if self._has(item.id))
 

@@ -48,8 +48,8 @@ class ServedPolicy:
     calibration: Calibration | None = None
 
     def answers_for(self, kg: str | None) -> bool:
-        """Whether it is meant for a graph; None is any."""
-        return kg is None or not self.graphs or kg in self.graphs
+        """Whether it is meant for a graph, or for the graph that a view (GRAPH@VIEW) is of; None is any."""
+        return kg is None or not self.graphs or kg in self.graphs or kg.partition("@")[0] in self.graphs
 
 
 class Lease:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import ipaddress
 from typing import Any
 
@@ -16,6 +18,17 @@ def presented_key(headers: Headers) -> bytes:
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     key = credentials if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     return key.strip().encode("latin-1")
+
+
+def password_of(headers: Headers) -> bytes | None:
+    """The password of Basic authentication, which a browser sends by itself; None if the request has none."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(credentials, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def address_of(client: Any) -> str:

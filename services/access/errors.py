@@ -34,6 +34,27 @@ class KeyRevokedError(AccessError):
         super().__init__(f'the key "{name}" was revoked: {_HOW}')
 
 
+class ForeignHostError(AccessError):
+    """The Host of a request is not a name of this service."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f'this service is not known by the name "{name}": call it by its IP address or as localhost, or '
+            "list the name in its ALLOWED_HOSTS (such as KBQA_TRAINER_ALLOWED_HOSTS)"
+        )
+
+
+class CrossSiteError(AccessError):
+    """A page of another site caused a browser to send this request."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request comes from a page of another site: let its own page send it, or list the "
+            "other site's host in KBQA_TRAINER_ALLOWED_HOSTS (at the gateway: its origin in "
+            "KBQA_GATEWAY_CORS_ORIGINS, and have it send a key as Authorization: Bearer KEY)"
+        )
+
+
 class GraphForbiddenError(AccessError):
     """The key is restricted to other graphs. The message does not tell whether the graph exists."""
 
@@ -66,6 +87,8 @@ ACCESS_STATUS: dict[type[KbqaError], int] = {
     KeyRequiredError: 401,
     KeyExpiredError: 401,
     KeyRevokedError: 401,
+    ForeignHostError: 421,
+    CrossSiteError: 403,
     GraphForbiddenError: 403,
     RateExceededError: 429,
     CountsUnavailableError: 503,

@@ -84,6 +84,11 @@ class KeyRecord(BaseModel):
     expires: AwareDatetime | None = None
     revoked: AwareDatetime | None = None
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it may ask about every graph."""
+        return EVERY_GRAPH in self.graphs
+
     def state(self, now: datetime) -> str:
         """`revoked`, `expired` or `valid`."""
         if self.revoked is not None:

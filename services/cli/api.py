@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 import httpx
@@ -28,7 +30,7 @@ class UnreachableError(ApiError):
 
 
 class Api:
-    """A client of one service.
+    """A client of one service; sends the key in `KBQA_<NAME>_API_KEY`, if there is one.
 
     Args:
         name: the service's name in errors.
@@ -41,7 +43,10 @@ class Api:
         # Use one client for all calls, because creating one takes as long as hundreds of calls. Ignore the
         # environment's proxy settings, because our services are never behind a proxy. The client need not
         # be closed, because it keeps no connections open.
+        self._variable = f"KBQA_{name.upper()}_API_KEY"
+        key = os.environ.get(self._variable)
         self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {key}"} if key else None,
             timeout=httpx.Timeout(timeout_s, connect=3.0),
             limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,
@@ -91,12 +96,12 @@ class Api:
     def _raise(self, response: httpx.Response, method: str, path: str) -> NoReturn:
         content = _json(response)
         detail = content.get("detail") if isinstance(content, dict) else None
-        raise ApiError(
-            response.status_code,
-            str(
-                detail or f"{method} {self.url}{path} answered {response.status_code}: is this a {self.name}?"
-            ),
+        says = str(
+            detail or f"{method} {self.url}{path} answered {response.status_code}: is this a {self.name}?"
         )
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            says += f"; set {self._variable}"
+        raise ApiError(response.status_code, says)
 
 
 def _json(response: httpx.Response) -> Any:

@@ -35,7 +35,7 @@ def mcp(
     async def serve() -> None:
         with HttpGraphTools(url, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY")) as tools:
 
-            async def list_graphs() -> Sequence[GraphInfo]:
+            async def list_graphs(_: Caller) -> Sequence[GraphInfo]:
                 return await asyncio.to_thread(tools.graphs)
 
             async def execute(kg: str, action: Action, graph: str | None, _: Caller) -> ActionResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +83,24 @@ def redis_program(directory: Path, port: int) -> Program:
 def redis_url_path(home: Path) -> Path:
     """File with the URL of a stack's embedded Redis, for other commands."""
     return home / "redis" / "url"
+
+
+def service_key_path(home: Path) -> Path:
+    """File with the key by which the services of a stack know each other."""
+    return home / "service.key"
+
+
+def read_service_key(home: Path) -> str:
+    """That key; it is made at the first use, and only this user can read it."""
+    path = service_key_path(home)
+    home.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError), open(path, "x", opener=_private, encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32))
+    return path.read_text(encoding="ascii")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def choose_ports(host: str, names: Iterable[str], given: Mapping[str, int], *, free: bool) -> dict[str, int]:

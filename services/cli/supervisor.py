@@ -25,7 +25,15 @@ from typing import IO, Self
 
 from kbqa.errors import ConfigurationError, KbqaError
 from kbqa.recipes import Recipe
-from services.cli.programs import Program, choose_ports, redis_program, service_program
+from services.access.sites import is_loopback
+from services.cli.programs import (
+    Program,
+    choose_ports,
+    read_service_key,
+    redis_program,
+    service_key_path,
+    service_program,
+)
 from services.processes import BackOff, describe_exit, last_line
 from services.settings import SERVICES
 
@@ -94,6 +102,8 @@ class Stack:
         urls: base URL of each process of a service.
         redis_url: URL of the embedded Redis, or of the one in `KBQA_REDIS_URL` or `REDIS_URL`; None if no
             service here needs Redis, or `KBQA_BROKER_URL` names another broker.
+        service_key_path: file of the key that kg_server and trainer require; None if they require none, or
+            keys of the environment.
     """
 
     def __init__(
@@ -119,6 +129,7 @@ class Stack:
         )
         self.log_dir = log_dir or self.home / "logs"
         self.urls: dict[str, str] = {}
+        self.service_key_path: Path | None = None
         self.redis_url = os.environ.get("KBQA_REDIS_URL") or os.environ.get("REDIS_URL")
         self._ports, self._free_ports = dict(ports or {}), free_ports
         self._extra_environment = dict(environment or {})
@@ -228,6 +239,21 @@ class Stack:
             environment[f"KBQA_{service.upper()}_PORT"] = str(ports[service])
         if self.redis_url is not None:
             environment["KBQA_REDIS_URL"] = self.redis_url
+        return self._with_keys(environment)
+
+    def _with_keys(self, environment: dict[str, str]) -> dict[str, str]:
+        """The environment with a key for kg_server and trainer, where other machines can reach them."""
+        if is_loopback(self.host):
+            return environment
+        for service in {"kg_server", "trainer"} & set(self.services):
+            prefix = f"KBQA_{service.upper()}_"
+            if any(f"{prefix}{name}" in environment for name in ("API_KEYS", "KEYS_FILE", "REQUIRE_KEYS")):
+                continue  # the operator has decided
+            self.service_key_path = service_key_path(self.home)
+            environment[f"{prefix}API_KEYS"] = environment[f"{prefix}API_KEY"] = read_service_key(self.home)
+            if self._free_ports:
+                ports = choose_ports(self.host, ["operations"], {}, free=True)
+                environment[f"{prefix}OPERATIONS_PORT"] = str(ports["operations"])
         return environment
 
     def _redis(self, port: int) -> Program:

@@ -90,4 +90,9 @@ def _describe(stack: Stack) -> None:
         typer.echo(f"{service:<15} {url}")
     if stack.redis_url is not None:
         typer.echo(f"{'redis':<15} {stack.redis_url}")
+    if stack.service_key_path is not None:
+        typer.echo(
+            f"{'key':<15} {stack.service_key_path}: kg_server and trainer require it (other commands read it "
+            "from KBQA_KG_SERVER_API_KEY and KBQA_TRAINER_API_KEY)"
+        )
     typer.echo(f"{'logs':<15} {stack.log_dir}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 
 from fastapi import FastAPI
@@ -13,6 +12,7 @@ from kbqa.telemetry import Metrics
 from kbqa.tracing import REQUEST_ID_HEADER
 from services.access.counts import Counts
 from services.access.keys import KeyFile, Keys
+from services.access.sites import is_loopback
 from services.gateway.access.audit import AuditLog
 from services.gateway.access.control import AccessControl, Quotas
 from services.gateway.access.headers import SecurityHeaders
@@ -105,7 +105,7 @@ def _keys(settings: AccessSettings) -> Keys | None:
     path = settings.keys_path
     required = path.exists() if settings.require_keys is None else settings.require_keys
     if not required:
-        if not _is_loopback(settings.host):
+        if not is_loopback(settings.host):
             logger.warning(
                 "this gateway answers everybody who can reach it: create a key (kbqa keys create NAME) and "
                 "restart it",
@@ -127,10 +127,3 @@ def _shelf(settings: AccessSettings, metrics: Metrics) -> AnswerShelf:
         metrics,
         timeout_s=settings.redis_timeout_s,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

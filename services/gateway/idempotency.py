@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -56,7 +57,8 @@ class IdempotentAnswers:
         """
         name = f"repeat:{owner}:{hashlib.sha256(key.encode()).hexdigest()}"
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
-        claim = json.dumps({"request": fingerprint}).encode()
+        # The token tells the claims of two requests apart, one of which may have taken the other's place.
+        claim = json.dumps({"request": fingerprint, "claim": secrets.token_hex(8)}).encode()
         while not await self._shelf.claim(name, claim, _CLAIM_S):
             known = await self._find(name, fingerprint)
             if known is not None:
@@ -70,7 +72,7 @@ class IdempotentAnswers:
         finally:
             renewal.cancel()
             await asyncio.gather(renewal, return_exceptions=True)
-            await asyncio.shield(self._conclude(name, fingerprint, turn.answer))
+            await asyncio.shield(self._conclude(owner, name, claim, fingerprint, turn.answer))
 
     async def _find(self, name: str, fingerprint: str) -> AnswerResponse | None:
         found = await self._shelf.get(name)
@@ -86,17 +88,20 @@ class IdempotentAnswers:
         while True:
             await asyncio.sleep(_CLAIM_S / 3)
             try:
-                await self._shelf.put(name, claim, _CLAIM_S)
+                if not await self._shelf.renew(name, claim, _CLAIM_S):
+                    return  # it expired, and perhaps another request has claimed the key since
             except ShelfUnavailableError as error:
                 logger.warning("a claim on an Idempotency-Key cannot be renewed", extra={"error": str(error)})
 
-    async def _conclude(self, name: str, fingerprint: str, answer: AnswerResponse | None) -> None:
+    async def _conclude(
+        self, owner: str, name: str, claim: bytes, fingerprint: str, answer: AnswerResponse | None
+    ) -> None:
         try:
             if answer is None:
-                await self._shelf.drop(name)
+                await self._shelf.release(name, claim)
             else:
                 kept = {"request": fingerprint, "answer": answer.model_dump(mode="json", exclude_none=True)}
-                await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s)
+                await self._shelf.put(name, json.dumps(kept).encode(), self._ttl_s, owner)
         except ShelfUnavailableError as error:
             # The answer is sent anyway; the claim expires by itself.
             logger.warning("an answer cannot be stored for its Idempotency-Key", extra={"error": str(error)})

@@ -34,7 +34,8 @@ class SavedAnswers:
         """Store an answer. A failure is only logged, because the caller gets the answer anyway."""
         saved = SavedAnswer(request=request, document=document)
         try:
-            await self._shelf.put(_key(owner, document.id), saved.model_dump_json().encode(), self._ttl_s)
+            key = _key(owner, document.id)
+            await self._shelf.put(key, saved.model_dump_json().encode(), self._ttl_s, owner)
         except ShelfUnavailableError as error:
             logger.warning(
                 "an answer cannot be stored for reading again", extra={"id": document.id, "error": str(error)}

@@ -10,13 +10,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kbqa.errors import GraphNotFoundError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.ranking.ranker import Schemas
-from kbqa.kg.store import GraphStore
+from kbqa.kg.store import GraphInfo, GraphStore
 from kbqa.telemetry import Metrics
 from services.http import read_body
 from services.kg_server.batches import CostlyBatches
-from services.kg_server.callers import caller_of
+from services.kg_server.callers import Caller, caller_of
 from services.kg_server.look_ups import LookUps, to_action
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import (
@@ -42,14 +43,29 @@ def _documented_body() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
-async def opened(catalog: GraphCatalog, kg: str) -> GraphStore:
+async def opened(catalog: GraphCatalog, kg: str, caller: Caller) -> GraphStore:
     """A graph's newest version; leaves the event loop only if the catalog must look for a newer one.
 
+    Every request gets its graph here, so that no route can forget to ask whether the caller may have it.
+
     Raises:
-        GraphNotFoundError: no graph with this name is loaded.
+        GraphForbiddenError: the caller's key is restricted to other graphs.
+        GraphNotFoundError: no graph with this name is loaded; names only graphs that the caller may ask.
     """
+    caller.require(kg)
     store = catalog.fresh(kg)
-    return store if store is not None else await run_in_threadpool(catalog.get, kg)
+    if store is not None:
+        return store
+    try:
+        return await run_in_threadpool(catalog.get, kg)
+    except GraphNotFoundError:
+        known = await run_in_threadpool(listed, catalog, caller)
+        raise GraphNotFoundError(kg, [info.name for info in known]) from None
+
+
+def listed(catalog: GraphCatalog, caller: Caller) -> list[GraphInfo]:
+    """The loaded graphs that a caller may ask."""
+    return [info for info in catalog.list() if caller.may_ask(info.name)]
 
 
 def add_actions(
@@ -66,11 +82,12 @@ def add_actions(
     look_ups = LookUps(meter, max_bytes=settings.look_up_cache_mb * 2**20)
 
     @router.get("", summary="List the loaded graphs", response_model=GraphsModel)
-    def graphs() -> GraphsModel:
+    def graphs(request: Request) -> GraphsModel:
+        """Only graphs that the key may ask about."""
         return GraphsModel(
             graphs=[
                 GraphModel(name=g.name, version=g.version, triples=g.triples, entities=g.entities)
-                for g in catalog.list()
+                for g in listed(catalog, caller_of(request))
             ]
         )
 
@@ -86,9 +103,9 @@ def add_actions(
         affect the other actions."""
         body = await read_body(request, settings.max_body_bytes, settings.body_timeout_s)
         batch, graph = parse_batch(body, settings.max_batch)
-        store = await opened(catalog, kg)
-        surroundings = settings.surroundings(store, schemas.of(store))
         caller = caller_of(request)
+        store = await opened(catalog, kg, caller)
+        surroundings = settings.surroundings(store, schemas.of(store))
         meter.batch(len(batch))
 
         def look_up() -> list[bytes] | None:

@@ -23,15 +23,16 @@ from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo
 from kbqa.telemetry import Metrics
+from services.access.sites import OwnSite
 from services.disks import expose_disks
 from services.http import install, operations_app
-from services.kg_server.actions import add_actions, opened
+from services.kg_server.actions import add_actions, listed, opened
 from services.kg_server.batches import CostlyBatches
 from services.kg_server.cache import Cache
 from services.kg_server.callers import Caller
 from services.kg_server.errors import STATUS
 from services.kg_server.gate import AdmissionGate
-from services.kg_server.limits import Admission, accepted_keys
+from services.kg_server.limits import Admission
 from services.kg_server.meter import ActionMeter
 from services.kg_server.queries import Queries
 from services.kg_server.settings import KgServerSettings
@@ -59,7 +60,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     expose_disks(metrics, settings)
     pool = _query_pool(settings, metrics)
     catalog = GraphCatalog(settings.home, queries=pool)
-    keys = accepted_keys(settings)
+    keys = settings.accepted_keys()
     encoder = settings.open_encoder()
     schemas = Schemas(encoder, settings.home / "encodings")
     cache = _cache(settings, metrics)
@@ -102,6 +103,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.add_middleware(Admission, settings=settings, keys=keys, metrics=metrics)
+    app.add_middleware(OwnSite, hosts=settings.hosts(keys), origins=settings.allowed_hosts)
     install(
         app,
         service="kg_server",
@@ -152,11 +154,11 @@ def _tools(
 
     meter = ActionMeter(metrics)
 
-    async def list_graphs() -> list[GraphInfo]:
-        return await run_in_threadpool(catalog.list)
+    async def list_graphs(caller: Caller) -> list[GraphInfo]:
+        return await run_in_threadpool(listed, catalog, caller)
 
     async def execute(kg: str, action: Action, graph: str | None, caller: Caller) -> ActionResult:
-        store = await opened(catalog, kg)
+        store = await opened(catalog, kg, caller)
         surroundings = settings.surroundings(store, schemas.of(store))
         found = await costly.run(kg, surroundings, [action], graph, caller)
         meter.count([action], found)

@@ -13,8 +13,10 @@ from kbqa.errors import (
     QueryRefusedError,
     QuerySyntaxError,
 )
+from services.access.errors import ACCESS_STATUS
 
 STATUS: dict[type[KbqaError], int] = {
+    **ACCESS_STATUS,
     GraphNotFoundError: 404,
     QuerySyntaxError: 400,
     QueryRefusedError: 403,

@@ -10,16 +10,14 @@ from collections import Counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.errors import ConfigurationError
 from kbqa.telemetry import Metrics
 from services.access.counts import Counts
 from services.access.credentials import address_of, presented_key
-from services.access.errors import ACCESS_STATUS, AccessError, GraphForbiddenError, RateExceededError
-from services.access.keys import EVERY_GRAPH, KeyFile, Keys, given_keys
+from services.access.errors import ACCESS_STATUS, AccessError, RateExceededError
+from services.access.guard import OPEN_PATHS
+from services.access.keys import Keys
 from services.http import domain_response, error_kind
 from services.kg_server.settings import KgServerSettings
-
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class ConcurrencyExceededError(AccessError):
@@ -28,28 +26,11 @@ class ConcurrencyExceededError(AccessError):
     retry_after_s = 1.0
 
 
-def accepted_keys(settings: KgServerSettings) -> Keys | None:
-    """The keys from the settings; None admits everybody.
-
-    Raises:
-        ConfigurationError: a key is too short, or the file is missing or not a key file.
-    """
-    file, text = settings.keys_file, settings.api_keys
-    if file is None and text is None:
-        return None
-    if file is not None and not file.exists():
-        raise ConfigurationError(
-            f"KBQA_KG_SERVER_KEYS_FILE: {file} does not exist: create a key with "
-            f"kbqa keys create NAME --file {file}"
-        )
-    given = given_keys(text.get_secret_value(), "KBQA_KG_SERVER_API_KEYS") if text is not None else ()
-    return Keys(KeyFile(file) if file is not None else None, given)
-
-
 class Admission:
     """ASGI middleware that refuses requests without a valid key and requests over a limit.
 
-    It stores the client's name in the scope's state: the name of its key or, without keys, its address.
+    It stores the client's name in the scope's state (the name of its key or, without keys, its address),
+    and the graphs that it may ask.
 
     Args:
         keys: accepted keys; None admits everybody.
@@ -64,35 +45,35 @@ class Admission:
         self._refusals = metrics.counter("kbqa_kg_refusals_total")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         try:
-            client = await self._admitted(scope)
+            client, graphs = await self._admitted(scope)
         except AccessError as error:
             self._refusals.labels(error_kind(type(error))).inc()
             await domain_response(error, _STATUS)(scope, receive, send)
             return
-        scope.setdefault("state", {})["client"] = client
+        scope.setdefault("state", {}).update(client=client, graphs=graphs)
         try:
             await self._app(scope, receive, send)
         finally:
             self._running.end(client)
 
-    async def _admitted(self, scope: Scope) -> str:
-        """Admit a request and count it as running; returns the client's name."""
+    async def _admitted(self, scope: Scope) -> tuple[str, frozenset[str] | None]:
+        """Admit a request and count it as running; returns the client's name and its graphs."""
+        graphs = None
         if self._keys is None:
             client, rate = address_of(scope.get("client")), self._rate
         else:
             record = self._keys.find(presented_key(Headers(scope=scope)))
-            if EVERY_GRAPH not in record.graphs:
-                raise GraphForbiddenError(EVERY_GRAPH, frozenset(record.graphs))
             client, rate = record.name, record.rate or self._rate
+            graphs = None if record.is_for_all else frozenset(record.graphs)
         wait_s = await self._counts.take(rate, "requests", client)
         if wait_s is not None:
             raise RateExceededError(str(rate), wait_s)
         self._running.begin(client)
-        return client
+        return client, graphs
 
 
 class Running:

@@ -23,6 +23,7 @@ from kbqa.kg.arguments import PAGING
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.specs import ActionSpec
 from kbqa.kg.store import GraphInfo
+from services.access.errors import GraphForbiddenError
 from services.kg_server.callers import Caller, caller_of
 from services.kg_server.schemas import dump_result
 
@@ -43,7 +44,7 @@ _GRAPH = {
 
 # Executes one action over a graph: (kg, action, graph, caller).
 Execute = Callable[[str, Action, str | None, Caller], Awaitable[ActionResult]]
-ListGraphs = Callable[[], Awaitable[Sequence[GraphInfo]]]
+ListGraphs = Callable[[Caller], Awaitable[Sequence[GraphInfo]]]
 
 
 def mcp_server(list_graphs: ListGraphs, execute: Execute) -> Server[Any]:
@@ -57,17 +58,17 @@ def mcp_server(list_graphs: ListGraphs, execute: Execute) -> Server[Any]:
     ) -> types.CallToolResult:
         arguments = dict(params.arguments or {})
         try:
+            request = context.request
+            caller = caller_of(request) if isinstance(request, Request) else Caller("stdio")
             if params.name == LIST_GRAPHS:
-                return _result({"graphs": [_graph(info) for info in await list_graphs()]})
+                return _result({"graphs": [_graph(info) for info in await list_graphs(caller)]})
             kg, graph = arguments.pop("kg", None), arguments.pop("graph", None)
             if not isinstance(kg, str) or not isinstance(graph, str | None):
                 return _result(
                     {"message": "kg: the name of a graph is required; see list_graphs"}, failed=True
                 )
-            request = context.request
-            caller = caller_of(request) if isinstance(request, Request) else Caller("stdio")
             result = await execute(kg, Action(params.name, arguments), graph, caller)
-        except (GraphNotFoundError, GraphUnavailableError, QueryOverloadError) as error:
+        except (GraphForbiddenError, GraphNotFoundError, GraphUnavailableError, QueryOverloadError) as error:
             return _result({"message": str(error)}, failed=True)
         return _result(dump_result(result), failed=isinstance(result, Failure))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import AliasChoices, Field, SecretStr
 
 from kbqa.errors import ConfigurationError
@@ -13,10 +11,10 @@ from kbqa.kg.ranking.opening import open_encoder
 from kbqa.kg.ranking.ranker import SchemaIndex
 from kbqa.kg.store import GraphStore
 from services.access.keys import LimitText
-from services.settings import ServiceSettings
+from services.access.settings import KeySettings
 
 
-class KgServerSettings(ServiceSettings):
+class KgServerSettings(KeySettings):
     """How graphs are served, and what one request may cost.
 
     Attributes:
@@ -54,8 +52,6 @@ class KgServerSettings(ServiceSettings):
         cache_max_value_bytes: maximum size of a cached answer, in bytes.
         cache_ttl_s: maximum age of a cached answer, in seconds.
         cache_timeout_s: timeout for Redis, in seconds.
-        api_keys: accepted API keys, separated by commas (default: everybody may ask).
-        keys_file: file of additional keys, which `kbqa keys create NAME --file FILE` writes.
         operations_port: port of probes and metrics if keys are required.
     """
 
@@ -93,8 +89,6 @@ class KgServerSettings(ServiceSettings):
     cache_max_value_bytes: int = Field(2**20, ge=1024)
     cache_ttl_s: int = Field(86_400, ge=1)
     cache_timeout_s: float = Field(0.1, gt=0)
-    api_keys: SecretStr | None = None
-    keys_file: Path | None = None
     operations_port: int = Field(9001, ge=1, le=65535)
 
     def surroundings(self, store: GraphStore, schema: SchemaIndex) -> Surroundings:

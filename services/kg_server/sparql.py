@@ -70,14 +70,15 @@ def sparql_router(settings: KgServerSettings, catalog: GraphCatalog, queries: Qu
         return await answer(kg, _posted_query(request, body), request)
 
     async def answer(kg: str, text: str, request: Request) -> Response:
-        store = await opened(catalog, kg)
+        caller = caller_of(request)
+        store = await opened(catalog, kg, caller)
         query = await _checked(text)
         result_format = negotiate(request.headers.get("accept", ""), query)
         result, cached = await queries.answer(
             QuerySource(kg, store),
             query,
             result_format,
-            caller_of(request),
+            caller,
             deadline_s=store.query_deadline_s or settings.query_deadline_s,
         )
         headers = {

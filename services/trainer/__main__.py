@@ -27,7 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_broker(create_celery("trainer", settings.broker_url), wait_s=settings.broker_wait_s)
         from services.trainer.app import create_app
 
-        serve(create_app(settings), settings.host, settings.port, drain_s=settings.drain_s)
+        app = create_app(settings)
+        operations = app.state.operations
+        serve(
+            app,
+            settings.host,
+            settings.port,
+            drain_s=settings.drain_s,
+            beside=None if operations is None else (operations, settings.operations_port),
+        )
 
     return exit_code(run)
 

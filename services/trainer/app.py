@@ -18,10 +18,12 @@ from kbqa.errors import QueueUnavailableError
 from kbqa.runs.directory import Runs
 from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
+from services.access.guard import KeyGuard
+from services.access.sites import OwnSite
 from services.broker import create_celery, require_broker
 from services.consumer import consume, stop_consuming, work_on
 from services.disks import expose_disks
-from services.http import install
+from services.http import install, operations_app
 from services.trainer.depths import expose_depths
 from services.trainer.errors import STATUS
 from services.trainer.exports import exports_router
@@ -39,7 +41,15 @@ _INTAKE_THREADS = 2
 
 
 def create_app(settings: TrainerSettings) -> FastAPI:
-    """The trainer of the runs under `settings.home`."""
+    """The trainer of the runs under `settings.home`.
+
+    If keys are required, `app.state.operations` is the application that serves probes and metrics on another
+    port; otherwise it is None.
+
+    Raises:
+        ConfigurationError: the keys are invalid, or missing although other machines can reach the trainer.
+    """
+    keys = settings.accepted_keys()
     require_sinks(settings.sinks)
     metrics = Metrics(CollectorRegistry())
     runs = Runs(settings.home / "runs")
@@ -77,9 +87,20 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         version=__version__,
         lifespan=lifespan,
     )
-    install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
+    if keys is not None:
+        app.add_middleware(KeyGuard, keys=keys)
+    app.add_middleware(OwnSite, hosts=settings.hosts(keys), origins=settings.allowed_hosts)
+    install(
+        app,
+        service="trainer",
+        metrics=metrics,
+        readiness=why_not_ready,
+        errors=STATUS,
+        open_metrics=keys is None,
+    )
+    app.state.operations = None if keys is None else operations_app(metrics, why_not_ready)
     store = settings.policies()
-    app.include_router(runs_router(runs, supervisor, store, settings.data))
+    app.include_router(runs_router(runs, supervisor, store, settings.data, settings.reach))
     app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app

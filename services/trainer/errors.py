@@ -8,6 +8,7 @@ from kbqa.errors import (
     NoPolicyError,
     PolicyIntegrityError,
     RecipeError,
+    RecipeRefusedError,
     RunConflictError,
     RunError,
     RunNotFoundError,
@@ -16,6 +17,7 @@ from services.page.trajectories import GroupNotFoundError
 
 STATUS: dict[type[KbqaError], int] = {
     RecipeError: 422,
+    RecipeRefusedError: 403,
     DatasetError: 422,
     RunNotFoundError: 404,
     GroupNotFoundError: 404,

@@ -11,6 +11,7 @@ from kbqa.datasets import load_dataset
 from kbqa.errors import RecipeError, RunConflictError
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
+from kbqa.recipes.reach import Reach
 from kbqa.runs.directory import RunDirectory, Runs, read_json
 from services.trainer.schemas import (
     MetricsPage,
@@ -28,17 +29,21 @@ _READ = 500  # newest records that a view reads, enough to contain the latest st
 _PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, best first
 
 
-def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None) -> APIRouter:
+def runs_router(
+    runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None, reach: Reach
+) -> APIRouter:
     """Routes of the runs; all block, so they run in threads.
 
     Args:
         data: directory of data sets that are not generated.
+        reach: what recipes of requests may name.
     """
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @router.post("", status_code=201, summary="Start a run")
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
+        reach.require(recipe)
         load_dataset(body.dataset, body.seed, data)  # report errors of the data set now
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))

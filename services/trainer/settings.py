@@ -8,11 +8,15 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from services.settings import ServiceSettings, comma_separated
+from kbqa.recipes.reach import Reach
+from services.access.settings import KeySettings
+from services.settings import comma_separated
 from services.trainer.sinks import SinkName
 
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)]
 
-class TrainerSettings(ServiceSettings):
+
+class TrainerSettings(KeySettings):
     """How the trainer keeps runs alive. What a run learns, and how fast, is set by its recipe.
 
     Attributes:
@@ -31,6 +35,12 @@ class TrainerSettings(ServiceSettings):
         graph_wait_s: seconds that a run waits for the kg_server when it starts.
         traces: number of steps of a run whose rollouts are kept as text. A third of them are the newest
             steps; older ones are spaced farther and farther apart. 0 keeps none.
+        recipe_urls: URLs that recipes of requests may name, such as a judge's `base_url`, separated by commas
+            (default: those that shipped recipes name).
+        recipe_variables: environment variables that they may name; likewise.
+        recipe_directories: directories whose contents they may name, such as weights for `base_model`;
+            separated by commas (default: none).
+        operations_port: port of probes and metrics if keys are required.
         sinks: additional destinations of records, separated by commas: tensorboard, wandb.
         colocated_vllm_url: URL of the rollouts' vLLM server, if it is on the trainer's GPU: it sleeps during
             each step of reinforcement learning.
@@ -57,4 +67,13 @@ class TrainerSettings(ServiceSettings):
     traces: int = Field(150, ge=0)
     colocated_vllm_url: str | None = None
     weights_port: int | None = Field(None, ge=1, le=65535)
+    recipe_urls: Texts = ()
+    recipe_variables: Texts = ()
+    recipe_directories: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(comma_separated)] = ()
+    operations_port: int = Field(9003, ge=1, le=65535)
     sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()
+
+    @property
+    def reach(self) -> Reach:
+        """What recipes of requests may name."""
+        return Reach(self.recipe_urls, self.recipe_variables, self.recipe_directories)

@@ -55,6 +55,7 @@ class Stack:
         ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self.gateway = f"http://127.0.0.1:{ports['GATEWAY_PORT']}"
         self.trainer = f"http://127.0.0.1:{ports['TRAINER_PORT']}"
+        self.key = secrets.token_hex(16)
         self._environment = {
             **os.environ,
             **{name: str(port) for name, port in ports.items()},
@@ -63,6 +64,7 @@ class Stack:
             "IMAGE_TAG": TAG,
             "REDIS_PASSWORD": secrets.token_hex(16),
             "GRAFANA_PASSWORD": secrets.token_hex(16),
+            "SERVICE_KEY": self.key,
             **variables,
         }
         # An empty file in place of what the user's says.

@@ -80,7 +80,7 @@ def test_services_know_every_variable_and_accept_its_value(chart, scenario, monk
     for _, container, service in services(chart(scenario)):
         settings, given = BY_SERVICE[service], variables(container)
         ours = {name for name in given if name.startswith("KBQA_")}
-        assert ours <= {*variables_of(settings).values(), "KBQA_REDIS_URL"}, service
+        assert ours <= {*variables_of(settings).values(), *SHARED_VARIABLES}, service
         with monkeypatch.context() as environment:
             for name, value in given.items():
                 environment.setenv(name, value)

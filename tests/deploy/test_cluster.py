@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from contextlib import contextmanager, suppress
 
@@ -94,7 +95,7 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
     namespace.wait_ready(900)
     assert "policy v0" in helm.test(RELEASE, timeout=300, logs=True)["logs"]
 
-    trainer = namespace.address("kbqa-trainer")
+    trainer = operator(namespace)
     for number, (death, component) in enumerate(DEATHS, start=1):
         wait_for_step(namespace, trainer, number * EVERY)
         death(namespace, component)
@@ -127,7 +128,7 @@ def test_cpu_small_lives_a_whole_life(namespace, helm, tmp_path):
     helm.install(chart, RELEASE, values, namespace=namespace.name, timeout=300)
     namespace.wait_ready(900)
     assert ask(namespace.address("kbqa-gateway"))["policy_version"] == served
-    assert [r["id"] for r in runs(namespace.address("kbqa-trainer"))] == [run["id"]]
+    assert [r["id"] for r in runs(operator(namespace))] == [run["id"]]
     helm.uninstall(RELEASE, timeout=300)
     namespace.wait_until(lambda: namespace.everything() == before | KEPT, 120)
 
@@ -173,15 +174,22 @@ def serves_what_is_promoted(namespace):
     return ask(namespace.address("kbqa-gateway"))["policy_version"] == promoted(namespace)
 
 
+def operator(namespace):
+    """A client of the trainer with the key of the release."""
+    [secret] = [s for s in namespace.get("secrets") if s["metadata"]["name"] == "kbqa-services"]
+    key = base64.b64decode(secret["data"]["api-key"]).decode()
+    return httpx.Client(base_url=namespace.address("kbqa-trainer"), headers={"X-API-Key": key}, timeout=30)
+
+
 def runs(trainer):
-    return httpx.get(f"{trainer}/v1/runs", timeout=30).json()["runs"]
+    return trainer.get("/v1/runs").json()["runs"]
 
 
 def view(trainer):
     """The one run; None while nobody answers."""
     with suppress(httpx.HTTPError):
         for run in runs(trainer):
-            return httpx.get(f"{trainer}/v1/runs/{run['id']}", timeout=30).json()
+            return trainer.get(f"/v1/runs/{run['id']}").json()
     return None
 
 

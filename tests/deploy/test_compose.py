@@ -100,7 +100,8 @@ def test_the_stack_answers_trains_and_leaves_nothing(stack):
     assert [record["step"] for record in run["history"] if record.get("phase") == "rl"][-1] == 3
     # Whoever restarts the stack finds the run, and starts none.
     stack.compose("up", "--detach", timeout_s=300)
-    assert len(httpx.get(f"{stack.trainer}/v1/runs", timeout=30).json()["runs"]) == 1
+    assert httpx.get(f"{stack.trainer}/v1/runs", timeout=30).status_code == 401
+    assert len(told(stack, "/v1/runs")["runs"]) == 1
 
     for service in (*SERVICES, "redis"):
         found = stack.inspect(service)
@@ -117,12 +118,17 @@ def test_the_stack_answers_trains_and_leaves_nothing(stack):
     assert stack.leftovers() == {}
 
 
+def told(stack, path):
+    """What the trainer tells who has the key."""
+    return httpx.get(f"{stack.trainer}{path}", headers={"X-API-Key": stack.key}, timeout=30).json()
+
+
 def finished(stack):
     """The one run, as soon as it is over."""
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
-        [summary] = httpx.get(f"{stack.trainer}/v1/runs", timeout=30).json()["runs"]
-        run = httpx.get(f"{stack.trainer}/v1/runs/{summary['id']}", timeout=30).json()
+        [summary] = told(stack, "/v1/runs")["runs"]
+        run = told(stack, f"/v1/runs/{summary['id']}")
         if run["state"] in ("done", "failed", "stopped"):
             return run
         time.sleep(2)

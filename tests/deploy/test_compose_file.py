@@ -193,4 +193,25 @@ def test_prometheus_asks_every_service_where_it_listens():
             targets[host] = int(port)
         for names in job.get("dns_sd_configs", ()):
             targets[names["names"][0]] = names["port"]
-    assert targets == {n: BY_SERVICE[n.replace("-", "_")].model_fields["port"].default for n in SERVICES}
+    # kg_server and trainer require keys there, and show their metrics on another port.
+    ports = dict.fromkeys(SERVICES, "port") | dict.fromkeys(("kg-server", "trainer"), "operations_port")
+    assert targets == {
+        name: BY_SERVICE[name.replace("-", "_")].model_fields[port].default for name, port in ports.items()
+    }
+
+
+def test_services_send_the_key_that_they_require(services):
+    def key(service, variable):
+        return services[service]["environment"][variable]
+
+    [shared] = {
+        *(
+            key(service, "KBQA_KG_SERVER_API_KEY")
+            for service in (*SERVICES, "first-run")
+            if service != "kg-server"
+        ),
+        key("kg-server", "KBQA_KG_SERVER_API_KEYS"),
+        key("trainer", "KBQA_TRAINER_API_KEYS"),
+        key("first-run", "KBQA_TRAINER_API_KEY"),
+    }
+    assert shared.startswith("${SERVICE_KEY:?"), "without a key nothing starts"

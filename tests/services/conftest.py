@@ -38,6 +38,7 @@ def start_service(home: Path, broker_url: str, graph_server: Service) -> Iterato
             "KBQA_REDIS_URL": broker_url,
             "KBQA_KG_SERVER_URL": graph_server.url,
             "KBQA_TRAINER_THREADS": "1",  # tests share the machine
+            "KBQA_TRAINER_RECIPE_DIRECTORIES": "/",  # tests make base models anywhere
             **environment,
         }
         service = Service(name, home, values)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -75,9 +77,10 @@ def test_every_failure_is_a_problem_document(client, path, status, kind, detail)
     assert "secret" not in response.text
 
 
-def test_readiness_is_asked_each_time_and_liveness_is_not_readiness(app, client):
+def test_readiness_is_asked_again_after_a_second_and_liveness_is_not_readiness(app, client):
     assert client.get("/readyz").json() == {"status": "ready"}
     app.state.reason = "no graph yet"
+    time.sleep(1.1)
     response = client.get("/readyz")
     assert (response.status_code, response.json()["detail"]) == (503, "no graph yet")
     assert client.get("/healthz").status_code == 200
@@ -137,3 +140,18 @@ def test_errors_of_ours_become_one_line_and_an_exit_code(capsys):
     assert capsys.readouterr().err == "error: KBQA_HOME: no\nerror: broken\n"
     with pytest.raises(ZeroDivisionError):
         exit_code(raises(ZeroDivisionError()))
+
+
+def test_strangers_who_ask_for_readiness_cost_one_look():
+    looks = []
+
+    def look() -> None:
+        looks.append(1)
+        time.sleep(0.3)
+
+    app = FastAPI()
+    install(app, service="any", metrics=Metrics(CollectorRegistry()), readiness=look, errors={})
+    with background(app) as url, ThreadPoolExecutor(16) as strangers:
+        codes = list(strangers.map(lambda _: httpx.get(f"{url}/readyz", timeout=20).status_code, range(32)))
+    assert codes == [200] * 32
+    assert len(looks) <= 5, "one a second, however many ask"

@@ -81,7 +81,15 @@ http://{{ include "kbqa.componentName" (list . "kg-server") }}:8001
 {{- if .Values.kgServer.auth.enabled }}
 - name: KBQA_KG_SERVER_API_KEY
   valueFrom: {secretKeyRef: {name: {{ .Values.kgServer.auth.existingSecret }}, key: {{ .Values.kgServer.auth.clientKey }}}}
+{{- else if .Values.kgServer.enabled }}
+- name: KBQA_KG_SERVER_API_KEY
+  {{- include "kbqa.serviceKey" . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/* The key by which the services of a release know each other. */}}
+{{- define "kbqa.serviceKey" -}}
+valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "services") }}, key: api-key}}
 {{- end }}
 
 {{- define "kbqa.redisSecret" -}}

@@ -118,6 +118,10 @@ class Adjacency:
         ids = (id_ for name in names for id_ in resolved_name(self.resolve_relation, name))
         return sorted(set(_known(map(self._relation_terms.number, ids))))
 
+    def times_of(self, edge: int) -> Sequence[str]:
+        """The times of a fact, given by its position."""
+        return self._times.of(edge) if self._times else ()
+
     def id_at(self, node: int) -> str:
         """The id of a node, given by number."""
         return self._nodes.id_of(node)

@@ -47,7 +47,7 @@ LABEL_RELATIONS = frozenset(
 )
 # Further names: of all entities by SKOS and by relations declared to be kinds of rdfs:label; of entities
 # that have no other name, by relations whose IRI ends with such a word.
-_SKOS_LABELS = frozenset(f"http://www.w3.org/2004/02/skos/core#{name}" for name in ("prefLabel", "altLabel"))
+SKOS_LABELS = frozenset(f"http://www.w3.org/2004/02/skos/core#{name}" for name in ("prefLabel", "altLabel"))
 _SUBPROPERTY = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf"
 _NAMING = re.compile(r".*[/#:](?:name|title|label)", re.IGNORECASE | re.DOTALL)
 _TEXT = re.compile(r'".*"(?:@([A-Za-z0-9-]+))?', re.DOTALL)  # a literal without a datatype
@@ -177,7 +177,7 @@ class IndexBuilder:
         """
         terms, labelled = list(self._nodes), self._node_labels.owners()
         heads, links, tails = _numbers(self._heads), _numbers(self._links), _numbers(self._tails)
-        declared = {*LABEL_RELATIONS, *_SKOS_LABELS}
+        declared = {*LABEL_RELATIONS, *SKOS_LABELS}
         if _SUBPROPERTY in self._relations:
             kinds = [self._nodes[id_] for id_ in declared if id_ in self._nodes]
             below = heads[(links == self._relations[_SUBPROPERTY]) & np.isin(tails, kinds)]

@@ -35,7 +35,7 @@ from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.subgraphs import Subgraph, Subgraphs
 
-_STORE, _INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
+STORE, _INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 # Typed literals that the store is known to return unchanged.
@@ -61,7 +61,7 @@ class OxigraphStore(Adjacency):
         self, directory: Path, *, version: str, named: bool, queries: QueryPool | None = None
     ) -> None:
         super().__init__(directory / _INDEX)
-        self._directory, self._version, self._named = directory / _STORE, version, named
+        self._directory, self._version, self._named = directory / STORE, version, named
         self._subgraphs = Subgraphs(directory / SUBGRAPHS)
         self._linker: EntityLinker | None = None
         self._linker_lock = threading.Lock()
@@ -80,6 +80,11 @@ class OxigraphStore(Adjacency):
         store = cls(directory, version=version, named=True)
         weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
         return store
+
+    @property
+    def of_names(self) -> bool:
+        """Whether ids are names from a delimited file."""
+        return self._named
 
     @property
     def version(self) -> str:
@@ -149,7 +154,7 @@ def write_graph(
     Returns:
         The number of distinct triples.
     """
-    store = ox.Store(str(directory / _STORE))
+    store = ox.Store(str(directory / STORE))
     index = IndexBuilder(named=named, type_relations=type_relations, languages=languages)
     store.bulk_extend(_indexed(facts, index, named=named, languages=languages))
     store.bulk_extend(_labelled(labels, index, named=named))

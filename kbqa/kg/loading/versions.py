@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from kbqa.errors import GraphLoadError, QueryError
-from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore, write_graph
+from kbqa.errors import ConfigurationError, GraphLoadError, QueryError
+from kbqa.kg.embedded.oxigraph import STORE, SUBGRAPHS, OxigraphStore, write_graph
 from kbqa.kg.endpoint.discovery import find_labels, find_server, some_iris
 from kbqa.kg.endpoint.record import LABEL_PROPERTIES, Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
@@ -28,6 +29,8 @@ from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress, open_source
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
+from kbqa.kg.loading.views import ViewFacts, ViewLimits
+from kbqa.kg.namespaced import NamespacedStore, with_namespaces
 from kbqa.kg.namespaces import Namespace, NamespaceOptions, Namespaces
 from kbqa.kg.store import GraphInfo
 from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter, list_sets, set_digests, write_set
@@ -36,6 +39,15 @@ from kbqa.kg.subgraphs import Seed, SubgraphSet, SubgraphWriter, list_sets, set_
 LAYOUT = 2
 # Nodes whose IRIs are looked at to recognise namespaces.
 _SAMPLED_NODES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    """The version of a graph that a view was made from, and what the view holds of it."""
+
+    graph: str
+    version: str
+    limits: ViewLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,7 @@ class GraphManifest:
         skipped_lines: number of lines that could not be read.
         endpoint: of an attached graph; None for a loaded one.
         namespaces: that make its ids short.
+        view: for a view, the graph that it shows a part of.
     """
 
     name: str
@@ -64,6 +77,7 @@ class GraphManifest:
     layout: int = LAYOUT
     endpoint: Endpoint | None = None
     namespaces: Namespaces = Namespaces()
+    view: ViewOf | None = None
 
     def info(self) -> GraphInfo:
         return GraphInfo(self.name, self.version, self.triples, self.entities)
@@ -170,6 +184,51 @@ def attach_version(
     return manifest
 
 
+def write_view(
+    directory: Path, name: str, before: Path, whole: GraphManifest, store: OxigraphStore, limits: ViewLimits
+) -> GraphManifest:
+    """Write a version that holds a part of another graph's facts.
+
+    Args:
+        before: directory of that graph's version, which is open as `store`.
+        whole: its manifest.
+
+    Raises:
+        ConfigurationError: a limit names nothing in the graph, or no fact satisfies all limits.
+    """
+    shown = with_namespaces(store, whole.namespaces)
+    below = shown.iris if isinstance(shown, NamespacedStore) else list
+    chosen = ViewFacts(store, shown, below, limits)
+    num_triples = write_graph(
+        directory,
+        chosen.facts(),
+        chosen.labels(before / STORE),
+        named=store.of_names,
+        type_relations=chosen.type_relations,
+    )
+    if num_triples == 0:
+        raise ConfigurationError(f'no fact of "{whole.name}" satisfies all limits of the view "{name}"')
+    opened = OxigraphStore(directory, version="", named=store.of_names)
+    # A prefix would tell that the rest of the graph has such ids.
+    namespaces = Namespaces(tuple(n for n in whole.namespaces.declared if chosen.begins_with(n.iri)))
+    content = json.dumps([LAYOUT, "view", whole.version, limits.to_json()])
+    version = hashlib.sha256(content.encode()).hexdigest()[:12]
+    manifest = GraphManifest(
+        name=name,
+        version=version,
+        content=version,
+        format=whole.format,
+        triples=opened.triples,
+        entities=opened.entities,
+        source=whole.name,
+        loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        namespaces=namespaces,
+        view=ViewOf(whole.name, whole.version, limits),
+    )
+    _finish(directory, manifest)
+    return manifest
+
+
 def _counted(count: Callable[..., int], deadline_s: float) -> int | None:
     try:
         return count(deadline_s=deadline_s)
@@ -228,7 +287,11 @@ def read_manifest(directory: Path) -> GraphManifest:
     endpoint = Endpoint.from_json(fields["endpoint"]) if fields.get("endpoint") else None
     # Versions from before there were namespaces have none.
     namespaces = Namespaces(tuple(map(Namespace._make, fields.get("namespaces", {}).items())))
-    return GraphManifest(**fields | {"format": format, "endpoint": endpoint, "namespaces": namespaces})
+    parsed: dict[str, Any] = {"format": format, "endpoint": endpoint, "namespaces": namespaces}
+    if (view := fields.get("view")) is not None:
+        limits = ViewLimits(**{name: tuple(values) for name, values in view["limits"].items()})
+        parsed["view"] = ViewOf(view["graph"], view["version"], limits)
+    return GraphManifest(**fields | parsed)
 
 
 def sync(path: Path) -> None:

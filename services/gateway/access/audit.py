@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -52,7 +53,9 @@ class AuditLog:
     """Writes entries to a rotated file, or to the service's log.
 
     Args:
-        path: the file, which only one gateway may write; None for the service's log.
+        path: the file, which only one gateway may write; None for the service's log. Requests without a valid
+            key go to a second file (`audit.strangers.jsonl` beside `audit.jsonl`), so that strangers cannot
+            rotate the callers' entries away.
         questions: whether to write questions.
         max_bytes: size at which the file is rotated.
 
@@ -62,13 +65,11 @@ class AuditLog:
 
     def __init__(self, path: Path | None, *, questions: bool, max_bytes: int) -> None:
         self.questions = questions
-        self._file: RotatingFileHandler | None = None
+        self._files: tuple[RotatingFileHandler, RotatingFileHandler] | None = None
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = RotatingFileHandler(
-                    path, maxBytes=max_bytes, backupCount=_KEPT, encoding="utf-8"
-                )
+                self._files = _rotated(path, max_bytes), _rotated(strangers_path(path), max_bytes)
             except OSError as error:
                 raise ConfigurationError(
                     f"KBQA_GATEWAY_AUDIT_LOG: {path} cannot be written: {error}"
@@ -78,13 +79,24 @@ class AuditLog:
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
         if not self.questions:
             fields.pop("question", None)
-        if self._file is None:
+        if self._files is None:
             logger.info("audit", extra=fields)
             return
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": time, **fields}, ensure_ascii=False)
-        self._file.emit(logging.LogRecord(__name__, logging.INFO, "", 0, line, None, None))
+        callers, strangers = self._files
+        file = strangers if entry.status == HTTPStatus.UNAUTHORIZED else callers
+        file.emit(logging.LogRecord(__name__, logging.INFO, "", 0, line, None, None))
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in self._files or ():
+            file.close()
+
+
+def strangers_path(path: Path) -> Path:
+    """File of the requests without a valid key."""
+    return path.with_name(f"{path.stem}.strangers{path.suffix}")
+
+
+def _rotated(path: Path, max_bytes: int) -> RotatingFileHandler:
+    return RotatingFileHandler(path, maxBytes=max_bytes, backupCount=_KEPT, encoding="utf-8")

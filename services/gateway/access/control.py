@@ -7,13 +7,10 @@ the page asks for that password and sends it with everything that the page loads
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Request
 from starlette.datastructures import Headers
@@ -23,17 +20,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.telemetry import Metrics, logged
 from services.access.counts import Counts
-from services.access.credentials import address_of, presented_key
-from services.access.errors import AccessError, GraphForbiddenError, RateExceededError
+from services.access.credentials import address_of, password_of, presented_key
+from services.access.errors import AccessError, CrossSiteError, GraphForbiddenError, RateExceededError
+from services.access.guard import OPEN_PATHS, with_challenge
 from services.access.keys import EVERY_GRAPH, KeyRecord, Keys
+from services.access.sites import READING, from_another_site
 from services.gateway.access.audit import AuditEntry, AuditLog
-from services.gateway.access.errors import GATEWAY_ACCESS_STATUS, CrossSiteError, QuotaExceededError
+from services.gateway.access.errors import GATEWAY_ACCESS_STATUS, QuotaExceededError
 from services.http import domain_response, error_kind
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths that need no key."""
-
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASKING_PATHS = frozenset({"/text2sparql"})  # where even a GET costs quota
 
 
@@ -59,6 +54,10 @@ class Caller:
 
     def may_ask(self, kg: str) -> bool:
         return self.graphs is None or kg in self.graphs
+
+    def may_ask_part_of(self, kg: str) -> bool:
+        """Whether it may ask about a graph or a view (GRAPH@VIEW) of it."""
+        return self.graphs is None or any(kg in (mine, mine.partition("@")[0]) for mine in self.graphs)
 
     def require(self, kg: str) -> None:
         """Check that it may ask about a graph.
@@ -140,9 +139,9 @@ class AccessControl:
         if self._keys is None:
             return Caller("", entry.address, None, self._rate, self._quota, self._min_confidence)
         headers = Headers(scope=scope)
-        password = _password(headers)
-        only_reads = scope["method"] in _READING and scope["path"] not in _ASKING_PATHS
-        if password is not None and not only_reads and _from_another_site(headers):
+        password = password_of(headers)
+        only_reads = scope["method"] in READING and scope["path"] not in _ASKING_PATHS
+        if password is not None and not only_reads and from_another_site(headers):
             raise CrossSiteError
         record = self._keys.find(password if password is not None else presented_key(headers))
         entry.key, entry.key_name = record.id, record.name
@@ -157,11 +156,7 @@ class AccessControl:
     def _refused(self, error: AccessError, scope: Scope, entry: AuditEntry) -> Response:
         entry.refusal = error_kind(type(error))
         self._refusals.labels(entry.refusal).inc()
-        response = domain_response(error, GATEWAY_ACCESS_STATUS)
-        if response.status_code == 401 and "text/html" in Headers(scope=scope).get("accept", ""):
-            # Only a browser that loads a page should ask its user for a password.
-            response.headers.append("WWW-Authenticate", 'Basic realm="kbqa: the password is an API key"')
-        return response
+        return with_challenge(domain_response(error, GATEWAY_ACCESS_STATUS), Headers(scope=scope))
 
 
 def caller_of(request: Request) -> Caller:
@@ -219,23 +214,3 @@ class Quotas:
         if wait_s is not None:
             self._refusals.labels("quota-exceeded").inc()
             raise QuotaExceededError(str(caller.quota), wait_s)
-
-
-def _password(headers: Headers) -> bytes | None:
-    """Password of Basic authentication; None if the request has none."""
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(credentials, validate=True).partition(b":")[2]
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _from_another_site(headers: Headers) -> bool:
-    """Whether a page of another site caused this request; browsers add stored passwords by themselves."""
-    site = headers.get("sec-fetch-site")
-    if site is not None:
-        return site not in ("same-origin", "none")
-    origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")

@@ -1,19 +1,9 @@
-"""Reasons for which only the gateway refuses a request, and the HTTP status of every refusal."""
+"""The reason for which only the gateway refuses a request, and the HTTP status of every refusal."""
 
 from __future__ import annotations
 
 from kbqa.errors import KbqaError
 from services.access.errors import ACCESS_STATUS, AccessError
-
-
-class CrossSiteError(AccessError):
-    """A browser sent a stored password on behalf of another site's page."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this request comes from a page of another site: list its origin in KBQA_GATEWAY_CORS_ORIGINS, "
-            "and have it send a key as Authorization: Bearer KEY"
-        )
 
 
 class QuotaExceededError(AccessError):
@@ -26,6 +16,5 @@ class QuotaExceededError(AccessError):
 
 GATEWAY_ACCESS_STATUS: dict[type[KbqaError], int] = {
     **ACCESS_STATUS,
-    CrossSiteError: 403,
     QuotaExceededError: 429,
 }

@@ -37,7 +37,7 @@ class AccessSettings(ServiceSettings):
         cors_origins: origins of other sites whose pages may ask, separated by commas.
         body_timeout_s: timeout for receiving a request's body, in seconds.
         answers_ttl_s: seconds for which an answer can be read again and its Idempotency-Key is remembered.
-        answers_kept: maximum number of such answers; the oldest are dropped.
+        answers_kept: maximum number of such answers of each key; the oldest are dropped.
         feedback_file: file of the feedback (default: HOME/gateway/feedback.jsonl). Gateways on several
             machines need different files; `kbqa feedback export` reads all HOME/gateway/feedback*.jsonl.
         feedback_mb: maximum size of the feedback, in MB; more is rejected.

@@ -26,13 +26,21 @@ def policies_router(source: PolicySource, store: PolicyStore) -> APIRouter:
         if kg is not None:
             caller.require(kg)
         promoted = _promoted(store)
-        versions = [version for run in store.runs() for version in store.versions(run)]
+        versions = [
+            version for run in store.runs() for version in store.versions(run) if _may_see(caller, version)
+        ]
         return PoliciesModel(
             serving=_serving(source, kg),
             policies=[_model(version, version == promoted) for version in versions],
         )
 
     return router
+
+
+def _may_see(caller: Caller, version: PolicyVersion) -> bool:
+    """Whether a caller may ask about a graph of a version; a version without graphs is for all."""
+    graphs = version.manifest.graphs
+    return caller.graphs is None or not graphs or any(map(caller.may_ask_part_of, graphs))
 
 
 def _serving(source: PolicySource, kg: str | None) -> ServingPolicy | None:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kbqa.errors import ConfigurationError
-from services.cli.programs import choose_ports, unready
+from services.cli.programs import choose_ports, read_service_key, unready
 from services.cli.supervisor import Stack, StackError
 from services.settings import SERVICES
 from tests.services.cli.conftest import family, gone
@@ -172,3 +172,14 @@ def test_kbqa_up_with_a_port_in_use_leaves_nothing_running(run, taken_port):
     assert code == 2
     assert f"port {taken_port} on 127.0.0.1 is in use" in output
     assert "--kg-server-port" in output
+
+
+def test_beyond_this_machine_services_require_a_key_that_the_others_have(tmp_path, quiet):
+    with Stack(tmp_path, services=("kg_server",), free_ports=True, host="0.0.0.0") as stack:
+        stack.wait_ready(60)
+        key = read_service_key(tmp_path)
+        graphs = f"{stack.urls['kg_server']}/v1/kg"
+        assert httpx.get(graphs).status_code == 401
+        assert httpx.get(graphs, headers={"X-API-Key": key}).status_code == 200
+    assert stack.service_key_path.stat().st_mode & 0o777 == 0o600
+    assert read_service_key(tmp_path) == key, "other commands find it later"

@@ -99,6 +99,29 @@ def test_a_key_of_another_graph_does_not_learn_which_policy_a_graph_has(gateway,
     assert {kg: response.status_code for kg, response in asked.items()} == {"films": 403, "rdf": 200}
 
 
+def test_a_key_sees_the_policies_of_its_graphs_alone(gateway, tmp_path):
+    store = PolicyStore(tmp_path / "policies")
+
+    def write(directory):
+        (directory / "config.json").write_text("{}")
+
+    about = {"recipe": {"name": "x"}, "recipe_digest": "0" * 64, "step": 0, "metrics": {}}
+    for run, graphs in (("of-films", ("films",)), ("of-rdf", ("rdf", "films")), ("of-any", ())):
+        store.publish(run, 1, write, graphs=graphs, **about)
+    file = KeyFile(tmp_path / "keys.json")
+    client = gateway(PoliciesByGraph(first_choice(), reader()), keys_file=file.path, require_keys=True)
+
+    def seen(name, *graphs):
+        _, key = file.create(name, graphs=graphs)
+        time.sleep(0.6)  # the gateway looks at the file so often
+        found = client.get("/v1/policies", headers={"X-API-Key": key}).json()["policies"]
+        return sorted(policy["run"] for policy in found)
+
+    assert seen("rdf", "rdf") == ["of-any", "of-rdf"]
+    assert seen("view", "films@public") == ["of-any", "of-films", "of-rdf"]
+    assert seen("all", "*") == ["of-any", "of-films", "of-rdf"]
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     """A version such as the one that ships with kbqa: an adapter of an encoder, which has learned nothing."""

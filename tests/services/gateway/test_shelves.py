@@ -112,3 +112,40 @@ def test_a_redis_that_is_gone_is_said_to_be():
     asyncio.run(play())
     with pytest.raises(ConfigurationError, match="KBQA_REDIS_URL"):
         in_redis("http://x")
+
+
+def test_one_owner_does_not_displace_another(on_a_shelf):
+    async def play(shelf):
+        await shelf.put("mine", b"x", 60, "me")
+        for number in range(9):
+            await shelf.put(f"theirs-{number}", b"y", 60, "they")
+        return await shelf.get("mine"), await shelf.get("theirs-0"), await shelf.get("theirs-8")
+
+    assert on_a_shelf(play) == (b"x", None, b"y")
+
+
+def test_a_claim_makes_room_for_nobody(on_a_shelf):
+    async def play(shelf):
+        await shelf.claim("k", b"claim", 60)
+        for number in range(9):
+            await shelf.put(f"other-{number}", b"x", 60)
+        return await shelf.get("k"), await shelf.claim("k", b"again", 60)
+
+    assert on_a_shelf(play) == (b"claim", False)
+
+
+def test_only_who_made_a_claim_renews_and_releases_it(on_a_shelf):
+    async def play(shelf):
+        await shelf.claim("k", b"mine", 0.05)
+        await asyncio.sleep(0.1)
+        assert not await shelf.renew("k", b"mine", 60), "it has expired"
+        await shelf.claim("k", b"theirs", 0.1)
+        assert not await shelf.renew("k", b"mine", 60)
+        await shelf.release("k", b"mine")
+        assert await shelf.renew("k", b"theirs", 60)
+        await asyncio.sleep(0.15)
+        kept = await shelf.get("k")
+        await shelf.release("k", b"theirs")
+        return kept, await shelf.get("k")
+
+    assert on_a_shelf(play) == (b"theirs", None)

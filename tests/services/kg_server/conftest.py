@@ -37,7 +37,7 @@ def client(home):
 
     def make(**settings):
         settings = {"home": home, "redis_url": None, **settings}
-        client = TestClient(create_app(KgServerSettings.load(**settings)))
+        client = TestClient(create_app(KgServerSettings.load(**settings)), "http://127.0.0.1")
         clients.append(client.__enter__())
         return client
 

@@ -13,7 +13,7 @@ from kbqa.kg.client import HttpGraphTools
 from services.access.keys import KeyFile
 from services.http import background
 from services.kg_server.app import create_app
-from services.kg_server.limits import ConcurrencyExceededError, Running, accepted_keys
+from services.kg_server.limits import ConcurrencyExceededError, Running
 from services.kg_server.settings import KgServerSettings
 
 KEY = "0123456789abcdef-one"
@@ -86,11 +86,16 @@ def test_a_key_of_the_file_may_have_a_rate_of_its_own_and_be_revoked(client, tmp
     assert '"fast" was revoked' in is_problem(server.get("/v1/kg", headers={"X-API-Key": fast}), 401)
 
 
-def test_a_key_for_some_graphs_opens_nothing_here(client, tmp_path):
+def test_a_key_for_some_graphs_opens_no_others(client, tmp_path):
     file = KeyFile(tmp_path / "keys.json")
-    _, key = file.create("reports", graphs=("films",))
-    refused = client(keys_file=file.path).get("/v1/kg", headers={"X-API-Key": key})
-    assert "may ask about films" in is_problem(refused, 403)
+    _, key = file.create("reports", graphs=("books", "papers"))
+    server, headers = client(keys_file=file.path), {"X-API-Key": key}
+    assert server.get("/v1/kg", headers=headers).json() == {"graphs": []}
+    for kg in ("films", "nothing"):
+        refused = server.post(f"/v1/kg/{kg}/actions", json={"actions": []}, headers=headers)
+        assert "may ask about books, papers" in is_problem(refused, 403), "whether the graph exists or not"
+    missing = server.post("/v1/kg/books/actions", json={"actions": []}, headers=headers)
+    assert "films" not in is_problem(missing, 404)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,7 @@ def test_invalid_keys_are_a_wrong_setting(tmp_path, keys, content, says):
         path.write_text(content)
     settings = KgServerSettings.load(home=tmp_path, api_keys=keys, keys_file=path if keys is None else None)
     with pytest.raises(ConfigurationError, match=says) as caught:
-        accepted_keys(settings)
+        settings.accepted_keys()
     assert "short" not in str(caught.value)
 
 
