@@ -98,7 +98,8 @@ def test_make_gives_every_password_a_value_and_keeps_those_that_are_set(tmp_path
     given = dict(line.split("=", 1) for line in lines)
     assert (given["SEED"], given["REDIS_PASSWORD"]) == ("7", "mine")
     assert re.fullmatch("[0-9a-f]{32}", given["GRAFANA_PASSWORD"])
-    assert len(lines) == 3
+    assert re.fullmatch("[0-9a-f]{32}", given["SERVICE_KEY"])
+    assert len(lines) == 4
 
 
 def test_large_layers_depend_on_requirements_alone():
