@@ -142,6 +142,11 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_rollout_capped_total", "counter", "Tree states not expanded because of a limit or deadline."
     ),
+    Metric(
+        "kbqa_rollout_standing_back",
+        "gauge",
+        "1 while the worker takes no requests, because it failed or its clock is off.",
+    ),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
     # an engine in a process of its own, behind rollout_worker or gateway
     Metric("kbqa_engine_requests_running", "gauge", "Completions that the engine is computing now."),

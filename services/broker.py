@@ -17,11 +17,15 @@ from urllib.parse import urlsplit
 from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
+from redis import Redis
 
 from kbqa.errors import QueueUnavailableError
 
 ATTEMPT_HEADER = "kbqa_attempt"
 """Header of a message that was sent again: the number of this attempt, from 2 on."""
+
+LARGEST_CLOCK_OFFSET_S = 5.0
+"""How far a clock may be off before deadlines lose their meaning, in seconds."""
 
 _CONNECT_TIMEOUT_S = 3.0
 _POLL_S = 0.2
@@ -165,6 +169,20 @@ def depth(app: Celery, connection: Connection, queue: str) -> int:
     """Number of messages waiting in a queue."""
     count = app.amqp.queues[queue](connection.default_channel).queue_declare().message_count
     return int(count)
+
+
+def clock_offset_s(app: Celery) -> float | None:
+    """How far this machine's clock is ahead of the broker's, in seconds; None unless the broker is a Redis.
+
+    Raises:
+        QueueUnavailableError: the broker does not answer.
+    """
+    with connected(app) as connection:
+        client = getattr(connection.default_channel, "client", None)
+        if not isinstance(client, Redis):
+            return None
+        seconds, microseconds = client.time()
+        return time.time() - (seconds + microseconds / 1e6)
 
 
 def _without_password(url: str) -> str:

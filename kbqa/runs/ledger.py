@@ -24,7 +24,7 @@ class GroupOutcome(StrEnum):
     NON_FINITE = "non_finite"
     """The step that it was part of had no finite loss or gradient."""
     FAILED = "failed"
-    """A worker answered with a failure."""
+    """It failed again and again, and the cause may be its question."""
     UNANSWERED = "unanswered"
     """Asked for again and again, while others were answered."""
     RUN_ENDED = "run_ended"

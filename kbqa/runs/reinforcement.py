@@ -106,6 +106,7 @@ class Reinforcement:
             context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
             start,
+            partial(context.look, kg_versions=kg_versions),
         )
         self._curves = Curves(train)
         self._traces, self._codec = context.directory.traces(context.traces), self._student.codec

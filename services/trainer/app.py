@@ -18,7 +18,7 @@ from kbqa.errors import QueueUnavailableError
 from kbqa.runs.directory import Runs
 from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
-from services.broker import create_celery, require_broker
+from services.broker import LARGEST_CLOCK_OFFSET_S, clock_offset_s, create_celery, require_broker
 from services.consumer import consume, stop_consuming, work_on
 from services.disks import expose_disks
 from services.http import install
@@ -90,8 +90,11 @@ def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
         return "the consumer of replies is not running"
     try:
         require_broker(celery)
+        ahead_s = clock_offset_s(celery) or 0.0
     except QueueUnavailableError as error:
         return str(error)
+    if abs(ahead_s) > LARGEST_CLOCK_OFFSET_S:  # workers would take requests for expired
+        return f"the clock is {ahead_s:+.0f} s off the broker's: synchronise it (NTP)"
     return None
 
 
