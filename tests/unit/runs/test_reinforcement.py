@@ -400,7 +400,7 @@ class Judges(Workers):
 
     def _answer(self, request) -> None:
         if request.purpose is Purpose.EVALUATE:
-            version, split = request.request_id.removeprefix("e-").rsplit("-", 3)[0:2]
+            version, split = request.request_id.removeprefix("e-").rsplit("-", 2)[0:2]
             if f"{split} {version}" not in self.looked_at:
                 self.looked_at.append(f"{split} {version}")
             look = [entry for entry in self.looked_at if entry.startswith(split)].index(f"{split} {version}")
