@@ -36,7 +36,8 @@
     ├── QueueUnavailableError       the broker does not answer
     └── RunError                    a training run cannot start, stop or be found
         ├── RunNotFoundError
-        └── RunConflictError        a request conflicts with the state of a run
+        ├── RunConflictError        a request conflicts with the state of a run
+        └── LeaseLostError          another trainer has taken over the home
 
 Inside an episode a failure is a value (`kbqa.trajectory.Status`) instead of an
 exception, because the reward must see it. Messages are shown to the user
@@ -218,3 +219,7 @@ class RunNotFoundError(RunError):
 
 class RunConflictError(RunError):
     """A request for a run conflicts with its state, or with that of another run."""
+
+
+class LeaseLostError(RunError):
+    """Another trainer has taken over the home; this process must not write to its runs any more."""

@@ -59,6 +59,7 @@ class Context:
         graph_wait_s: how long the graphs are waited for, in seconds.
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
+        fence: raises `LeaseLostError` if another process may work on the run now; called before writing.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
     """
 
@@ -75,6 +76,7 @@ class Context:
     graph_wait_s: float = 60.0
     traces: int = 0
     clock: Callable[[], float] = time.monotonic
+    fence: Callable[[], None] = lambda: None
     ranks: Ranks = ALONE
 
     @property
@@ -91,7 +93,9 @@ class Context:
 
         Raises:
             Stopped: it was.
+            LeaseLostError: another process may work on the run now.
         """
+        self.fence()
         if self.stop.is_set():
             raise Stopped
 
@@ -220,6 +224,7 @@ class Context:
         probe: Probe | None,
         calibration: Calibration | None,
     ) -> PolicyVersion:
+        self.fence()
         newest = self.store.newest(self.run)
         try:
             return self.store.publish(

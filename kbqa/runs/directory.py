@@ -163,7 +163,7 @@ class Runs:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self._unreadable: set[str] = set()  # runs that were reported
 
     def create(
@@ -179,7 +179,7 @@ class Runs:
         """
         now = datetime.now(UTC)
         stem = re.sub(r"[^a-z0-9]+", "-", dataset.lower()).strip("-")[:32] or "run"
-        directory = RunDirectory(self._root / (name or f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"))
+        directory = RunDirectory(self.root / (name or f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"))
         try:
             directory.path.mkdir(parents=True)
         except FileExistsError as error:
@@ -204,17 +204,17 @@ class Runs:
         Raises:
             RunNotFoundError: there is none.
         """
-        directory = RunDirectory(self._root / run)
+        directory = RunDirectory(self.root / run)
         if not _RUN.match(run) or not (directory.path / "run.json").is_file():
             raise RunNotFoundError(f"no run {run!r}; see GET /v1/runs")
         return directory
 
     def all(self) -> list[RunDirectory]:
         """Every run that can be read, oldest first."""
-        if not self._root.is_dir():
+        if not self.root.is_dir():
             return []
         found = []
-        for path in self._root.iterdir():
+        for path in self.root.iterdir():
             if not _RUN.match(path.name) or not (path / "run.json").is_file():
                 continue
             directory = RunDirectory(path)

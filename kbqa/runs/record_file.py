@@ -1,4 +1,4 @@
-"""Reads a run's `metrics.jsonl` without reading all of it again: from its end, or from where one has read before."""
+"""Reads a run's `metrics.jsonl` in parts: from its end, or from where it was read to before."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FollowedRecords:
         """What was written since the last call.
 
         Returns:
-            Whether the file was rewritten, so that all earlier records are void; the new records, oldest first.
+            Whether the file was rewritten, so that all earlier records are void; and the new records.
         """
         try:
             file = self._path.open("rb")

@@ -318,6 +318,7 @@ class Reinforcement:
 
     def _checkpoint(self) -> None:
         """Save everything, and only then delete the replies that the checkpoint settles."""
+        self._context.fence()
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best

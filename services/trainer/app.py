@@ -36,6 +36,7 @@ from services.trainer.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 _INTAKE_THREADS = 2
+_STAND_BY_S = 1.0  # between two attempts to take over
 
 
 def create_app(settings: TrainerSettings) -> FastAPI:
@@ -58,18 +59,42 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     expose_depths(metrics, settings.broker_url)
     expose_disks(metrics, settings)
 
+    ending = threading.Event()
+    standing_by: str | None = None  # for whom
+
+    def begin() -> bool:
+        """Begin to work, unless another trainer does; returns whether this one does."""
+        nonlocal standing_by
+        why = supervisor.take_over()
+        if why is None:
+            intake.sweep()
+            consumer.start()
+            supervisor.resume_interrupted()
+        elif why != standing_by:
+            logger.warning("standing by", extra={"reason": why})
+        standing_by = why
+        return why is None
+
+    def stand_by() -> None:
+        while not ending.wait(_STAND_BY_S) and not begin():
+            pass
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(intake.sweep)
-        consumer.start()
-        await asyncio.to_thread(supervisor.resume_interrupted)
+        successor = threading.Thread(target=stand_by, name="successor", daemon=True)
+        if not await asyncio.to_thread(begin):
+            successor.start()
         yield
+        ending.set()
+        if successor.is_alive():
+            await asyncio.to_thread(successor.join)
         await asyncio.to_thread(supervisor.close)
         stop_consuming()
-        await asyncio.to_thread(consumer.join, settings.drain_s)
+        if consumer.is_alive():
+            await asyncio.to_thread(consumer.join, settings.drain_s)
 
     def why_not_ready() -> str | None:
-        return _why_not_ready(celery, consumer)
+        return standing_by or _why_not_ready(celery, consumer)
 
     app = FastAPI(
         title="trainer",

@@ -88,7 +88,7 @@ class _Records:
         self._forget()
 
     def reader(self, *path: str, **where: str) -> Callable[[], float]:
-        """A function that returns the value at `path` in the newest record of its kind, phase and split, or NaN."""
+        """A function that returns the value at `path` in the newest record of a series, or NaN."""
 
         def read() -> float:
             self._refresh()
