@@ -114,6 +114,7 @@ class Reinforcement:
         self._ended: str | None = None  # why, if not by the schedule
         self._calibration: Calibration | None = None  # of the best weights; of the newest if none are best
         self._validated = 0  # the step after which the validation questions were last asked
+        self._checkpointed = -1  # the step of the newest checkpoint
         self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
         self._began = context.clock()
@@ -132,8 +133,9 @@ class Reinforcement:
                 self._step()
                 if self._validate() or self._pacing.step % self._schedule.checkpoint_every == 0:
                     self._checkpoint()
-        except Stopped:  # only ever raised between two steps
-            self._checkpoint()
+        except Stopped:  # never raised while weights change
+            if self._checkpointed != self._pacing.step:
+                self._checkpoint()
             raise
         self._pacing.end()
         self._checkpoint()
@@ -160,10 +162,10 @@ class Reinforcement:
             received = self._pacing.collect(self._context.check)
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
-        self._sampled_tokens += sum(r.sampled_tokens for r in received)
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
         with self._timed("trained_s"):
             result = self._train(list(samples.values()))
+        self._sampled_tokens += sum(r.sampled_tokens for r in received)
         trained = any(result.trained)
         outcomes = {
             request_id: _outcome(group, learned)
@@ -189,7 +191,7 @@ class Reinforcement:
         rate = self._rate.at(self._pacing.step, self._schedule.steps)
         for group in self._learner.optimiser.param_groups:
             group["lr"] = rate
-        return self._learner.update(questions)
+        return self._learner.update(questions, self._context.check)
 
     def _record(
         self,
@@ -346,6 +348,7 @@ class Reinforcement:
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
         write_file(self._context.directory.ledger_path, ledger)
         self._pacing.saved()
+        self._checkpointed = step
 
     def _restore(self) -> None:
         context, refused = self._context, list[CheckpointError]()
@@ -355,7 +358,7 @@ class Reinforcement:
             self._checkpoint()
             return
         self._learner.scatter()
-        state = checkpoint.state
+        self._checkpointed, state = checkpoint.step, checkpoint.state
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:
                 raise RunError(

@@ -59,6 +59,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     celery = create_celery(
         "rollout_worker",
         settings.broker_url,
+        prefix=settings.queue_prefix,
         consumes=ROLLOUTS,
         visibility_timeout_s=settings.visibility_timeout_s,
     )

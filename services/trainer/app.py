@@ -45,7 +45,9 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     metrics = Metrics(CollectorRegistry())
     runs = Runs(settings.home / "runs")
     intake = Intake(runs, metrics)
-    celery = create_celery("trainer", settings.broker_url, consumes=TRAJECTORIES)
+    celery = create_celery(
+        "trainer", settings.broker_url, prefix=settings.queue_prefix, consumes=TRAJECTORIES
+    )
     work_on(celery, TRAJECTORIES, DELIVER_TASK, intake.take)
     consumer = threading.Thread(
         target=consume,
@@ -56,7 +58,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     supervisor = Supervisor(runs, settings, metrics, _environment(settings))
     expose_latest_run(metrics, runs)
-    expose_depths(metrics, settings.broker_url)
+    expose_depths(metrics, settings.broker_url, settings.queue_prefix)
     expose_disks(metrics, settings)
 
     ending = threading.Event()

@@ -135,7 +135,7 @@ def train(
     """
     record = directory.read()
     recipe = record.resolved_recipe()
-    celery = create_celery("trainer", settings.broker_url)
+    celery = create_celery("trainer", settings.broker_url, prefix=settings.queue_prefix)
     # Each request may be sent three times; without a limit, they pile up while no worker runs.
     at_most = 3 * max(recipe.schedule.max_in_flight, EVALUATED_AT_A_TIME)
 

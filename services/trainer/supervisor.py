@@ -18,7 +18,7 @@ from kbqa.errors import RunConflictError
 from kbqa.runs.directory import RunDirectory, Runs, State
 from kbqa.runs.lease import Lease
 from kbqa.telemetry import Metrics
-from services.processes import BackOff, describe_exit, last_line
+from services.processes import BackOff, describe_exit, last_line, open_log
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
@@ -99,13 +99,16 @@ class Supervisor:
     def stop(self, directory: RunDirectory) -> None:
         """Stop the active run at the next point where no work is lost; returns when it has stopped.
 
+        That point is the end of a micro-batch, or of a step whose weights change already; then a checkpoint
+        is written. Unlike a termination, this has no deadline that anybody else sets.
+
         Raises:
             RunConflictError: the run is not active.
         """
         watch = self._watch
         if watch is None or self.active != directory.id:
             raise RunConflictError(f"run {directory.id} is not active, it is {directory.read().state}")
-        watch.end(State.STOPPED, self._settings.drain_s)
+        watch.end(State.STOPPED, self._settings.stop_wait_s)
 
     def resume_interrupted(self) -> None:
         """Resume the run that was active when the trainer ended, if there is one."""
@@ -245,7 +248,7 @@ class _Watch:
             program = ["services.trainer.launch", "--processes", str(processes)]
         command = [sys.executable, "-P", "-m", *program]
         command += ["--run", str(self.directory.path), "--lease", str(self._lease.token)]
-        with self.directory.log_path.open("ab") as log:
+        with open_log(self.directory.log_path) as log:
             # The end of the pipe tells the process that this one has died, for whatever reason.
             return subprocess.Popen(
                 command,

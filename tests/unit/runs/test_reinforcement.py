@@ -470,6 +470,34 @@ def test_a_stage_begins_at_its_step_and_its_requests_say_so(begin, tiny_recipe) 
     assert context.journal.results["stage"] == "second"
 
 
+def test_a_stop_in_the_middle_of_a_step_undoes_that_step_and_loses_no_other(begin) -> None:
+    context, material, start = begin(steps=4, checkpoint_every=100)
+    reinforcement = Reinforcement(context, material, start)
+    update, done = reinforcement._learner.update, []
+
+    def stopped_at_the_third(questions, check):
+        if len(done) == 2:
+            context.stop.set()
+        result = update(questions, check)
+        done.append(result)
+        return result
+
+    reinforcement._learner.update = stopped_at_the_third
+    with pytest.raises(Stopped):
+        reinforcement.run()
+    assert len(done) == 2
+    before = context.store.newest(context.run)
+
+    context.stop.clear()
+    again = Reinforcement(context, material, start)
+    restored = context.store.newest(context.run)
+    assert records(context, "resumed")[-1]["step"] == 2
+    assert restored.manifest.files["model.safetensors"] == before.manifest.files["model.safetensors"]
+    again.run()
+    assert [record["step"] for record in records(context, "step")] == [1, 2, 3, 4]
+    assert len(context.rollouts.asked) == len(set(context.rollouts.asked))
+
+
 def test_a_stage_begins_when_the_evaluation_has_stopped_rising(begin_judged, tiny_recipe) -> None:
     tiny_recipe["curriculum"] = stages({"patience": 2, "metric": "f1"})
     context, material, start = begin_judged(steps=10, validate_every=2)
