@@ -6,6 +6,7 @@ advantages are computed over all of it, or the reason why there is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -18,6 +19,8 @@ SCHEMA_VERSION: Literal[1] = 1
 
 RUN_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
 _REQUEST_PATTERN = r"^[a-z0-9][a-z0-9-]{0,127}$"
+
+_MOST_TOKENS = 2**24  # the largest vocabularies have 2**18
 
 # Both become names of files and directories, hence neither dots nor slashes.
 RunId = Annotated[str, Field(pattern=RUN_PATTERN)]
@@ -206,6 +209,8 @@ class DeadLetter(WireMessage):
 def _fault(member: RewardedTrajectory) -> str | None:
     """The inconsistency in a trajectory that would make training fail later; None if there is none."""
     trajectory = member.trajectory
+    if fault := _token_fault(trajectory.token_ids):
+        return f"token_ids{fault}"
     if len(member.turn_rewards) != len(trajectory.turns):
         return f"turn_rewards: {len(member.turn_rewards)} for {len(trajectory.turns)} turns"
     for index, turn in enumerate(trajectory.turns):
@@ -221,8 +226,12 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
     tree, count = rewarded.tree, len(rewarded.tree.steps)
     if len(rewarded.rewards) != count or len(rewarded.components) != count:
         return f"{len(rewarded.rewards)} rewards and {len(rewarded.components)} components for {count} steps"
+    if fault := _token_fault(tree.prompt_ids):
+        return f"prompt_ids{fault}"
     ends: list[int] = []
     for index, step in enumerate(tree.steps):
+        if fault := _token_fault(step.token_ids):
+            return f"steps.{index}.token_ids{fault}"
         if step.parent is not None and not 0 <= step.parent < index:
             return f"steps.{index}.parent: {step.parent} is no earlier step"
         start = len(tree.prompt_ids) if step.parent is None else ends[step.parent]
@@ -232,6 +241,11 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
         if fault := _turn_fault(step.turn, ends[-1]):
             return f"steps.{index}.turn{fault}"
     return None
+
+
+def _token_fault(ids: Sequence[int]) -> str | None:
+    wrong = next((index for index, token in enumerate(ids) if not 0 <= token < _MOST_TOKENS), None)
+    return None if wrong is None else f".{wrong}: {ids[wrong]} is no token"
 
 
 def _turn_fault(turn: Turn, length: int) -> str | None:
