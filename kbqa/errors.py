@@ -21,6 +21,7 @@
     ├── LogicalFormError            an S-expression, action or compilation is wrong
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
+    │   │   └── PolicyChangingError a version takes over in a moment
     │   ├── BaseNotFoundError       a pretrained model is not on this machine
     │   ├── PolicyIntegrityError    files of a version or a base are not what was published
     │   ├── PolicyMismatchError     an engine and a version's trainer compute different values
@@ -155,6 +156,10 @@ class PolicyError(KbqaError):
 
 class NoPolicyError(PolicyError):
     """There is no policy version to load."""
+
+
+class PolicyChangingError(NoPolicyError):
+    """The engine can hold one version only, and another one is taking over; ask again in a moment."""
 
 
 class BaseNotFoundError(PolicyError):

@@ -255,6 +255,11 @@ METRICS: tuple[Metric, ...] = (
         (),
         (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     ),
+    Metric(
+        "kbqa_gateway_rollbacks_total",
+        "counter",
+        "Promoted versions that answered too few questions and were replaced by the version before.",
+    ),
     Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or waiting."),
     Metric(
         "kbqa_gateway_phase_seconds",

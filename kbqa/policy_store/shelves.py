@@ -121,8 +121,8 @@ def _retried(attempt: Callable[[], T], patience_s: float) -> T:
 class LocalShelf:
     """A directory, which several machines may share.
 
-    Where its disk does not answer, is full, or has a stale handle (NFS), it is tried again for a while. Then it
-    raises `PolicyStoreUnavailableError`: no version is to blame.
+    Where its disk does not answer, is full, or has a stale handle (NFS), it is tried again for a while. Then
+    it raises `PolicyStoreUnavailableError`: no version is to blame.
 
     Args:
         patience_s: how long it is tried again.
