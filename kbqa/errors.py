@@ -21,6 +21,7 @@
     ├── LogicalFormError            an S-expression, action or compilation is wrong
     ├── PolicyError
     │   ├── NoPolicyError           nothing promoted, or nothing published yet
+    │   │   └── PolicyChangingError a version takes over in a moment
     │   ├── BaseNotFoundError       a pretrained model is not on this machine
     │   ├── PolicyIntegrityError    files of a version or a base are not what was published
     │   ├── PolicyMismatchError     an engine and a version's trainer compute different values
@@ -36,7 +37,8 @@
     ├── QueueUnavailableError       the broker does not answer
     └── RunError                    a training run cannot start, stop or be found
         ├── RunNotFoundError
-        └── RunConflictError        a request conflicts with the state of a run
+        ├── RunConflictError        a request conflicts with the state of a run
+        └── LeaseLostError          another trainer has taken over the home
 
 Inside an episode a failure is a value (`kbqa.trajectory.Status`) instead of an
 exception, because the reward must see it. Messages are shown to the user
@@ -168,6 +170,10 @@ class NoPolicyError(PolicyError):
     """There is no policy version to load."""
 
 
+class PolicyChangingError(NoPolicyError):
+    """The engine can hold one version only, and another one is taking over; ask again in a moment."""
+
+
 class BaseNotFoundError(PolicyError):
     """A pretrained model from which policies start is not on this machine, or is incomplete."""
 
@@ -230,3 +236,7 @@ class RunNotFoundError(RunError):
 
 class RunConflictError(RunError):
     """A request for a run conflicts with its state, or with that of another run."""
+
+
+class LeaseLostError(RunError):
+    """Another trainer has taken over the home; this process must not write to its runs any more."""

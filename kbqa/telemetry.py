@@ -144,6 +144,11 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "kbqa_rollout_capped_total", "counter", "Tree states not expanded because of a limit or deadline."
     ),
+    Metric(
+        "kbqa_rollout_standing_back",
+        "gauge",
+        "1 while the worker takes no requests, because it failed or its clock is off.",
+    ),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
     # an engine in a process of its own, behind rollout_worker or gateway
     Metric("kbqa_engine_requests_running", "gauge", "Completions that the engine is computing now."),
@@ -323,6 +328,11 @@ METRICS: tuple[Metric, ...] = (
         "Confidence of the answers found, withheld ones included.",
         (),
         (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    ),
+    Metric(
+        "kbqa_gateway_rollbacks_total",
+        "counter",
+        "Promoted versions that answered too few questions and were replaced by the version before.",
     ),
     Metric("kbqa_gateway_questions_running", "gauge", "Questions that are being answered or waiting."),
     Metric(

@@ -17,26 +17,39 @@ from urllib.parse import urlsplit
 from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
+from redis import Redis
 
-from kbqa.errors import QueueUnavailableError
+from kbqa.errors import ConfigurationError, QueueUnavailableError
 
 ATTEMPT_HEADER = "kbqa_attempt"
 """Header of a message that was sent again: the number of this attempt, from 2 on."""
+
+LARGEST_CLOCK_OFFSET_S = 5.0
+"""How far a clock may be off before deadlines lose their meaning, in seconds."""
 
 _CONNECT_TIMEOUT_S = 3.0
 _POLL_S = 0.2
 
 
 def create_celery(
-    name: str, broker_url: str, *, consumes: str = "", visibility_timeout_s: float = 120.0
+    name: str,
+    broker_url: str,
+    *,
+    prefix: str = "",
+    consumes: str = "",
+    visibility_timeout_s: float = 120.0,
 ) -> Celery:
     """An application without tasks.
 
     Args:
+        prefix: begins every key in Redis, so that several installations can share it.
         consumes: the queue from which it takes messages, if any.
         visibility_timeout_s: seconds after which a dead consumer's message is given to another one. It must
             exceed the time that any consumer works on a message. (Redis only; other brokers notice a dead
             consumer at once.)
+
+    Raises:
+        ConfigurationError: there is a prefix, but the broker is not Redis.
     """
     app = Celery(name, broker=broker_url, set_as_current=False)
     app.conf.update(
@@ -56,7 +69,12 @@ def create_celery(
         broker_connection_max_retries=None,
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
     )
-    if urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss"):
+    is_redis = urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss")
+    if prefix and not is_redis:
+        raise ConfigurationError(
+            "KBQA_QUEUE_PREFIX: only Redis knows prefixes; name a virtual host in KBQA_BROKER_URL instead"
+        )
+    if is_redis:
         app.conf.update(
             # A message that was prefetched by a process that dies is lost until the visibility timeout;
             # while it is in the queue, any other process may take it.
@@ -68,6 +86,7 @@ def create_celery(
                 "visibility_timeout": visibility_timeout_s,
                 "socket_connect_timeout": _CONNECT_TIMEOUT_S,
                 "socket_keepalive": True,
+                "global_keyprefix": prefix,
                 # Embed JSON in JSON: base64 would make every message a third larger.
                 "body_encoding": "utf-8",
                 **_taken_messages(consumes),
@@ -165,6 +184,20 @@ def depth(app: Celery, connection: Connection, queue: str) -> int:
     """Number of messages waiting in a queue."""
     count = app.amqp.queues[queue](connection.default_channel).queue_declare().message_count
     return int(count)
+
+
+def clock_offset_s(app: Celery) -> float | None:
+    """How far this machine's clock is ahead of the broker's, in seconds; None unless the broker is a Redis.
+
+    Raises:
+        QueueUnavailableError: the broker does not answer.
+    """
+    with connected(app) as connection:
+        client = getattr(connection.default_channel, "client", None)
+        if not isinstance(client, Redis):
+            return None
+        seconds, microseconds = client.time()
+        return time.time() - (seconds + microseconds / 1e6)
 
 
 def _without_password(url: str) -> str:

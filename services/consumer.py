@@ -37,8 +37,10 @@ MOST_ATTEMPTS = 5
 
 _PAUSE_S = 1.0  # before a message that could not be processed goes back to the queue
 _BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a failed consumer is restarted
+_RESUME_S = 1.0  # before the next attempt to consume again while there is no connection
 
 _stopping = threading.Event()
+_consumers: dict[str, Consumer] = {}  # the running one of each queue
 
 
 def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> None:
@@ -102,7 +104,7 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
             queues=[queue],
             concurrency=concurrency,
             pool_cls=_bounded_pool(drain_s),
-            consumer_cls=_careful_consumer(DeadLetters(app, queue)),
+            consumer_cls=_careful_consumer(queue, DeadLetters(app, queue)),
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
@@ -122,6 +124,34 @@ def stop_consuming() -> None:
     """Make `consume` take no further messages and return; safe in a signal handler."""
     _stopping.set()
     celery.worker.state.should_stop = 0
+
+
+def pause_consuming(queue: str, pause_s: float) -> None:
+    """Take no further messages of a queue for so many seconds; those in progress go on."""
+    if (consumer := _consumers.get(queue)) is not None:
+        consumer.call_soon(_take_no_more, consumer, queue)
+        _later(pause_s, queue)
+
+
+def _later(pause_s: float, queue: str) -> None:
+    timer = threading.Timer(pause_s, lambda: _consumers[queue].call_soon(_take_again, queue))
+    timer.daemon = True
+    timer.start()
+
+
+def _take_no_more(consumer: Consumer, queue: str) -> None:
+    if consumer.task_consumer is not None:
+        consumer.cancel_task_queue(queue)
+
+
+def _take_again(queue: str) -> None:
+    consumer = _consumers[queue]  # perhaps another one since
+    if _stopping.is_set():
+        return
+    if consumer.task_consumer is None:  # the broker is away
+        _later(_RESUME_S, queue)
+    else:
+        consumer.add_task_queue(queue)
 
 
 @contextmanager
@@ -166,11 +196,12 @@ def _bounded_pool(drain_s: float) -> type[TaskPool]:
     return BoundedPool
 
 
-def _careful_consumer(letters: DeadLetters) -> type[Consumer]:
+def _careful_consumer(queue: str, letters: DeadLetters) -> type[Consumer]:
     """Celery's consumer, which turns unreadable messages into dead letters instead of dropping them."""
 
     class CarefulConsumer(Consumer):  # type: ignore[misc]
         def start(self) -> None:
+            _consumers[queue] = self
             try:
                 super().start()
             except (ValueError, TypeError, AttributeError) as error:

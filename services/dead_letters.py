@@ -27,10 +27,11 @@ from services.broker import connected, depth, send
 
 logger = logging.getLogger(__name__)
 
-MOST_LETTERS = 1000
+MOST_LETTERS = 200
 """Maximum number of letters in a queue; the oldest are deleted first."""
 
-MOST_CHARACTERS = 2**20
+# Together at most 25 MiB a queue, so that letters leave a Redis of 256 MB to the messages.
+MOST_CHARACTERS = 2**17
 """Maximum length of a message; a longer one is truncated and cannot be sent again."""
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+_LONGEST_LINE = 2**16  # bytes
+_LONGEST_LOG = 2**25
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +35,14 @@ def describe_exit(code: int) -> str:
 
 def last_line(log: Path) -> str | None:
     """The last line of a process's log; None if it is empty."""
-    lines = log.read_text(errors="replace").strip().splitlines()
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_LINE, 0))
+        lines = file.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else None
+
+
+def open_log(log: Path) -> BinaryIO:
+    """A log to append to; a long one is put aside first, where it replaces the one before."""
+    if log.exists() and log.stat().st_size > _LONGEST_LOG:
+        log.replace(log.with_name(f"{log.name}.1"))
+    return log.open("ab")

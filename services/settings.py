@@ -40,6 +40,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_POLICY_STORE",
         "KBQA_REDIS_URL",
         "KBQA_BROKER_URL",
+        "KBQA_QUEUE_PREFIX",
         "KBQA_DATA",
         "KBQA_BASES",
         "KBQA_DEBUG",

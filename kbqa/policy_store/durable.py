@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,13 +78,27 @@ def remove_directory(directory: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def sweep(parent: Path) -> None:
-    """Remove temporary files of a writer that died; only for the sole writer of `parent`."""
+def sweep(parent: Path, *, untouched_s: float = 0.0) -> None:
+    """Remove temporary files of a writer that died.
+
+    Args:
+        untouched_s: how long they have not changed, in seconds; 0 is for the sole writer of `parent`.
+    """
     for path in parent.glob(f"{_ASIDE}*"):
+        if untouched_s and time.time() - _changed_at(path) < untouched_s:
+            continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _changed_at(path: Path) -> float:
+    """When a file, or anything in a directory, was changed last; now if it has just gone."""
+    try:
+        return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
+    except FileNotFoundError:
+        return time.time()
 
 
 def sync_directory(directory: Path) -> None:

@@ -5,6 +5,7 @@ Paths are relative, with slashes, and consist of names that the store has checke
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kbqa.errors import ConfigurationError, PolicyStoreUnavailableError
-from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, write_file
+from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep, write_file
 from kbqa.policy_store.manifest import MANIFEST_NAME
 from kbqa.retries import retry
 
@@ -21,7 +22,22 @@ T = TypeVar("T")
 
 _LISTED_S = 1.0  # how long the listing of a remote directory is reused
 _PATIENCE_S = 120.0
+_LOCAL_PATIENCE_S = 20.0
 _CACHED_VERSIONS = 8  # of a run
+_UNTOUCHED_S = 86_400.0  # age from which an incomplete download belongs to a process that died
+# Errors of a disk or its server that say nothing about a file.
+_PASSING = frozenset(
+    {
+        errno.ESTALE,
+        errno.EIO,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.ETIMEDOUT,
+        errno.EHOSTDOWN,
+        errno.ENOTCONN,
+    }
+)
 
 
 class Shelf(Protocol):
@@ -53,6 +69,10 @@ class Shelf(Protocol):
         """Remove a file, if it exists."""
         ...
 
+    def sweep(self, under: str) -> None:
+        """Remove what writers of this directory that died left on this machine."""
+        ...
+
     def publish(self, directory: Path, path: str) -> None:
         """Publish a local directory, which is moved, as a version; its manifest comes last."""
         ...
@@ -70,33 +90,74 @@ class Shelf(Protocol):
         ...
 
 
-class LocalShelf:
-    """A directory, which several machines may share."""
+@contextmanager
+def answering(path: Path) -> Iterator[None]:
+    """Translates errors of the disk that holds `path`, or of its server.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Raises:
+        PolicyStoreUnavailableError: in place of an error that may pass by itself.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _PASSING:
+            raise
+        raise PolicyStoreUnavailableError(
+            f"the policy store at {path} fails ({error.strerror}): check its disk, its server and its free "
+            "space"
+        ) from error
+
+
+def _retried(attempt: Callable[[], T], patience_s: float) -> T:
+    return retry(
+        attempt,
+        on=PolicyStoreUnavailableError,
+        patience_s=patience_s,
+        first_pause_s=0.5,
+        longest_pause_s=10.0,
+    )
+
+
+class LocalShelf:
+    """A directory, which several machines may share.
+
+    Where its disk does not answer, is full, or has a stale handle (NFS), it is tried again for a while. Then
+    it raises `PolicyStoreUnavailableError`: no version is to blame.
+
+    Args:
+        patience_s: how long it is tried again.
+    """
+
+    def __init__(self, path: Path, *, patience_s: float = _LOCAL_PATIENCE_S) -> None:
+        self.path, self._patience_s = path, patience_s
 
     def names(self, under: str) -> list[str]:
         try:
-            return [path.name for path in (self.path / under).iterdir()]
+            return self._patiently(lambda: [path.name for path in (self.path / under).iterdir()])
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def exists(self, path: str) -> bool:
-        return (self.path / path).is_file()
+        return self._patiently((self.path / path).is_file)
 
     def read(self, path: str) -> bytes:
         try:
-            return (self.path / path).read_bytes()
+            return self._patiently((self.path / path).read_bytes)
         except NotADirectoryError as error:
             raise FileNotFoundError(path) from error
 
     def write(self, path: str, data: bytes) -> None:
-        (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-        write_file(self.path / path, data)
+        def write() -> None:
+            (self.path / path).parent.mkdir(parents=True, exist_ok=True)
+            write_file(self.path / path, data)
+
+        self._patiently(write)
 
     def remove(self, path: str) -> None:
-        (self.path / path).unlink(missing_ok=True)
+        self._patiently(partial((self.path / path).unlink, missing_ok=True))
+
+    def sweep(self, under: str) -> None:
+        sweep(self.path / under)
 
     def publish(self, directory: Path, path: str) -> None:
         put_in_place(directory, self.path / path)
@@ -108,7 +169,10 @@ class LocalShelf:
         """Does nothing, because there is no other copy."""
 
     def discard(self, path: str) -> None:
-        remove_directory(self.path / path)
+        self._patiently(partial(remove_directory, self.path / path))
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        return _retried(answering(self.path)(attempt), self._patience_s)
 
 
 class RemoteShelf:
@@ -172,6 +236,10 @@ class RemoteShelf:
         self._patiently(remove)
         self._manifests.pop(path, None)
         self._listed.clear()
+
+    def sweep(self, under: str) -> None:
+        # Other processes pull versions into the same directory.
+        sweep(self.path / under, untouched_s=_UNTOUCHED_S)
 
     def publish(self, directory: Path, path: str) -> None:
         files = sorted(file for file in directory.rglob("*") if file.is_file())
@@ -241,13 +309,7 @@ class RemoteShelf:
             ) from error
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        return retry(
-            self._translated()(attempt),
-            on=PolicyStoreUnavailableError,
-            patience_s=self._patience_s,
-            first_pause_s=0.5,
-            longest_pause_s=10.0,
-        )
+        return _retried(self._translated()(attempt), self._patience_s)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

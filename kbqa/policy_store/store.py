@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from kbqa.confidence import Calibration
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policies.probe import Probe
-from kbqa.policy_store.durable import new_directory, sweep
+from kbqa.policy_store.durable import new_directory
 from kbqa.policy_store.manifest import (
     MANIFEST_NAME,
     RECIPE_NAME,
@@ -34,7 +34,7 @@ from kbqa.policy_store.manifest import (
     Manifest,
     version_id,
 )
-from kbqa.policy_store.shelves import LocalShelf, RemoteShelf, Shelf
+from kbqa.policy_store.shelves import LocalShelf, RemoteShelf, Shelf, answering
 from kbqa.policy_store.uses import Uses
 
 _VERSION = re.compile(VERSION_PATTERN.removesuffix("$") + r"\Z")
@@ -135,7 +135,7 @@ class PolicyStore:
             PolicyIntegrityError: `write` has written a file that is not allowed in a version.
         """
         here = self._shelf.path / _checked(run)
-        sweep(here)
+        self._shelf.sweep(run)
         with new_directory(here) as directory:
             known = write(directory) or {}
             _dump_json(directory / RECIPE_NAME, recipe)
@@ -225,7 +225,8 @@ class PolicyStore:
         name, stated = f"{version.run}/{version.id}", version.manifest.files
         try:
             self._shelf.bring(name, [*stated, MANIFEST_NAME])
-            _compare(version.path, stated, weights=weights)
+            with answering(version.path):
+                _compare(version.path, stated, weights=weights)
         except FileNotFoundError as error:
             raise PolicyIntegrityError(f"{version.path}: {error} is missing") from error
         except PolicyIntegrityError:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from kbqa.policy_store.shelves import Shelf
@@ -14,6 +15,7 @@ HELD_S = 3600.0
 """How long a declaration is valid; a process that was killed cannot withdraw it."""
 
 _RENEWED_S = HELD_S / 4
+_AT_A_TIME = 16  # declarations that are read side by side
 _DIRECTORY = ".uses"
 _HOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
@@ -44,17 +46,21 @@ class Uses:
 
     def of(self, run: str) -> set[str]:
         """Ids of the versions of a run that any process uses."""
-        used: set[str] = set()
-        for name in self._shelf.names(_DIRECTORY):
-            if not name.endswith(".json"):  # a file that is being written
-                continue
-            path = f"{_DIRECTORY}/{name}"
-            # The file was removed meanwhile, or is not such a record.
-            with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-                record = json.loads(self._shelf.read(path))
-                if float(record["until"]) < time.time():
-                    self._shelf.remove(path)
-                    continue
-                pairs = (held.split("/", 1) for held in record["versions"])
-                used |= {version for its_run, version in pairs if its_run == run}
-        return used
+        # A file without the suffix is being written.
+        paths = [f"{_DIRECTORY}/{n}" for n in self._shelf.names(_DIRECTORY) if n.endswith(".json")]
+        # Of a bucket, each is a request.
+        with ThreadPoolExecutor(_AT_A_TIME) as threads:
+            held = threads.map(self._read, paths)
+            return {version for versions in held for its_run, version in versions if its_run == run}
+
+    def _read(self, path: str) -> list[tuple[str, str]]:
+        """The versions of one declaration, by run and id; removes it if it has expired."""
+        # The file was removed meanwhile, or is not such a record.
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            record = json.loads(self._shelf.read(path))
+            if float(record["until"]) < time.time():
+                self._shelf.remove(path)
+                return []
+            pairs = (held.split("/", 1) for held in record["versions"])
+            return [(run, version) for run, version in pairs]
+        return []

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,12 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from kbqa.confidence import Calibration
-from kbqa.errors import GraphUnavailableError, RunError
+from kbqa.errors import (
+    GraphUnavailableError,
+    PolicyIntegrityError,
+    PolicyStoreUnavailableError,
+    RunError,
+)
 from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.policies.probe import Precision, Probe
@@ -24,13 +29,14 @@ from kbqa.policy_store.manifest import RECIPE_NAME, Kind
 from kbqa.recipes import Recipe
 from kbqa.runs.directory import RunDirectory, RunRecord
 from kbqa.runs.evaluation import Evaluator, VersionEvaluation
+from kbqa.runs.failures import SCOPES, Scope
 from kbqa.runs.journal import Journal
 from kbqa.runs.rollouts import RolloutSource
 from kbqa.runs.student import Student
 from kbqa.training.adapters import has_adapter
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.trajectory import Question
-from kbqa.wire import Purpose, RolloutRequest
+from kbqa.wire import Purpose, RolloutFailure, RolloutRequest
 
 _POLL_S = 0.5
 # Requests of an evaluation: few enough that none waits until its deadline.
@@ -53,6 +59,7 @@ class Context:
         graph_wait_s: how long the graphs are waited for, in seconds.
         traces: steps whose rollouts are kept as text.
         clock: seconds, by which reinforcement learning is timed.
+        fence: raises `LeaseLostError` if another process may work on the run now; called before writing.
         ranks: the processes that reinforcement learning is sharded over, of which this is the first.
         alone: while its context lasts, nobody else computes on the trainer's GPU.
     """
@@ -70,6 +77,7 @@ class Context:
     graph_wait_s: float = 60.0
     traces: int = 0
     clock: Callable[[], float] = time.monotonic
+    fence: Callable[[], None] = lambda: None
     ranks: Ranks = ALONE
     alone: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -87,7 +95,9 @@ class Context:
 
         Raises:
             Stopped: it was.
+            LeaseLostError: another process may work on the run now.
         """
+        self.fence()
         if self.stop.is_set():
             raise Stopped
 
@@ -121,6 +131,22 @@ class Context:
         """
         return partial(self._request, purpose, kg_versions, stage_of)
 
+    def look(self, failure: RolloutFailure, kg_versions: Mapping[str, str]) -> None:
+        """Look whether the cause that a worker gives for a failure exists here, too.
+
+        Args:
+            kg_versions: of the graphs that the run was started with, by name.
+
+        Raises:
+            RunError: it does, so that no other worker can do better.
+        """
+        # What does not answer now may answer later, and proves nothing.
+        with suppress(GraphUnavailableError, PolicyStoreUnavailableError):
+            if SCOPES[failure.reason] is Scope.RUN:
+                self._require_graphs(kg_versions)
+            else:
+                self._require_newest()
+
     def evaluate(
         self, version: PolicyVersion, questions: tuple[Question, ...], split: str
     ) -> VersionEvaluation:
@@ -128,12 +154,14 @@ class Context:
         schedule = self.recipe.schedule
         # A question is one trajectory here, where training has a group of them.
         trajectories = schedule.max_in_flight * self.recipe.rollout.width
+        kg_versions = self.kg_versions(question.kg for question in questions)
         evaluator = Evaluator(
-            self.request(Purpose.EVALUATE, self.kg_versions(question.kg for question in questions)),
+            self.request(Purpose.EVALUATE, kg_versions),
             self.rollouts,
             max_in_flight=min(trajectories, EVALUATED_AT_A_TIME),
             deadline_s=schedule.request_deadline_s,
             check=self.check,
+            look=partial(self.look, kg_versions=kg_versions),
         )
         evaluation = evaluator.evaluate(version, questions, split)
         self.journal.record("evaluation", evaluation.to_json())
@@ -200,6 +228,7 @@ class Context:
         probe: Probe | None,
         calibration: Calibration | None,
     ) -> PolicyVersion:
+        self.fence()
         newest = self.store.newest(self.run)
         try:
             return self.store.publish(
@@ -220,6 +249,27 @@ class Context:
             raise RunError(
                 f"a policy version of run {self.run} cannot be written ({error}): free some disk space, "
                 "then resume the run"
+            ) from error
+
+    def _require_graphs(self, kg_versions: Mapping[str, str]) -> None:
+        loaded = {graph.name: graph.version for graph in self.tools.graphs()}
+        for kg, version in kg_versions.items():
+            if loaded.get(kg) != version:
+                raise RunError(
+                    f"the graph {kg} changed from version {version} to {loaded.get(kg, 'none')} while the "
+                    "run used it: load the original and resume the run, or start another one"
+                )
+
+    def _require_newest(self) -> None:
+        newest = self.store.newest(self.run)
+        if newest is None:
+            raise RunError(f"the policy store holds no version of run {self.run} any more: start another run")
+        try:
+            self.store.verify(newest)
+        except PolicyIntegrityError as error:
+            raise RunError(
+                f"policy version {newest.id} of run {self.run} is damaged in the policy store ({error}): "
+                "look for the cause in its disk, then resume the run, which publishes its weights again"
             ) from error
 
     def _loaded_versions(self) -> dict[str, str]:

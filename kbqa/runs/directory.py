@@ -17,6 +17,7 @@ Each file has one writer.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 from datetime import UTC, datetime
@@ -30,11 +31,13 @@ from kbqa.errors import RunConflictError, RunError, RunNotFoundError
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.runs.inbox import Inbox
+from kbqa.runs.record_file import RecordFile
 from kbqa.runs.traces import Traces
 from kbqa.wire import RUN_PATTERN
 
+logger = logging.getLogger(__name__)
+
 _RUN = re.compile(RUN_PATTERN)
-_SEQ = re.compile(rb'\{"seq": (\d+)[,}]')
 
 
 class State(StrEnum):
@@ -145,16 +148,11 @@ class RunDirectory:
 
     def records(self, since: int = 0) -> list[dict[str, Any]]:
         """Metrics records numbered above `since`, oldest first."""
-        return [json.loads(line) for line in self._lines() if _seq(line) > since]
+        return RecordFile(self.metrics_path).since(since)
 
     def newest_records(self, count: int) -> list[dict[str, Any]]:
         """So many metrics records, oldest first."""
-        return [json.loads(line) for line in self._lines()[-count:]]
-
-    def _lines(self) -> list[bytes]:
-        if not self.metrics_path.exists():
-            return []
-        return self.metrics_path.read_bytes().split(b"\n")[:-1]  # the last may be half written
+        return RecordFile(self.metrics_path).newest(count)
 
 
 class Runs:
@@ -165,7 +163,8 @@ class Runs:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
+        self._unreadable: set[str] = set()  # runs that were reported
 
     def create(
         self, recipe: Recipe, dataset: str, limits: SplitLimits, seed: int, name: str | None = None
@@ -180,7 +179,7 @@ class Runs:
         """
         now = datetime.now(UTC)
         stem = re.sub(r"[^a-z0-9]+", "-", dataset.lower()).strip("-")[:32] or "run"
-        directory = RunDirectory(self._root / (name or f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"))
+        directory = RunDirectory(self.root / (name or f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"))
         try:
             directory.path.mkdir(parents=True)
         except FileExistsError as error:
@@ -205,25 +204,27 @@ class Runs:
         Raises:
             RunNotFoundError: there is none.
         """
-        directory = RunDirectory(self._root / run)
+        directory = RunDirectory(self.root / run)
         if not _RUN.match(run) or not (directory.path / "run.json").is_file():
             raise RunNotFoundError(f"no run {run!r}; see GET /v1/runs")
         return directory
 
     def all(self) -> list[RunDirectory]:
-        """Every run, oldest first."""
-        if not self._root.is_dir():
+        """Every run that can be read, oldest first."""
+        if not self.root.is_dir():
             return []
-        found = [
-            RunDirectory(p) for p in self._root.iterdir() if _RUN.match(p.name) and (p / "run.json").is_file()
-        ]
-        return sorted(found, key=lambda directory: (directory.read().created_at, directory.id))
-
-
-def _seq(line: bytes) -> int:
-    """The number of a record, read without parsing the whole record."""
-    found = _SEQ.match(line)
-    return int(found[1]) if found is not None else int(json.loads(line)["seq"])
+        found = []
+        for path in self.root.iterdir():
+            if not _RUN.match(path.name) or not (path / "run.json").is_file():
+                continue
+            directory = RunDirectory(path)
+            try:
+                found.append((directory.read().created_at, directory.id, directory))
+            except RunError as error:  # the others can still be trained
+                if path.name not in self._unreadable:
+                    logger.error("a run is left out", extra={"run": path.name, "reason": str(error)})
+                self._unreadable.add(path.name)
+        return [directory for *_, directory in sorted(found, key=lambda entry: entry[:2])]
 
 
 def read_json(path: Path) -> dict[str, Any]:

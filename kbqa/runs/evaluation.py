@@ -11,9 +11,10 @@ from kbqa.confidence import Calibration, is_right, log_likelihood
 from kbqa.curves import episode_means, f1_by
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
+from kbqa.runs.failures import Triage
 from kbqa.runs.rollouts import RolloutSource
 from kbqa.trajectory import Group, Question, RewardedTrajectory
-from kbqa.wire import RolloutReply, RolloutRequest
+from kbqa.wire import RolloutFailure, RolloutRequest
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ EVALUATION_IDS = "e"
 """First letter of the ids of evaluation requests."""
 
 _POLL_S = 0.02  # seconds to wait for a reply
-_ATTEMPTS = 3  # how often a question is asked again after a failed rollout
+_HOPELESS = 1  # no question may be left out
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
 """An evaluation request from its id, its question and the number of the policy version."""
@@ -63,6 +64,7 @@ class Evaluator:
 
     Args:
         max_in_flight: requests that are out at a time.
+        look: see `Triage`.
         check: called while waiting; whatever it raises ends the wait.
     """
 
@@ -74,8 +76,10 @@ class Evaluator:
         max_in_flight: int,
         deadline_s: float,
         check: Callable[[], None],
+        look: Callable[[RolloutFailure], None],
     ) -> None:
         self._make_request, self._max_in_flight, self._check = make_request, max_in_flight, check
+        self._look, self._deadline_s = look, deadline_s
         # An unexpected reply belongs to an evaluation that is over or was interrupted.
         self._rollouts = source.open(EVALUATION_IDS, spent=lambda _: True, deadline_s=deadline_s)
 
@@ -84,29 +88,37 @@ class Evaluator:
     ) -> VersionEvaluation:
         """Answer questions greedily with `version`, which must be the run's newest.
 
+        A question whose worker fails is asked again until one can answer it.
+
         Raises:
             RunError: a question could not be answered, or was answered by another version.
         """
         groups: list[Group] = []
-        attempts = dict.fromkeys(range(len(questions)), 0)
+        triage = Triage(self._look, _HOPELESS, self._deadline_s)
         waiting: dict[str, int] = {}
         upcoming = list(range(len(questions)))
         while len(groups) < len(questions):
             self._check()
             while upcoming and len(waiting) < self._max_in_flight:
                 index = upcoming.pop(0)
-                attempts[index] += 1
-                request_id = f"{EVALUATION_IDS}-{version.id}-{split}-{index:05d}-{attempts[index]}"
+                request_id = f"{EVALUATION_IDS}-{version.id}-{split}-{index:05d}"
                 waiting[request_id] = index
                 self._rollouts.ask(self._make_request(request_id, questions[index], version.number))
             for reply in self._rollouts.receive(_POLL_S):
-                index = waiting.pop(reply.request_id)
+                question = questions[waiting[reply.request_id]]
                 if reply.group is not None:
+                    del waiting[reply.request_id]
+                    triage.answered(reply.request_id)
                     groups.append(_written_by(version, reply.group))
-                elif attempts[index] < _ATTEMPTS:
-                    upcoming.append(index)
-                else:
-                    raise RunError(f"{split} question {questions[index].id}: {_explain(reply)}")
+                    continue
+                try:
+                    pause_s = triage.failed(reply)
+                except RunError as error:
+                    raise RunError(f"{split} question {question.id}: {error}") from error
+                assert pause_s is not None, "giving up a single question ends the evaluation"
+                self._rollouts.ask_anew(
+                    self._make_request(reply.request_id, question, version.number), pause_s
+                )
             for request_id in self._rollouts.give_up():
                 raise RunError(f"{split} question {questions[waiting[request_id]].id} was never answered")
             self._rollouts.release()
@@ -139,8 +151,3 @@ def _written_by(version: PolicyVersion, group: Group) -> Group:
         writers = ", ".join(sorted(group.policy_versions))
         raise RunError(f"an evaluation of {version.id} was answered by other versions: {writers}")
     return group
-
-
-def _explain(reply: RolloutReply) -> str:
-    assert reply.failure is not None
-    return f"{reply.failure.reason}: {reply.failure.detail}"

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kbqa.errors import (
-    GraphNotFoundError,
     GraphUnavailableError,
     JudgeUnavailableError,
-    NoPolicyError,
-    PolicyError,
     PolicyUnavailableError,
 )
 from kbqa.kg.actions import GraphTools
@@ -23,6 +20,7 @@ from kbqa.recipes import Recipe
 from kbqa.retries import retry
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout
+from kbqa.runs.failures import reason_of
 from kbqa.runs.stopwatch import Stopwatch
 from kbqa.serving.engine import Engine, Held
 from kbqa.serving.players import Players
@@ -90,10 +88,15 @@ class RolloutExecutor:
                 )
                 return self._reply(request, timings, rollout, sampled_tokens=stopwatch.sampled_tokens)
         except Exception as error:  # the trainer must learn of every failure
-            failure = RolloutFailure(reason=_reason(error), detail=str(error) or type(error).__name__)
+            reason = error.reason if isinstance(error, _Refused) else reason_of(error)
+            failure = RolloutFailure(reason=reason, detail=str(error) or type(error).__name__)
             log = logger.exception if failure.reason is FailureReason.INTERNAL else logger.warning
             log("rollout failed", extra={"reason": failure.reason, "detail": failure.detail})
             return self._reply(request, Timings(queued_s=queued_s), failure=failure)
+
+    def refuse(self, request: RolloutRequest, failure: RolloutFailure) -> RolloutReply:
+        """The reply to a request that is not executed."""
+        return self._reply(request, Timings(), failure=failure)
 
     def _roll_out(self, held: Held, request: RolloutRequest, stopwatch: Stopwatch) -> ScoredRollout:
         if held.recipe_digest != request.recipe_digest:
@@ -196,21 +199,3 @@ class RolloutExecutor:
             timings=timings,
             sampled_tokens=sampled_tokens,
         )
-
-
-def _reason(error: Exception) -> FailureReason:
-    match error:
-        case _Refused():
-            return error.reason
-        case NoPolicyError():
-            return FailureReason.NO_POLICY
-        case PolicyError():
-            return FailureReason.POLICY_UNAVAILABLE
-        case GraphNotFoundError():
-            return FailureReason.GRAPH_NOT_FOUND
-        case GraphUnavailableError():
-            return FailureReason.GRAPH_UNAVAILABLE
-        case JudgeUnavailableError():
-            return FailureReason.JUDGE_UNAVAILABLE
-        case _:
-            return FailureReason.INTERNAL

@@ -13,6 +13,9 @@ from kbqa.runs.directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
+DONE = "done"
+"""The phase after the last one."""
+
 _PROGRESS_S = 0.5  # how often progress within a phase is written
 
 
@@ -66,7 +69,7 @@ class Journal:
 
     def finish(self) -> None:
         """The last phase is over, and so is the run."""
-        self.phase = "done"
+        self.phase = DONE
         self._write()
 
     def advance(self, step: int) -> None:

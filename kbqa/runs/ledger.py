@@ -24,7 +24,7 @@ class GroupOutcome(StrEnum):
     NON_FINITE = "non_finite"
     """The step that it was part of had no finite loss or gradient."""
     FAILED = "failed"
-    """A worker answered with a failure."""
+    """It failed again and again, and the cause may be its question."""
     UNANSWERED = "unanswered"
     """Asked for again and again, while others were answered."""
     RUN_ENDED = "run_ended"
@@ -37,6 +37,7 @@ class Ledger:
     def __init__(self) -> None:
         self._in_flight: dict[str, None] = {}
         self._settled: dict[str, tuple[GroupOutcome, int]] = {}
+        self._counts: Counter[str] = Counter()  # of the settled ones; counting anew takes ever longer
 
     @property
     def in_flight(self) -> list[str]:
@@ -66,6 +67,7 @@ class Ledger:
             raise ValueError(f"{request_id} is not in flight")
         del self._in_flight[request_id]
         self._settled[request_id] = (outcome, step)
+        self._counts[outcome.value] += 1
 
     def outcome(self, request_id: str) -> GroupOutcome | None:
         """The outcome of a group; None while it is in flight, or if it was never requested."""
@@ -77,7 +79,7 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         """Number of groups by outcome."""
-        return dict(Counter(outcome.value for outcome, _ in self._settled.values()))
+        return dict(self._counts)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,6 +94,7 @@ class Ledger:
         ledger._settled = {
             key: (GroupOutcome(outcome), step) for key, (outcome, step) in values["settled"].items()
         }
+        ledger._counts.update(outcome.value for outcome, _ in ledger._settled.values())
         return ledger
 
 

@@ -94,6 +94,7 @@ class LocalRollouts:
         self._threads, self._execute = threads, execute
         self._played: queue.SimpleQueue[RolloutReply] = queue.SimpleQueue()
         self._renewed = 0
+        self._later: list[tuple[float, RolloutRequest]] = []  # requests, and when they are due
 
     @property
     def counters(self) -> dict[str, int]:
@@ -102,11 +103,16 @@ class LocalRollouts:
     def ask(self, request: RolloutRequest) -> None:
         self._threads.submit(self._execute, request).add_done_callback(self._keep)
 
-    def ask_anew(self, request: RolloutRequest) -> None:
+    def ask_anew(self, request: RolloutRequest, after_s: float = 0.0) -> None:
         self._renewed += 1
-        self.ask(request)
+        self._later.append((time.monotonic() + after_s, request))
 
     def receive(self, wait_s: float) -> list[RolloutReply]:
+        now = time.monotonic()
+        due = [request for at, request in self._later if at <= now]
+        self._later = [(at, request) for at, request in self._later if at > now]
+        for request in due:
+            self.ask(request)
         replies = []
         with suppress(queue.Empty):
             replies.append(self._played.get(timeout=wait_s))

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbqa.curricula.course import Questions
-from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.learning import ScheduleSection
+from kbqa.runs.failures import Triage
 from kbqa.runs.ledger import GroupOutcome, History, Ledger
 from kbqa.runs.rollouts import RolloutSource
 from kbqa.trajectory import Question, ScoredRollout
-from kbqa.wire import FailureReason, RolloutReply, RolloutRequest, Timings
+from kbqa.wire import RolloutFailure, RolloutReply, RolloutRequest, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -36,17 +36,7 @@ TRAINING_IDS = "t"
 """First letter of the ids of training requests."""
 
 _POLL_S = 0.02  # seconds to wait for a reply
-_HOPELESS_STEPS = 3  # steps' worth of groups that may fail in a row
-
-# Waiting does not help against these.
-_PERMANENT = frozenset(
-    {
-        FailureReason.RECIPE_MISMATCH,
-        FailureReason.GRAPH_NOT_FOUND,
-        FailureReason.GRAPH_CHANGED,
-        FailureReason.INTERNAL,
-    }
-)
+_HOPELESS_STEPS = 3  # steps' worth of groups that may be given up in a row
 
 MakeRequest = Callable[[str, Question, int], RolloutRequest]
 """A training request from its id, its question and the least number of a policy version."""
@@ -89,6 +79,7 @@ class Pacing:
         deck: the question of every position.
         source: plays them.
         version: the version that the run begins with.
+        look: see `Triage`.
     """
 
     def __init__(
@@ -98,6 +89,7 @@ class Pacing:
         make_request: MakeRequest,
         source: RolloutSource,
         version: PolicyVersion,
+        look: Callable[[RolloutFailure], None],
     ) -> None:
         self._schedule, self._deck, self._make_request = schedule, deck, make_request
         self._rollouts = source.open(
@@ -113,7 +105,9 @@ class Pacing:
         self._position = 0
         self._waiting: dict[str, _Arrival] = {}  # arrived, not settled yet
         self._current: tuple[str, ...] = ()  # those of the current step
-        self._failures = 0
+        self._triage = Triage(
+            look, _HOPELESS_STEPS * schedule.questions_per_step, schedule.request_deadline_s
+        )
 
     def collect(self, check: Callable[[], None]) -> list[Received]:
         """Wait for the groups of the next step; they come in the order in which they were asked for.
@@ -122,7 +116,7 @@ class Pacing:
             check: called while waiting; whatever it raises ends the wait.
 
         Raises:
-            RunError: rollouts fail in a row, for a reason that waiting does not cure.
+            RunError: rollouts fail for a reason that waiting does not cure.
         """
         while True:
             check()
@@ -213,19 +207,16 @@ class Pacing:
 
     def _take(self, reply: RolloutReply) -> None:
         if reply.rollout is not None:
-            self._failures = 0
+            self._triage.answered(reply.request_id)
             self._waiting[reply.request_id] = _Arrival(
                 reply.rollout, reply.timings, reply.sampled_tokens, time.monotonic()
             )
             return
-        assert reply.failure is not None
-        logger.warning("a rollout failed", extra={"request": reply.request_id, **reply.failure.model_dump()})
-        self._settle(reply.request_id, GroupOutcome.FAILED)
-        self._failures += reply.failure.reason in _PERMANENT
-        if self._failures >= _HOPELESS_STEPS * self._schedule.questions_per_step:
-            raise RunError(
-                f"{self._failures} rollouts failed in a row ({reply.failure.reason}: {reply.failure.detail})"
-            )
+        pause_s = self._triage.failed(reply)
+        if pause_s is None:
+            self._settle(reply.request_id, GroupOutcome.FAILED)
+        else:
+            self._rollouts.ask_anew(self._request(reply.request_id), pause_s)
 
     def _fresh(self) -> list[Received]:
         """The groups that may be trained on now; others are dropped, or asked for again."""

@@ -97,12 +97,13 @@ class QueuedRollouts:
         if request.request_id not in self._inbox:
             self._dispatch(entry)
 
-    def ask_anew(self, request: RolloutRequest) -> None:
-        """Request a group again, because the received reply is of no use."""
+    def ask_anew(self, request: RolloutRequest, after_s: float = 0.0) -> None:
         self._fetched.discard(request.request_id)
         self._inbox.discard([request.request_id])
         self._renewed += 1
-        self.ask(request)
+        self._outstanding[request.request_id] = entry = _Outstanding(request, self._clock() + after_s)
+        if not after_s:
+            self._dispatch(entry)
 
     def receive(self, wait_s: float) -> list[RolloutReply]:
         """As `Rollouts.receive`; sends again what is overdue."""

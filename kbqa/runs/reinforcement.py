@@ -106,6 +106,7 @@ class Reinforcement:
             context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
             start,
+            partial(context.look, kg_versions=kg_versions),
         )
         self._curves = Curves(train)
         self._traces, self._codec = context.directory.traces(context.traces), self._student.codec
@@ -115,6 +116,7 @@ class Reinforcement:
         self._unpublished: dict[str, float] | None = None  # metrics of weights that no version holds yet
         self._published = 0  # the step after which a version was last published
         self._validated = 0  # the step after which the validation questions were last asked
+        self._checkpointed = -1  # the step of the newest checkpoint
         self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
         self._began = context.clock()
@@ -133,8 +135,9 @@ class Reinforcement:
                 self._step()
                 if self._validate() or self._pacing.step % self._schedule.checkpoint_every == 0:
                     self._checkpoint()
-        except Stopped:  # only ever raised between two steps
-            self._checkpoint()
+        except Stopped:  # never raised while weights change
+            if self._checkpointed != self._pacing.step:
+                self._checkpoint()
             raise
         self._pacing.end()
         self._checkpoint()
@@ -161,10 +164,10 @@ class Reinforcement:
             received = self._pacing.collect(self._context.check)
         if self._schedule.max_staleness > 0:
             self._pacing.refill()  # the next step is rolled out while this one is trained
-        self._sampled_tokens += sum(r.sampled_tokens for r in received)
         samples = {r.request_id: self._advantage.samples(r.group) for r in received}
         with self._timed("trained_s"), self._context.alone():
             result = self._train(list(samples.values()))
+        self._sampled_tokens += sum(r.sampled_tokens for r in received)
         trained = any(result.trained)
         outcomes = {
             request_id: _outcome(group, learned)
@@ -199,7 +202,7 @@ class Reinforcement:
         rate = self._rate.at(self._pacing.step, self._schedule.steps)
         for group in self._learner.optimiser.param_groups:
             group["lr"] = rate
-        return self._learner.update(questions)
+        return self._learner.update(questions, self._context.check)
 
     def _record(
         self,
@@ -333,6 +336,7 @@ class Reinforcement:
 
     def _checkpoint(self) -> None:
         """Save everything, and only then delete the replies that the checkpoint settles."""
+        self._context.fence()
         self._publish()  # the selection names a version
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
@@ -361,6 +365,7 @@ class Reinforcement:
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
         write_file(self._context.directory.ledger_path, ledger)
         self._pacing.saved()
+        self._checkpointed = step
 
     def _restore(self) -> None:
         context, refused = self._context, list[CheckpointError]()
@@ -370,7 +375,7 @@ class Reinforcement:
             self._checkpoint()
             return
         self._learner.scatter()
-        state = checkpoint.state
+        self._checkpointed, state = checkpoint.step, checkpoint.state
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:
                 raise RunError(

@@ -23,8 +23,8 @@ class Rollouts(Protocol):
         """Request that a group or tree is played and scored. An id always stands for the same question."""
         ...
 
-    def ask_anew(self, request: RolloutRequest) -> None:
-        """Request it again, because the received reply is of no use."""
+    def ask_anew(self, request: RolloutRequest, after_s: float = 0.0) -> None:
+        """Request it again after so many seconds, because the received reply is of no use."""
         ...
 
     def receive(self, wait_s: float) -> list[RolloutReply]:

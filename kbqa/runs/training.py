@@ -6,6 +6,7 @@ import json
 
 from kbqa.policy_store.durable import write_file
 from kbqa.runs.context import Context
+from kbqa.runs.journal import DONE
 from kbqa.runs.phases import base_version, cold_started_version, prepare
 from kbqa.runs.reinforcement import Reinforcement
 from kbqa.training.generators import make_deterministic
@@ -18,6 +19,11 @@ def train(context: Context) -> None:
         KbqaError: the run cannot go on.
         Stopped: it was told to stop.
     """
+    if context.journal.phase == DONE:  # the process died before it could say so
+        context.rollouts.close()
+        return
+    # Results of a process that died before the end are void; while they are there, replies count as late.
+    context.directory.summary_path.unlink(missing_ok=True)
     if context.recipe.deterministic:
         make_deterministic()
     material = prepare(context)

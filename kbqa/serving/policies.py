@@ -1,26 +1,23 @@
-"""The policy that answers: the promoted version, also while another one is promoted, and its stand-ins."""
+"""The policy that answers, and its stand-ins; `kbqa.serving.promotion` follows the promoted version."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kbqa.confidence import Calibration
-from kbqa.errors import KbqaError, NoPolicyError, PolicyIntegrityError
+from kbqa.errors import NoPolicyError, PolicyChangingError, PolicyIntegrityError
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import recipe_from
 from kbqa.serving.hosting import Host
 from kbqa.serving.players import Players
+from kbqa.serving.trial import Outcome
 
 logger = logging.getLogger(__name__)
-
-# seconds after which a version that could not be loaded is tried again; a newer one is tried at once
-_RETRY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +54,18 @@ class Lease:
 
     Attributes:
         fallback: why it is not the first choice; None if it is.
+        count: takes note of how the question ended.
     """
 
     def __init__(
-        self, served: ServedPolicy, released: Callable[[], None], *, fallback: str | None = None
+        self,
+        served: ServedPolicy,
+        released: Callable[[], None],
+        *,
+        count: Callable[[Outcome], None] = lambda _: None,
+        fallback: str | None = None,
     ) -> None:
-        self.served, self.fallback = served, fallback
+        self.served, self.fallback, self.count = served, fallback, count
         self._released = released
 
     def release(self) -> None:
@@ -80,6 +83,7 @@ class PolicySource(Protocol):
 
         Raises:
             NoPolicyError: there is none (yet); says what to do.
+            PolicyChangingError: there will be one in a moment; ask again.
         """
         ...
 
@@ -94,121 +98,6 @@ class PolicySource(Protocol):
     def stop(self) -> None:
         """Close the policy; users of it get a `PolicyUnavailableError`."""
         ...
-
-
-class FollowedPolicies:
-    """Follows the wanted version: the promoted one of a policy store, or a fixed one.
-
-    A newly wanted version gets its own engine. Questions in progress finish on the old one, which is
-    closed after the last of them. Each answer therefore comes from a single version, the one that it
-    names.
-
-    Args:
-        wanted: returns the version that should answer; may raise `KbqaError`.
-        load: loads a version; may take long and raise `KbqaError`.
-        poll_s: seconds between calls of `wanted`.
-    """
-
-    def __init__(
-        self,
-        wanted: Callable[[], PolicyVersion],
-        load: Callable[[PolicyVersion], ServedPolicy],
-        *,
-        poll_s: float,
-    ) -> None:
-        self._wanted, self._load, self._poll_s = wanted, load, poll_s
-        self._lock = threading.Lock()
-        self._current: _Held | None = None
-        self._reason = "the policy is being loaded"
-        self._failed: tuple[str, float] = ("", 0.0)  # version that could not be loaded, when
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="policy-switch", daemon=True)
-
-    def start(self) -> None:
-        """Start to follow, in a thread of its own."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop, and close the policy: whoever still uses it gets a `PolicyUnavailableError`."""
-        self._stopping.set()
-        self._thread.join()
-        with self._lock:
-            held, self._current = self._current, None
-        if held is not None:
-            held.served.close()
-
-    def lease(self, kg: str | None = None, /) -> Lease:
-        with self._lock:
-            held = self._current
-            if held is None:
-                raise NoPolicyError(self._reason)
-            held.users += 1
-        return Lease(held.served, lambda: self._release(held))
-
-    def unready(self) -> str | None:
-        with self._lock:
-            if self._current is None:
-                return self._reason
-            return None if self._current.served.alive() else "the policy engine failed and is built again"
-
-    def refresh(self) -> None:
-        """Check once which version is wanted, and serve it."""
-        try:
-            version = self._wanted()
-        except KbqaError as error:
-            if str(error) != self._reason:
-                logger.warning("no policy to load", extra={"error": str(error)})
-            self._explain(str(error))
-            return
-        held = self._current
-        serving = held.served.version if held is not None and held.served.alive() else ""
-        name, failed_at = self._failed
-        if version.id == serving or (version.id == name and time.monotonic() - failed_at < _RETRY_S):
-            return
-        try:
-            served = self._load(version)
-        except KbqaError as error:
-            self._failed = version.id, time.monotonic()
-            self._explain(str(error))
-            logger.error("policy cannot be loaded", extra={"version": version.id, "error": str(error)})
-            return
-        self._replace(_Held(served))
-        logger.info("policy switched", extra={"version": version.id, "recipe": served.recipe})
-
-    def _follow(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.refresh()
-            except Exception:
-                # An unexpected error with one version must not prevent the next one from being loaded.
-                logger.exception("cannot check for a new policy")
-                self._explain("the policy cannot be loaded; the gateway's log says why")
-            self._stopping.wait(self._poll_s)
-
-    def _explain(self, reason: str) -> None:
-        with self._lock:
-            self._reason = reason
-
-    def _replace(self, held: _Held) -> None:
-        with self._lock:
-            retired, self._current = self._current, held
-        if retired is not None:
-            self._release(retired)
-
-    def _release(self, held: _Held) -> None:
-        with self._lock:
-            held.users -= 1
-            idle = held.users == 0
-        if idle:
-            held.served.close()
-
-
-@dataclass(slots=True)
-class _Held:
-    """A policy and its number of holders: leases, and the reference to the current policy."""
-
-    served: ServedPolicy
-    users: int = 1
 
 
 class FixedPolicy:
@@ -254,6 +143,8 @@ class PoliciesInTurn:
             if (reason := source.unready()) is None:
                 try:
                     lease = source.lease(kg)
+                except PolicyChangingError:
+                    raise
                 except NoPolicyError as error:  # gone since
                     reason = str(error)
                 else:
@@ -310,11 +201,20 @@ def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> Serve
         PolicyUnavailableError: the server does not hold the version.
         RecipeError: its recipe is not one of this release.
     """
+    check_files(store, version)
+    return open_version(version, host)
+
+
+def check_files(store: PolicyStore, version: PolicyVersion) -> None:
+    """Bring a version's files to this machine and check them.
+
+    Raises:
+        PolicyIntegrityError: they do not match the manifest.
+    """
     try:
         store.verify(version)
     except OSError as error:  # it was deleted in the meantime
         raise PolicyIntegrityError(f"{version.path}: {error}") from error
-    return open_version(version, host)
 
 
 def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:

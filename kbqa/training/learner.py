@@ -13,7 +13,8 @@ The whole model on rank 0 is the one that is published and saved. `gather` updat
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -60,11 +61,36 @@ class Learner:
         self._place()
         self.optimiser = make_optimiser(self.model, config)
 
-    def update(self, questions: Questions) -> UpdateResult:
-        """Learn from the samples of each question; see `grpo_update`."""
-        return grpo_update(
-            self.model, self.optimiser, questions, self._config, self._reference, ranks=self._ranks
+    def update(self, questions: Questions, check: Callable[[], None] = lambda: None) -> UpdateResult:
+        """Learn from the samples of each question; see `grpo_update`.
+
+        Args:
+            check: called after each backward pass while no weight has changed; whatever it raises ends the
+                update, and leaves model and optimiser as they were. Not called with several processes.
+        """
+        with self._interruptible(check):
+            return grpo_update(
+                self.model, self.optimiser, questions, self._config, self._reference, ranks=self._ranks
+            )
+
+    @contextmanager
+    def _interruptible(self, check: Callable[[], None]) -> Iterator[None]:
+        changed = False
+
+        def change(*_: object) -> None:
+            nonlocal changed
+            changed = True
+
+        first = next(parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        handles = (
+            first.register_post_accumulate_grad_hook(lambda _: None if changed else check()),
+            self.optimiser.register_step_pre_hook(change),
         )
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def gather(self, *, moments: bool) -> None:
         """Bring `model` up to date and, with `moments`, `optimiser` too."""
@@ -104,7 +130,7 @@ class ShardedLearner(Learner):
         self._shard = _Shard(copy.deepcopy(self.model), self._reference, config, ranks)
         self._reference = None  # it is sharded now
 
-    def update(self, questions: Questions) -> UpdateResult:
+    def update(self, questions: Questions, check: Callable[[], None] = lambda: None) -> UpdateResult:
         rates = [group["lr"] for group in self.optimiser.param_groups]
         samples = [[_to_json(sample) for sample in question] for question in questions]
         self._ranks.tell({"call": "update", "questions": samples, "rates": rates})

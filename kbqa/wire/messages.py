@@ -6,6 +6,7 @@ advantages are computed over all of it, or the reason why there is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -18,6 +19,8 @@ SCHEMA_VERSION: Literal[1] = 1
 
 RUN_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
 _REQUEST_PATTERN = r"^[a-z0-9][a-z0-9-]{0,127}$"
+
+_MOST_TOKENS = 2**24  # the largest vocabularies have 2**18
 
 # Both become names of files and directories, hence neither dots nor slashes.
 RunId = Annotated[str, Field(pattern=RUN_PATTERN)]
@@ -38,7 +41,9 @@ class FailureReason(StrEnum):
     NO_POLICY = "no_policy"
     """No version with a number of at least `min_policy_version` was published in time."""
     POLICY_UNAVAILABLE = "policy_unavailable"
-    """The engine failed, or the version's files are damaged."""
+    """The engine failed, or the policy store does not answer."""
+    VERSION_REFUSED = "version_refused"
+    """The worker cannot load the version: damaged files, no base model, or other log-probabilities."""
     RECIPE_MISMATCH = "recipe_mismatch"
     """The version was made with another recipe than the request's."""
     GRAPH_NOT_FOUND = "graph_not_found"
@@ -47,6 +52,8 @@ class FailureReason(StrEnum):
     """kg_server holds another version of the graph than the request's."""
     JUDGE_UNAVAILABLE = "judge_unavailable"
     """No episode of the group got a verdict."""
+    CLOCK_OFF = "clock_off"
+    """The worker's clock is ahead, so it cannot tell whether the request is still wanted."""
     INTERNAL = "internal"
     """A fault of the worker; its log has the details."""
 
@@ -202,6 +209,8 @@ class DeadLetter(WireMessage):
 def _fault(member: RewardedTrajectory) -> str | None:
     """The inconsistency in a trajectory that would make training fail later; None if there is none."""
     trajectory = member.trajectory
+    if fault := _token_fault(trajectory.token_ids):
+        return f"token_ids{fault}"
     if len(member.turn_rewards) != len(trajectory.turns):
         return f"turn_rewards: {len(member.turn_rewards)} for {len(trajectory.turns)} turns"
     for index, turn in enumerate(trajectory.turns):
@@ -217,8 +226,12 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
     tree, count = rewarded.tree, len(rewarded.tree.steps)
     if len(rewarded.rewards) != count or len(rewarded.components) != count:
         return f"{len(rewarded.rewards)} rewards and {len(rewarded.components)} components for {count} steps"
+    if fault := _token_fault(tree.prompt_ids):
+        return f"prompt_ids{fault}"
     ends: list[int] = []
     for index, step in enumerate(tree.steps):
+        if fault := _token_fault(step.token_ids):
+            return f"steps.{index}.token_ids{fault}"
         if step.parent is not None and not 0 <= step.parent < index:
             return f"steps.{index}.parent: {step.parent} is no earlier step"
         start = len(tree.prompt_ids) if step.parent is None else ends[step.parent]
@@ -228,6 +241,11 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
         if fault := _turn_fault(step.turn, ends[-1]):
             return f"steps.{index}.turn{fault}"
     return None
+
+
+def _token_fault(ids: Sequence[int]) -> str | None:
+    wrong = next((index for index, token in enumerate(ids) if not 0 <= token < _MOST_TOKENS), None)
+    return None if wrong is None else f".{wrong}: {ids[wrong]} is no token"
 
 
 def _turn_fault(turn: Turn, length: int) -> str | None:

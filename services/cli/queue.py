@@ -30,14 +30,20 @@ Broker = Annotated[
         help="URL of the broker (default: the Redis that kbqa up started in KBQA_HOME).",
     ),
 ]
+Prefix = Annotated[
+    str,
+    typer.Option("--prefix", envvar="KBQA_QUEUE_PREFIX", help="Beginning of the queues' keys in Redis."),
+]
 Name = Annotated[str, typer.Argument(help=f"Queue: {' or '.join(QUEUES)}.")]
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters (default: all of the queue).")]
 
 
 @commands.command("list")
-def list_queues(home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJson = False) -> None:
+def list_queues(
+    home: Home = DEFAULT_HOME, broker: Broker = None, prefix: Prefix = "", as_json: AsJson = False
+) -> None:
     """Show how many messages of each queue are waiting, in progress, or dead letters."""
-    found = {queue: _letters(queue, home, broker).counts() for queue in QUEUES}
+    found = {queue: _letters(queue, home, broker, prefix).counts() for queue in QUEUES}
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -48,9 +54,15 @@ def list_queues(home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJso
 
 
 @commands.command()
-def show(queue: Name, home: Home = DEFAULT_HOME, broker: Broker = None, as_json: AsJson = False) -> None:
+def show(
+    queue: Name,
+    home: Home = DEFAULT_HOME,
+    broker: Broker = None,
+    prefix: Prefix = "",
+    as_json: AsJson = False,
+) -> None:
     """Show a queue's dead letters, oldest first, without removing them."""
-    letters = _letters(queue, home, broker).read()
+    letters = _letters(queue, home, broker, prefix).read()
     if as_json:
         typer.echo(json.dumps([letter.model_dump(mode="json") for letter in letters]))
         return
@@ -62,18 +74,22 @@ def show(queue: Name, home: Home = DEFAULT_HOME, broker: Broker = None, as_json:
 
 
 @commands.command()
-def requeue(queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None) -> None:
+def requeue(
+    queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None, prefix: Prefix = ""
+) -> None:
     """Send dead letters to their queue again. Truncated ones and those without a task are kept."""
-    typer.echo(_count(_letters(queue, home, broker).requeue(ids), "sent again"))
+    typer.echo(_count(_letters(queue, home, broker, prefix).requeue(ids), "sent again"))
 
 
 @commands.command()
-def purge(queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None) -> None:
+def purge(
+    queue: Name, ids: Ids = None, home: Home = DEFAULT_HOME, broker: Broker = None, prefix: Prefix = ""
+) -> None:
     """Delete dead letters permanently."""
-    typer.echo(_count(_letters(queue, home, broker).purge(ids), "removed"))
+    typer.echo(_count(_letters(queue, home, broker, prefix).purge(ids), "removed"))
 
 
-def _letters(queue: str, home: Path, broker: str | None) -> DeadLetters:
+def _letters(queue: str, home: Path, broker: str | None, prefix: str) -> DeadLetters:
     if queue not in QUEUES:
         raise ConfigurationError(f'no queue "{queue}": there are {" and ".join(QUEUES)}')
     try:
@@ -81,7 +97,7 @@ def _letters(queue: str, home: Path, broker: str | None) -> DeadLetters:
         from services.dead_letters import DeadLetters
     except ImportError as error:
         raise ConfigurationError(f"{error}: install it with pip install 'kbqa[queue]'") from error
-    app = create_celery("cli", _broker(home, broker), consumes=queue)
+    app = create_celery("cli", _broker(home, broker), prefix=prefix, consumes=queue)
     require_broker(app)
     return DeadLetters(app, queue)
 

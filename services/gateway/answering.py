@@ -10,9 +10,11 @@ from contextlib import aclosing, suppress
 
 from kbqa.client.events import AnswerEvent, DoneEvent, ErrorEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse
+from kbqa.errors import PolicyChangingError, PolicyError
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.kg.versions import GraphVersions
 from kbqa.serving.policies import Lease, PolicySource
+from kbqa.serving.trial import Outcome
 from kbqa.telemetry import Metrics
 from services.gateway import cache
 from services.gateway.answers import usage_of, withheld
@@ -23,6 +25,7 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.work import Workers
 
 _VERSION_AGE_S = 1.0  # time for which the version of a graph is cached
+_CHANGE_POLL_S = 0.1  # how soon a question that waits for another policy version notices it
 
 
 class Answering:
@@ -74,7 +77,7 @@ class Answering:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 kg_version = await self._versions.of(request.kg)
-        lease = self._lease(request)
+        lease = await self._lease(request, started + timeout_s)
         if kg_version is None:
             document = _nothing_yet(request, question_id, lease, time.monotonic() - started)
             lease.release()
@@ -92,14 +95,19 @@ class Answering:
             return
         work = self._workers.begin(request, lease, question_id, kg_version, started + timeout_s)
         told = list[Event]()
-        async with aclosing(work.events()) as events:
-            async for event in events:
-                told.append(event)
-                if not isinstance(event, DoneEvent):
-                    yield event
-                elif work.repeatable and cache.is_repeatable(request, event.document):
-                    self._cache.keep(key, told)
+        try:
+            async with aclosing(work.events()) as events:
+                async for event in events:
+                    told.append(event)
+                    if not isinstance(event, DoneEvent):
+                        yield event
+                    elif work.repeatable and cache.is_repeatable(request, event.document):
+                        self._cache.keep(key, told)
+        except PolicyError:
+            lease.count(Outcome.FAILED)
+            raise
         answers, done = _ending(told, request)
+        lease.count(Outcome.ANSWERED if done.document.answers else Outcome.UNANSWERED)
         self._meter.answered(done.document, len(told) + len(answers))
         for answer in answers:
             yield answer
@@ -126,8 +134,15 @@ class Answering:
                 raise RequestRefusedError(f"{name}: at most {most:g} is allowed here")
         return request.timeout_s or min(limits.timeout_s, limits.max_timeout_s)
 
-    def _lease(self, request: AnswerRequest) -> Lease:
-        lease = self._policies.lease(request.kg)
+    async def _lease(self, request: AnswerRequest, deadline: float) -> Lease:
+        while True:
+            try:
+                lease = self._policies.lease(request.kg)
+                break
+            except PolicyChangingError:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_CHANGE_POLL_S)
         if request.recipe not in (None, lease.served.recipe):
             lease.release()
             raise RecipeMismatchError(str(request.recipe), lease.served.recipe)

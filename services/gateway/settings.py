@@ -49,6 +49,11 @@ class GatewaySettings(AccessSettings):
         reader: let the reader answer for graphs that the promoted policy was not trained on, and while no
             policy is available; otherwise the promoted policy answers for every graph. An external engine
             needs no reader.
+        rollback: return to the version before if a promoted one answers far fewer questions. Each gateway
+            decides for itself, from its latest questions.
+        rollback_questions: number of questions of both versions that are compared.
+        rollback_errors: by how much the share of failed questions may rise.
+        rollback_fall: by how much the share of answered questions may fall.
         max_rows: number of completions computed at a time in this process; each reserves memory.
         concurrency: number of questions answered at a time.
         queue: number of questions that may wait; further ones get 429.
@@ -88,6 +93,10 @@ class GatewaySettings(AccessSettings):
     fallback: str | None = None
     reader: bool = True
     poll_s: float = Field(2.0, gt=0)
+    rollback: bool = True
+    rollback_questions: int = Field(50, ge=1)
+    rollback_errors: float = Field(0.1, ge=0, le=1)
+    rollback_fall: float = Field(0.3, ge=0, le=1)
     max_rows: int = Field(16, ge=1)
     concurrency: int = Field(32, ge=1)
     queue: int = Field(32, ge=0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from kbqa.chat import ChatModel
 from kbqa.errors import ConfigurationError, NoPolicyError
@@ -19,14 +19,15 @@ from kbqa.serving.hosting import Host, InProcess, OnVllm
 from kbqa.serving.players import Players
 from kbqa.serving.policies import (
     FixedPolicy,
-    FollowedPolicies,
     PoliciesByGraph,
     PoliciesInTurn,
     PolicySource,
     ServedPolicy,
-    load_policy,
+    check_files,
     open_version,
 )
+from kbqa.serving.promotion import FollowedPolicies
+from kbqa.serving.trial import Bounds, Trial
 from kbqa.telemetry import Metrics
 from services.gateway.settings import GatewaySettings
 
@@ -119,11 +120,23 @@ def _followed(
     # Versions in use are not deleted; each source declares the version that it uses.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 
-    def load(version: PolicyVersion) -> ServedPolicy:
-        store.hold(holder, [version])
-        return load_policy(store, version, host)
+    def hold(versions: Sequence[PolicyVersion]) -> None:
+        store.hold(holder, versions)
 
-    return FollowedPolicies(wanted, load, poll_s=settings.poll_s)
+    def exclusive(version: PolicyVersion) -> bool:
+        return settings.engine == "vllm" and version.manifest.kind == "full"
+
+    bounds = Bounds(settings.rollback_questions, settings.rollback_errors, settings.rollback_fall)
+    return FollowedPolicies(
+        wanted,
+        lambda version: open_version(version, host),
+        poll_s=settings.poll_s,
+        prepare=partial(check_files, store),
+        hold=hold,
+        exclusive=exclusive,
+        trial=Trial(bounds) if settings.rollback else None,
+        rolled_back=metrics.counter("kbqa_gateway_rollbacks_total").inc,
+    )
 
 
 def _reader(settings: GatewaySettings) -> FollowedPolicies:

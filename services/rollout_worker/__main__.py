@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = RolloutWorkerSettings.load(**options)
         configure_logging("rollout_worker", settings.log_level, settings.log_format)
         # Before the heavy imports. When everything starts at once, Redis may need a moment.
-        require_broker(create_celery("rollout_worker", settings.broker_url), wait_s=settings.broker_wait_s)
+        celery = create_celery("rollout_worker", settings.broker_url, prefix=settings.queue_prefix)
+        require_broker(celery, wait_s=settings.broker_wait_s)
         from services.rollout_worker.worker import run_worker
 
         run_worker(settings)

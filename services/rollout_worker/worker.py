@@ -38,12 +38,13 @@ from kbqa.wire import (
     decode,
     encode,
 )
-from services.broker import create_celery, require_broker, send
-from services.consumer import consume, on_termination, stop_consuming, work_on
+from services.broker import LARGEST_CLOCK_OFFSET_S, clock_offset_s, create_celery, require_broker, send
+from services.consumer import consume, on_termination, pause_consuming, stop_consuming, work_on
 from services.disks import expose_disks
 from services.engine_metrics import relay_engine_metrics
 from services.http import background, install
 from services.rollout_worker.settings import RolloutWorkerSettings
+from services.rollout_worker.standing import Standing
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     celery = create_celery(
         "rollout_worker",
         settings.broker_url,
+        prefix=settings.queue_prefix,
         consumes=ROLLOUTS,
         visibility_timeout_s=settings.visibility_timeout_s,
     )
@@ -68,9 +70,10 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     engine = Engine(store, metrics, _host(settings, metrics, store))
     patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
     executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
-    handler = RequestHandler(executor, celery, metrics, settings.deliver_wait_s)
+    standing = Standing(metrics, partial(pause_consuming, ROLLOUTS))
+    handler = RequestHandler(executor, celery, metrics, standing, settings.deliver_wait_s)
     work_on(celery, ROLLOUTS, ROLL_OUT_TASK, handler.take)
-    web = create_app(celery, graphs, engine, metrics)
+    web = create_app(celery, graphs, engine, metrics, standing)
     expose_disks(metrics, settings)
     if settings.engine == "vllm":
         relay_engine_metrics(web, settings.vllm_url)
@@ -103,7 +106,9 @@ def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore)
     )
 
 
-def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics) -> FastAPI:
+def create_app(
+    celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics, standing: Standing
+) -> FastAPI:
     """The application of probes and metrics; work arrives through the queue."""
 
     def why_not_ready() -> str | None:
@@ -112,7 +117,7 @@ def create_app(celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: 
             graphs.graphs()
         except (QueueUnavailableError, GraphError) as error:
             return str(error)
-        return engine.unready()
+        return standing.unready() or engine.unready()
 
     app = FastAPI(title="rollout_worker", summary="Plays and scores episodes", version=__version__)
     install(app, service="rollout_worker", metrics=metrics, readiness=why_not_ready, errors={})
@@ -131,9 +136,15 @@ class RequestHandler:
     """Takes messages from one queue and puts replies into the other."""
 
     def __init__(
-        self, executor: RolloutExecutor, celery: Celery, metrics: Metrics, deliver_wait_s: float
+        self,
+        executor: RolloutExecutor,
+        celery: Celery,
+        metrics: Metrics,
+        standing: Standing,
+        deliver_wait_s: float,
     ) -> None:
         self._executor, self._celery, self._deliver_wait_s = executor, celery, deliver_wait_s
+        self._standing = standing
         self._requests = metrics.counter("kbqa_rollout_requests_total")
         self._running = metrics.gauge("kbqa_rollout_requests_running")
         self._queue_seconds = metrics.histogram("kbqa_rollout_queue_seconds")
@@ -169,11 +180,19 @@ class RequestHandler:
         now = time.time()
         self._queue_seconds.observe(max(0.0, now - request.sent_at))
         with log_context(run=request.run, request=request.request_id):
-            if now > request.expires_at:
+            if now <= request.expires_at:
+                reply = self._executor.execute(request)
+            elif (failure := self._clock_failure()) is not None:
+                reply = self._executor.refuse(request, failure)
+            else:
                 count.outcome = "expired"  # the trainer has sent it again, or no longer needs it
                 return
-            reply = self._executor.execute(request)
-            count.outcome = "answered" if reply.failure is None else reply.failure.reason
+            if reply.failure is None:
+                count.outcome = "answered"
+                self._standing.answered()
+            else:
+                count.outcome = reply.failure.reason
+                self._standing.failed(reply.failure)
             if reply.rollout is not None:
                 self._time(request, reply.timings)
             self._tokens.inc(reply.sampled_tokens)
@@ -183,6 +202,17 @@ class RequestHandler:
             if reply.group is not None:
                 self._unjudged.inc(request.n - len(reply.group.members))
             self._deliver(reply)
+
+    def _clock_failure(self) -> RolloutFailure | None:
+        """Why this machine cannot tell whether a request has expired; None if it can."""
+        try:
+            ahead_s = clock_offset_s(self._celery)
+        except QueueUnavailableError:
+            return None
+        if ahead_s is None or abs(ahead_s) <= LARGEST_CLOCK_OFFSET_S:
+            return None
+        detail = f"the clock is {ahead_s:+.0f} s off the broker's: synchronise it (NTP)"
+        return RolloutFailure(reason=FailureReason.CLOCK_OFF, detail=detail)
 
     def _time(self, request: RolloutRequest, timings: Timings) -> None:
         self._seconds.labels(request.purpose).observe(timings.rollout_s)

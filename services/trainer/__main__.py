@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = TrainerSettings.load(**options)
         configure_logging("trainer", settings.log_level, settings.log_format)
         # Before the heavy imports. When everything starts at once, Redis may need a moment.
-        require_broker(create_celery("trainer", settings.broker_url), wait_s=settings.broker_wait_s)
+        celery = create_celery("trainer", settings.broker_url, prefix=settings.queue_prefix)
+        require_broker(celery, wait_s=settings.broker_wait_s)
         from services.trainer.app import create_app
 
         app = create_app(settings)

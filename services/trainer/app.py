@@ -21,6 +21,7 @@ from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.access.guard import KeyGuard
 from services.access.sites import OwnSite
 from services.broker import create_celery, require_broker
+from services.broker import LARGEST_CLOCK_OFFSET_S, clock_offset_s, create_celery, require_broker
 from services.consumer import consume, stop_consuming, work_on
 from services.disks import expose_disks
 from services.http import install, operations_app
@@ -38,6 +39,7 @@ from services.trainer.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 _INTAKE_THREADS = 2
+_STAND_BY_S = 1.0  # between two attempts to take over
 
 
 def create_app(settings: TrainerSettings) -> FastAPI:
@@ -54,7 +56,9 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     metrics = Metrics(CollectorRegistry())
     runs = Runs(settings.home / "runs")
     intake = Intake(runs, metrics)
-    celery = create_celery("trainer", settings.broker_url, consumes=TRAJECTORIES)
+    celery = create_celery(
+        "trainer", settings.broker_url, prefix=settings.queue_prefix, consumes=TRAJECTORIES
+    )
     work_on(celery, TRAJECTORIES, DELIVER_TASK, intake.take)
     consumer = threading.Thread(
         target=consume,
@@ -65,21 +69,45 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     supervisor = Supervisor(runs, settings, metrics, _environment(settings))
     expose_latest_run(metrics, runs)
-    expose_depths(metrics, settings.broker_url)
+    expose_depths(metrics, settings.broker_url, settings.queue_prefix)
     expose_disks(metrics, settings)
+
+    ending = threading.Event()
+    standing_by: str | None = None  # for whom
+
+    def begin() -> bool:
+        """Begin to work, unless another trainer does; returns whether this one does."""
+        nonlocal standing_by
+        why = supervisor.take_over()
+        if why is None:
+            intake.sweep()
+            consumer.start()
+            supervisor.resume_interrupted()
+        elif why != standing_by:
+            logger.warning("standing by", extra={"reason": why})
+        standing_by = why
+        return why is None
+
+    def stand_by() -> None:
+        while not ending.wait(_STAND_BY_S) and not begin():
+            pass
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(intake.sweep)
-        consumer.start()
-        await asyncio.to_thread(supervisor.resume_interrupted)
+        successor = threading.Thread(target=stand_by, name="successor", daemon=True)
+        if not await asyncio.to_thread(begin):
+            successor.start()
         yield
+        ending.set()
+        if successor.is_alive():
+            await asyncio.to_thread(successor.join)
         await asyncio.to_thread(supervisor.close)
         stop_consuming()
-        await asyncio.to_thread(consumer.join, settings.drain_s)
+        if consumer.is_alive():
+            await asyncio.to_thread(consumer.join, settings.drain_s)
 
     def why_not_ready() -> str | None:
-        return _why_not_ready(celery, consumer)
+        return standing_by or _why_not_ready(celery, consumer)
 
     app = FastAPI(
         title="trainer",
@@ -111,8 +139,11 @@ def _why_not_ready(celery: Celery, consumer: threading.Thread) -> str | None:
         return "the consumer of replies is not running"
     try:
         require_broker(celery)
+        ahead_s = clock_offset_s(celery) or 0.0
     except QueueUnavailableError as error:
         return str(error)
+    if abs(ahead_s) > LARGEST_CLOCK_OFFSET_S:  # workers would take requests for expired
+        return f"the clock is {ahead_s:+.0f} s off the broker's: synchronise it (NTP)"
     return None
 
 

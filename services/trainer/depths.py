@@ -17,10 +17,10 @@ STATES = ("waiting", "taken", "dead")
 _FRESH_S = 2.0  # time for which counts are reused, so that a scrape asks the broker only once
 
 
-def expose_depths(metrics: Metrics, broker_url: str) -> None:
+def expose_depths(metrics: Metrics, broker_url: str, prefix: str = "") -> None:
     """Export the waiting, taken and dead messages of each queue; NaN while no broker answers."""
     for queue in QUEUES:
-        depths = _Depths(broker_url, queue)
+        depths = _Depths(broker_url, prefix, queue)
         for state in STATES:
             metrics.gauge("kbqa_queue_messages").labels(queue, state).set_function(
                 partial(depths.read, state)
@@ -30,8 +30,8 @@ def expose_depths(metrics: Metrics, broker_url: str) -> None:
 class _Depths:
     """The counts of one queue, cached for a moment."""
 
-    def __init__(self, broker_url: str, queue: str) -> None:
-        self._app = create_celery("trainer", broker_url, consumes=queue)
+    def __init__(self, broker_url: str, prefix: str, queue: str) -> None:
+        self._app = create_celery("trainer", broker_url, prefix=prefix, consumes=queue)
         self._letters = DeadLetters(self._app, queue)
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}

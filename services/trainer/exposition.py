@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 from kbqa.curves import curve_names
 from kbqa.runs.directory import Runs, State
 from kbqa.runs.guards import ALARMS
 from kbqa.runs.ledger import GroupOutcome
+from kbqa.runs.record_file import FollowedRecords
 from kbqa.telemetry import Metrics
 
 _PHASES = ("warm_up", "cold_start", "rl")
@@ -54,7 +56,7 @@ DISTRIBUTIONS = {
     "kbqa_trainer_action_success": "action_success",
 }
 PARTS = ("waited", "trained", "published", "checkpointed", "evaluated")
-_FRESH_S = 1.0  # time for which records are reused, so that a scrape reads the files only once
+_FRESH_S = 1.0  # time for which records are reused, so that a scrape looks at the files only once
 _FALL_STEPS = 20  # steps that are averaged, because single steps fluctuate
 
 
@@ -120,24 +122,26 @@ def _newest_checkpoint(runs: Runs) -> float:
 
 
 class _Records:
-    """The metrics records of the newest run, newest first, cached for a moment."""
+    """What the metrics need of the newest run's records; each record is read once."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._records: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._followed: tuple[str, FollowedRecords] | None = None  # with the run's id
         self._until = 0.0
+        self._forget()
 
     def reader(self, *path: str, **where: str) -> Callable[[], float]:
-        """A function that returns the value at `path` in the newest record that matches `where`, or NaN."""
+        """A function that returns the value at `path` in the newest record of a series, or NaN."""
 
         def read() -> float:
-            return _number(self._newest(**where), path)
+            return _number(self._latest(**where), path)
 
         return read
 
     def numbers(self, key: str) -> dict[tuple[str, ...], float]:
         """The numbers that the newest step holds under `key`, by name."""
-        step = self._newest(kind="step", phase="rl")
+        step = self._latest(kind="step", phase="rl")
         return {(name,): value for name, value in step.get(key, {}).items()}
 
     def evaluations(self) -> dict[tuple[str, ...], float]:
@@ -145,7 +149,7 @@ class _Records:
         return {
             (split, name): float(value)
             for split in _SPLITS
-            for name, value in self._newest(kind="evaluation", phase="rl", split=split).items()
+            for name, value in self._latest(kind="evaluation", phase="rl", split=split).items()
             if name not in _HEAD and isinstance(value, int | float)
         }
 
@@ -154,21 +158,20 @@ class _Records:
         return {
             (split, hops): value
             for split in _SPLITS
-            for hops, value in self._newest(kind="evaluation", phase="rl", split=split)
+            for hops, value in self._latest(kind="evaluation", phase="rl", split=split)
             .get("f1_by_hops", {})
             .items()
         }
 
-    def _newest(self, **where: str) -> dict[str, Any]:
-        """The newest record that matches `where`; empty if there is none."""
-        found = (r for r in self._fresh() if all(r.get(field) == value for field, value in where.items()))
-        return next(found, {})
+    def _latest(self, **where: str) -> dict[str, Any]:
+        """The newest record of a series; empty if there is none."""
+        self._refresh()
+        return self._newest.get(_place(where), {})
 
     def newest_version(self) -> float:
         """Number of the version in the newest record; NaN before the first."""
-        versions = (record["version"] for record in self._fresh() if "version" in record)
-        newest = next(versions, None)
-        return math.nan if newest is None else float(newest[1:].partition("-")[0])
+        self._refresh()
+        return math.nan if self._version is None else float(self._version[1:].partition("-")[0])
 
     def reward_fall(self) -> float:
         """How far the latest steps' mean reward is below the run's best; NaN if there are too few steps.
@@ -176,22 +179,46 @@ class _Records:
         Returns:
             The fall as a share of the best: 0 is none, 1 all of it; it can exceed 1 if rewards are negative.
         """
-        rewards = [
-            record["reward"]
-            for record in self._fresh()
-            if (record["kind"], record["phase"]) == ("step", "rl") and "reward" in record
-        ]
-        sums = list(accumulate(rewards, initial=0.0))
-        means = [(late - early) / _FALL_STEPS for early, late in zip(sums, sums[_FALL_STEPS:], strict=False)]
-        best = max(means, default=0.0)
-        return 1 - means[0] / best if best > 0 else math.nan
+        self._refresh()
+        return 1 - self._mean / self._best_mean if self._best_mean > 0 else math.nan
 
-    def _fresh(self) -> list[dict[str, Any]]:
-        if time.monotonic() > self._until:
-            runs = self._runs.all()
-            self._records = runs[-1].records()[::-1] if runs else []
+    def _forget(self) -> None:
+        self._newest: dict[tuple[str | None, ...], dict[str, Any]] = {}
+        self._version: str | None = None
+        self._rewards: deque[float] = deque(
+            maxlen=_FALL_STEPS
+        )  # of the latest steps of reinforcement learning
+        self._mean, self._best_mean = 0.0, 0.0
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if time.monotonic() <= self._until:
+                return
             self._until = time.monotonic() + _FRESH_S
-        return self._records
+            if not (runs := self._runs.all()):
+                return
+            if self._followed is None or self._followed[0] != runs[-1].id:
+                self._followed = runs[-1].id, FollowedRecords(runs[-1].metrics_path)
+                self._forget()
+            rewritten, records = self._followed[1].new()
+            if rewritten:
+                self._forget()
+            for record in records:
+                self._take(record)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        self._newest[_place(record)] = record
+        self._version = record.get("version", self._version)
+        if (record["kind"], record["phase"]) == ("step", "rl") and "reward" in record:
+            self._rewards.append(record["reward"])
+            if len(self._rewards) == _FALL_STEPS:
+                self._mean = sum(self._rewards) / _FALL_STEPS
+                self._best_mean = max(self._best_mean, self._mean)
+
+
+def _place(record: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """What tells one series of records from another."""
+    return record["kind"], record["phase"], record.get("split")
 
 
 def _number(record: dict[str, Any], path: tuple[str, ...]) -> float:

@@ -1,4 +1,4 @@
-"""python -m services.trainer.launch --processes N --run DIR: trains one run in N processes of torchrun.
+"""python -m services.trainer.launch --processes N --run DIR --lease TOKEN: a run in N processes of torchrun.
 
 Torchrun gives each process its rank, and ends all processes when one dies; the trainer then restarts them
 from the last checkpoint. They inherit standard input, on which the first process listens
@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trainer.launch", description="Train one run in several processes.")
     parser.add_argument("--processes", type=int, required=True, help="number of processes, one for each GPU")
     parser.add_argument("--run", required=True, help="the run's directory")
+    parser.add_argument("--lease", required=True, help="token of the trainer's lease")
     options = parser.parse_args(argv)
     config = LaunchConfig(
         min_nodes=1,
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         max_restarts=0,
     )
     try:
-        elastic_launch(config, sys.executable)("-P", "-m", "services.trainer.run", "--run", options.run)
+        program = ("-P", "-m", "services.trainer.run", "--run", options.run, "--lease", options.lease)
+        elastic_launch(config, sys.executable)(*program)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode >= 0 else _SIGNALLED - failure.exitcode

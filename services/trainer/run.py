@@ -1,4 +1,4 @@
-"""python -m services.trainer.run --run DIR: the process that trains one run.
+"""python -m services.trainer.run --run DIR --lease TOKEN: the process that trains one run.
 
 The trainer starts it, and it ends when the trainer ends: its standard input is a pipe. A line on the pipe
 means to stop; end of file means that the trainer has died. For exit codes see `Exit`.
@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from kbqa.errors import ConfigurationError, KbqaError
+from kbqa.errors import ConfigurationError, KbqaError, LeaseLostError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.in_process import load_model
 from kbqa.policies.vllm import VllmServer
@@ -33,6 +33,7 @@ from kbqa.runs import training
 from kbqa.runs.context import EVALUATED_AT_A_TIME, Context, Stopped
 from kbqa.runs.directory import RunDirectory
 from kbqa.runs.journal import Journal
+from kbqa.runs.lease import fence
 from kbqa.runs.queued import QueuedSource
 from kbqa.telemetry import configure_logging, log_context
 from kbqa.training.generators import make_deterministic
@@ -53,9 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train a run to its end; returns the exit code."""
     parser = argparse.ArgumentParser(prog="trainer.run", description="Train one run.")
     parser.add_argument("--run", type=Path, required=True, help="the run's directory")
-    directory = RunDirectory(parser.parse_args(argv).run)
+    parser.add_argument("--lease", type=int, required=True, help="token of the trainer's lease")
+    options = parser.parse_args(argv)
+    directory = RunDirectory(options.run)
     ranks = Ranks.join()
-    code = _follow(directory, ranks) if ranks.rank else _lead(directory, ranks)
+    code = _follow(directory, ranks) if ranks.rank else _lead(directory, options.lease, ranks)
     ranks.leave()
     return code
 
@@ -75,7 +78,7 @@ def _follow(directory: RunDirectory, ranks: Ranks) -> Exit:
     return Exit.DONE
 
 
-def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
+def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
     stop = threading.Event()
     threading.Thread(target=_obey, args=(stop,), name="obedience", daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -89,10 +92,13 @@ def _lead(directory: RunDirectory, ranks: Ranks) -> Exit:
         sinks = open_sinks(settings.sinks, directory)
         journal = Journal(directory, sinks)
         try:
-            train(directory, settings, journal, stop, ranks)
+            train(directory, settings, journal, stop, fence(directory.path.parent, token), ranks)
         except Stopped:
             logger.info("run stopped", extra={"phase": journal.phase})
             return Exit.STOPPED
+        except LeaseLostError as error:
+            logger.error("run abandoned", extra={"reason": str(error)})
+            return Exit.ABANDONED
         except (KbqaError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _NO_ROOM:
                 raise
@@ -165,9 +171,13 @@ def train(
     settings: TrainerSettings,
     journal: Journal,
     stop: threading.Event,
+    require_held: Callable[[], None],
     ranks: Ranks = ALONE,
 ) -> None:
     """Train all phases of a run that are not finished yet.
+
+    Args:
+        require_held: see `kbqa.runs.lease.fence`.
 
     Raises:
         KbqaError: the run cannot continue.
@@ -175,7 +185,7 @@ def train(
     """
     record = directory.read()
     recipe = record.resolved_recipe()
-    celery = create_celery("trainer", settings.broker_url)
+    celery = create_celery("trainer", settings.broker_url, prefix=settings.queue_prefix)
     # Each request may be sent three times; without a limit, they pile up while no worker runs.
     at_most = 3 * max(recipe.schedule.max_in_flight, EVALUATED_AT_A_TIME)
 
@@ -198,6 +208,7 @@ def train(
                 data=settings.data,
                 graph_wait_s=settings.graph_wait_s,
                 traces=settings.traces,
+                fence=require_held,
                 ranks=ranks,
                 alone=alone,
             )

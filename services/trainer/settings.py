@@ -21,6 +21,9 @@ class TrainerSettings(KeySettings):
 
     Attributes:
         broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        queue_prefix: begins every key of the queues in Redis, for example `films:`. Trainer and workers of an
+            installation need the same one; installations that share a Redis need different ones
+            (`KBQA_QUEUE_PREFIX`).
         broker_wait_s: seconds to wait for the broker at the start.
         kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
@@ -30,6 +33,7 @@ class TrainerSettings(KeySettings):
         threads: number of threads for training. With a small policy, a second thread gains nothing, and
             slows training down if anything else runs on the same cores.
         auto_resume: resume an unfinished run when the trainer starts.
+        stop_wait_s: seconds that a run which is stopped on request has for its checkpoint.
         max_restarts: how often in a row a training process is restarted that dies without completing a
             step.
         graph_wait_s: seconds that a run waits for the kg_server when it starts.
@@ -55,6 +59,7 @@ class TrainerSettings(KeySettings):
         "redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
+    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,64}$", validation_alias="KBQA_QUEUE_PREFIX")
     broker_wait_s: float = Field(5.0, ge=0)
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
@@ -62,6 +67,7 @@ class TrainerSettings(KeySettings):
     processes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_PROCESSES")
     threads: int = Field(1, ge=1)
     auto_resume: bool = True
+    stop_wait_s: float = Field(600.0, ge=0)
     max_restarts: int = Field(5, ge=0)
     graph_wait_s: float = Field(60.0, ge=0)
     traces: int = Field(150, ge=0)

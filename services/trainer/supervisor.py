@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +16,9 @@ from enum import IntEnum
 
 from kbqa.errors import RunConflictError
 from kbqa.runs.directory import RunDirectory, Runs, State
+from kbqa.runs.lease import Lease
 from kbqa.telemetry import Metrics
-from services.processes import BackOff, describe_exit, last_line
+from services.processes import BackOff, describe_exit, last_line, open_log
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
@@ -31,7 +35,7 @@ class Exit(IntEnum):
     """The run's progress contains the reason; a restart would not help."""
     STOPPED = 3
     ABANDONED = 4
-    """The trainer died."""
+    """The trainer died, or lost its lease to another one."""
 
 
 class Supervisor:
@@ -49,6 +53,16 @@ class Supervisor:
         self._restarts = metrics.counter("kbqa_trainer_restarts_total")
         self._lock = threading.Lock()
         self._watch: _Watch | None = None
+        self._lease: Lease | None = None
+
+    def take_over(self) -> str | None:
+        """Become the trainer of this home; returns why that is not possible yet, or None."""
+        with self._lock:
+            try:
+                self._take_lease()
+            except RunConflictError as error:
+                return str(error)
+        return None
 
     @property
     def active(self) -> str | None:
@@ -60,28 +74,33 @@ class Supervisor:
         """Create a run and make it the active one.
 
         Raises:
-            RunConflictError: another one is active; nothing is created.
+            RunConflictError: another one is active, or another trainer; nothing is created.
         """
         with self._lock:
+            lease = self._take_lease()
             self._require_idle()
             directory = create()
-            self._start(directory)
+            self._start(directory, lease)
             return directory
 
     def resume(self, directory: RunDirectory) -> None:
         """Make a run active again.
 
         Raises:
-            RunConflictError: a run is active, or this one is done.
+            RunConflictError: a run is active, or another trainer, or this run is done.
         """
         with self._lock:
+            lease = self._take_lease()
             self._require_idle()
             record = directory.require_unfinished()
             directory.write(record.model_copy(update={"state": State.RUNNING, "error": None}))
-            self._start(directory)
+            self._start(directory, lease)
 
     def stop(self, directory: RunDirectory) -> None:
         """Stop the active run at the next point where no work is lost; returns when it has stopped.
+
+        That point is the end of a micro-batch, or of a step whose weights change already; then a checkpoint
+        is written. Unlike a termination, this has no deadline that anybody else sets.
 
         Raises:
             RunConflictError: the run is not active.
@@ -89,7 +108,7 @@ class Supervisor:
         watch = self._watch
         if watch is None or self.active != directory.id:
             raise RunConflictError(f"run {directory.id} is not active, it is {directory.read().state}")
-        watch.end(State.STOPPED, self._settings.drain_s)
+        watch.end(State.STOPPED, self._settings.stop_wait_s)
 
     def resume_interrupted(self) -> None:
         """Resume the run that was active when the trainer ended, if there is one."""
@@ -106,6 +125,15 @@ class Supervisor:
         """End the training process; its run keeps the state running and can be resumed."""
         if self._watch is not None and self.active is not None:
             self._watch.end(None, self._settings.drain_s)
+        with self._lock:
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    def _take_lease(self) -> Lease:
+        if self._lease is None:
+            self._lease = Lease.take(self._runs.root, f"trainer {socket.gethostname()}-{os.getpid()}")
+        return self._lease
 
     def _require_idle(self) -> None:
         if self.active is not None:
@@ -114,8 +142,8 @@ class Supervisor:
                 f"follow it, or stop it with POST /v1/runs/{self.active}/stop"
             )
 
-    def _start(self, directory: RunDirectory) -> None:
-        self._watch = _Watch(directory, self._settings, self._environment, self._restarts.inc)
+    def _start(self, directory: RunDirectory, lease: Lease) -> None:
+        self._watch = _Watch(directory, lease, self._settings, self._environment, self._restarts.inc)
         self._watch.thread.start()
 
 
@@ -123,17 +151,19 @@ class _Watch:
     """Runs the training process of one run, and restarts it when it dies.
 
     Args:
+        lease: the training process holds it, too.
         died: called at every restart.
     """
 
     def __init__(
         self,
         directory: RunDirectory,
+        lease: Lease,
         settings: TrainerSettings,
         environment: dict[str, str],
         died: Callable[[], None],
     ) -> None:
-        self.directory = directory
+        self.directory, self._lease = directory, lease
         self._settings, self._environment, self._died = settings, environment, died
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -170,6 +200,11 @@ class _Watch:
             if code is None or (self._ending and code not in (Exit.DONE, Exit.FAILED)):
                 if self._state_at_end is not None:
                     self._write(state=self._state_at_end)
+                return
+            if code == Exit.ABANDONED:
+                # The run belongs to another trainer now. Whoever restarts this one lets it stand by.
+                logger.error("the lease was lost; this trainer ends", extra={"run": self.directory.id})
+                os.kill(os.getpid(), signal.SIGTERM)
                 return
             if code == Exit.DONE:
                 self._write(state=State.DONE)
@@ -211,11 +246,17 @@ class _Watch:
         program = ["services.trainer.run"]
         if processes > 1:
             program = ["services.trainer.launch", "--processes", str(processes)]
-        command = [sys.executable, "-P", "-m", *program, "--run", str(self.directory.path)]
-        with self.directory.log_path.open("ab") as log:
+        command = [sys.executable, "-P", "-m", *program]
+        command += ["--run", str(self.directory.path), "--lease", str(self._lease.token)]
+        with open_log(self.directory.log_path) as log:
             # The end of the pipe tells the process that this one has died, for whatever reason.
             return subprocess.Popen(
-                command, env=self._environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+                command,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._lease.fileno(),),
             )
 
     def _mark(self) -> tuple[object, ...]:

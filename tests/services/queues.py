@@ -17,7 +17,7 @@ import logging, sys, time
 from kbqa.errors import MessageError
 from kbqa.telemetry import configure_logging
 from services.broker import create_celery
-from services.consumer import consume, on_termination, stop_consuming, work_on
+from services.consumer import consume, on_termination, pause_consuming, stop_consuming, work_on
 
 url, path, drain_s, visibility_timeout_s = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
 
@@ -28,6 +28,9 @@ def note(message):
         raise MessageError("it is bad")
     if verb == "fail":
         raise RuntimeError("no luck")
+    if verb == "pause":
+        pause_consuming("notes", float(rest[0]))
+        return
     if verb == "sleep":
         write(f"+{rest[1]} ")
         time.sleep(float(rest[0]))

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 import redis
 
-from kbqa.errors import QueueUnavailableError
+from kbqa.errors import ConfigurationError, QueueUnavailableError
 from services.broker import create_celery, require_broker, send
 from services.consumer import MOST_ATTEMPTS
 from services.dead_letters import MOST_CHARACTERS, DeadLetters
@@ -215,3 +215,46 @@ def test_messages_survive_the_death_of_a_redis_that_appends(tmp_path) -> None:
     consumer.kill()
     celery.close()
     broker.kill()
+
+
+def test_a_consumer_that_pauses_leaves_messages_to_others_and_comes_back(celery, client, notes) -> None:
+    weary, fresh = notes(), notes()
+    ask(celery, "pause 8")
+    wait_until(lambda: client.llen("notes") + client.hlen("notes.unacked") == 0)
+    one, other = weary, fresh
+    began = time.monotonic()
+    for number in range(20):
+        ask(celery, f"sleep 0.02 {number}")
+        time.sleep(0.05)
+    wait_until(lambda: len(one.words) + len(other.words) == 40)
+    assert time.monotonic() - began < 8  # else the pause was over, and this says nothing
+    assert min(len(one.words), len(other.words)) <= 2  # one may have been on its way to it
+    busy, resting = sorted((one, other), key=lambda consumer: -len(consumer.words))
+    busy.kill()
+    ask(celery, "say back")
+    wait_until(lambda: "back" in resting.words)
+
+
+def test_installations_with_different_prefixes_share_a_redis(broker_url, client) -> None:
+    apps = {
+        prefix: create_celery("test", broker_url, prefix=prefix, consumes="notes") for prefix in ("a:", "b:")
+    }
+    send(apps["a:"], "notes", "note", "x")
+    DeadLetters(apps["b:"], "notes").bury("y", "why", "note", 1)
+    counts = {prefix: DeadLetters(app, "notes").counts() for prefix, app in apps.items()}
+    assert counts == {
+        "a:": {"waiting": 1, "taken": 0, "dead": 0},
+        "b:": {"waiting": 0, "taken": 0, "dead": 1},
+    }
+    assert client.llen("a:notes") == 1
+    (letter,) = DeadLetters(apps["b:"], "notes").read()
+    assert DeadLetters(apps["b:"], "notes").requeue() == [letter.id]
+    assert client.llen("b:notes") == 1
+    for app in apps.values():
+        app.close()
+    client.delete("a:notes", "b:notes")
+
+
+def test_a_prefix_needs_redis() -> None:
+    with pytest.raises(ConfigurationError, match="virtual host in KBQA_BROKER_URL"):
+        create_celery("test", "amqp://localhost", prefix="a:")

@@ -13,7 +13,8 @@ from kbqa.protocols.kg_r1 import KgR1
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import InProcess
 from kbqa.serving.players import Players
-from kbqa.serving.policies import FollowedPolicies, ServedPolicy, load_policy
+from kbqa.serving.policies import ServedPolicy, load_policy
+from kbqa.serving.promotion import FollowedPolicies
 from kbqa.training.small_policy import save_model
 from services.gateway.sources import promoted
 from tests.unit.policies_fixtures import make_model, make_tokenizer

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import httpx
 
-from kbqa.serving.policies import FollowedPolicies
+from kbqa.serving.promotion import FollowedPolicies
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.services.gateway.streams import Patient, events_of, serving
 from tests.unit.policies_fixtures import ScriptedPolicy

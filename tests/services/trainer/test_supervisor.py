@@ -98,3 +98,13 @@ def test_a_run_that_is_done_is_not_resumed(make_supervisor, create) -> None:
     directory.write(directory.read().model_copy(update={"state": State.DONE}))
     with pytest.raises(RunConflictError, match="is done"):
         make_supervisor().resume(directory)
+
+
+def test_a_second_trainer_of_the_home_stands_by_until_the_first_has_ended(make_supervisor, create) -> None:
+    first, second = make_supervisor(), make_supervisor()
+    assert first.take_over() is None
+    assert "trains the runs under" in second.take_over()
+    with pytest.raises(RunConflictError, match="stands by"):
+        second.begin(create)
+    first.close()
+    assert second.take_over() is None

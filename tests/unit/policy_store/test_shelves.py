@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from kbqa.errors import ConfigurationError, PolicyIntegrityError, PolicyStoreUnavailableError
-from kbqa.policy_store import PolicyStore, RemoteShelf, open_store
+from kbqa.policy_store import LocalShelf, PolicyStore, RemoteShelf, open_store
 from tests.unit.policy_store.conftest import publish
 
 
@@ -118,3 +122,76 @@ def test_processes_that_pull_the_same_version_at_once_do_not_disturb_each_other(
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_publishing_leaves_what_another_process_downloads_into_the_same_cache(bucket, tmp_path) -> None:
+    here = tmp_path / "pulled-policies" / "r1"
+    fresh, old = here / ".aside-fresh", here / ".aside-old"
+    for download in (fresh, old):
+        download.mkdir(parents=True)
+        (download / "model.safetensors").write_text("half")
+    for path in (old / "model.safetensors", old):
+        os.utime(path, (0, 0))
+    publish(PolicyStore(RemoteShelf(bucket, tmp_path / "pulled-policies")), 1, "weights")
+    assert (fresh / "model.safetensors").read_text() == "half"
+    assert not old.exists()
+
+
+@pytest.fixture
+def failing(tmp_path, monkeypatch):
+    """`failing(errno, times)` makes the next readings of directories fail."""
+
+    def fail(number: int, times: int) -> None:
+        left, right = [times], Path.iterdir
+
+        def iterdir(path):
+            left[0] -= 1
+            if left[0] >= 0:
+                raise OSError(number, os.strerror(number))
+            return right(path)
+
+        monkeypatch.setattr(Path, "iterdir", iterdir)
+
+    return fail
+
+
+def test_a_stale_handle_passes(tmp_path, failing) -> None:
+    store = PolicyStore(tmp_path / "policies")
+    published = publish(store, 1, "weights")
+    failing(errno.ESTALE, 1)
+    assert store.newest("r1").id == published.id
+
+
+def test_a_disk_that_does_not_come_back_is_named_and_blames_no_version(tmp_path, failing) -> None:
+    store = PolicyStore(LocalShelf(tmp_path / "policies", patience_s=0.0))
+    failing(errno.ESTALE, 1000)
+    with pytest.raises(PolicyStoreUnavailableError, match="the policy store at .*policies fails .Stale"):
+        store.newest("r1")
+
+
+def test_other_errors_are_not_taken_for_an_outage(tmp_path, failing) -> None:
+    store = PolicyStore(LocalShelf(tmp_path / "policies", patience_s=0.0))
+    failing(errno.EACCES, 1)
+    with pytest.raises(PermissionError):
+        store.newest("r1")
+
+
+def test_declarations_of_use_are_read_side_by_side(tmp_path) -> None:
+    class Slow(LocalShelf):
+        reading = most = 0
+
+        def read(self, path: str) -> bytes:
+            if ".uses" in path:
+                self.reading += 1
+                self.most = max(self.most, self.reading)
+                time.sleep(0.05)
+                self.reading -= 1
+            return super().read(path)
+
+    shelf = Slow(tmp_path / "policies")
+    store = PolicyStore(shelf)
+    versions = [publish(store, number, str(number)) for number in (1, 2, 3)]
+    for worker in range(32):
+        store.hold(f"worker-{worker}", [versions[worker % 2]])
+    assert store.retain("r1", keep=1) == []
+    assert shelf.most > 4

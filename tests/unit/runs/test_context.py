@@ -9,23 +9,26 @@ import pytest
 
 from kbqa.errors import RunError
 from kbqa.kg.client import HttpGraphTools
+from kbqa.policy_store import PolicyStore
 from kbqa.runs.context import Context, Stopped
 from kbqa.runs.directory import RunRecord, SplitLimits
+from kbqa.wire import FailureReason, RolloutFailure
 
 
 @pytest.fixture
 def make_context():
     opened = []
 
-    def make(url: str, stop: threading.Event | None = None) -> Context:
+    def make(url: str, stop: threading.Event | None = None, store: PolicyStore | None = None) -> Context:
         record = RunRecord(
             id="r1", recipe={}, dataset="world", limits=SplitLimits(), seed=1, created_at="2026-01-01"
         )
-        unused = dict.fromkeys(("directory", "recipe", "store", "journal", "rollouts"))
+        unused = dict.fromkeys(("directory", "recipe", "journal", "rollouts"))
         opened.append(HttpGraphTools(url))
         return Context(
             **unused,
             record=record,
+            store=store,
             home=Path("var"),
             graph_wait_s=0.2,
             tools=opened[-1],
@@ -57,3 +60,28 @@ def test_stopping_ends_the_wait(make_context) -> None:
     stop.set()
     with pytest.raises(Stopped):
         make_context("http://127.0.0.1:1", stop).kg_versions(["world"])
+
+
+def failure(reason: FailureReason) -> RolloutFailure:
+    return RolloutFailure(reason=reason, detail="why")
+
+
+def test_a_version_is_damaged_only_if_the_trainer_finds_it_damaged_too(make_context, store, publish) -> None:
+    context = make_context("http://127.0.0.1:1", store=store)
+    version = publish("r1", 1)
+    context.look(failure(FailureReason.VERSION_REFUSED), {})
+    (version.path / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(RunError, match=f"{version.id} of run r1 is damaged.*model.safetensors.*resume"):
+        context.look(failure(FailureReason.VERSION_REFUSED), {})
+
+
+def test_a_graph_has_changed_only_if_it_has_for_the_trainer_too(make_context, graph_server) -> None:
+    context = make_context(graph_server.url)
+    context.look(failure(FailureReason.GRAPH_CHANGED), context.kg_versions(["world"]))
+    with pytest.raises(RunError, match="the graph world changed from version 0123456789ab to"):
+        context.look(failure(FailureReason.GRAPH_CHANGED), {"world": "0123456789ab"})
+
+
+def test_a_graph_that_does_not_answer_proves_nothing(make_context) -> None:
+    context = make_context("http://127.0.0.1:1")
+    context.look(failure(FailureReason.GRAPH_CHANGED), {"world": "0123456789ab"})

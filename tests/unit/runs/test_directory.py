@@ -57,6 +57,16 @@ def test_a_damaged_run_is_named(runs):
         run.read()
 
 
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(runs, caplog):
+    for name in ("mine", "broken"):
+        runs.create(RECIPE, "world", SplitLimits(), 1, name=name)
+    broken = runs.get("broken").path / "run.json"
+    broken.write_text(json.dumps({**json.loads(broken.read_text()), "field_of_the_next_release": 1}))
+    for _ in range(3):
+        assert [run.id for run in runs.all()] == ["mine"]
+    assert [record.run for record in caplog.records] == ["broken"]  # said once
+
+
 def test_a_run_that_is_done_is_not_gone_on_with(runs):
     run = runs.create(RECIPE, "world", SplitLimits(), 1, name="mine")
     assert run.require_unfinished() == run.read()

@@ -169,7 +169,7 @@ def test_a_damaged_version_is_refused_until_a_good_one_comes(make_rollouts, publ
     bad = publish("damaged", 2)
     (bad.path / "model.safetensors").write_bytes(b"x")
     reply = rollouts.execute(make_request("damaged", "t2"))
-    assert reply.failure.reason is FailureReason.POLICY_UNAVAILABLE
+    assert reply.failure.reason is FailureReason.VERSION_REFUSED
     assert "checksum" in reply.failure.detail
     good = publish("damaged", 3)
     assert versions_of(rollouts.execute(make_request("damaged", "t3"))) == {good.id}

@@ -18,7 +18,7 @@ from kbqa.runs.inbox import Inbox
 from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing
 from kbqa.runs.queued import QueuedSource
-from kbqa.wire import FailureReason
+from kbqa.wire import FailureReason, RolloutFailure
 from tests.unit.runs.exchange import QUESTIONS, Queue, make_reply, make_request
 
 
@@ -35,6 +35,10 @@ def patience(rounds: int) -> Callable[[], None]:
             raise Waiting
 
     return check
+
+
+def trust(_: RolloutFailure) -> None:
+    """The trainer sees nothing wrong."""
 
 
 @pytest.fixture
@@ -58,7 +62,9 @@ def publish(tmp_path: Path) -> Callable[[int], PolicyVersion]:
 @pytest.fixture
 def make_pacing(schedule: ScheduleSection, queue: Queue, inbox: Inbox):
     def make(version: PolicyVersion) -> Pacing:
-        return Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, QueuedSource(queue, inbox), version)
+        return Pacing(
+            schedule, Deck(QUESTIONS, seed=1), make_request, QueuedSource(queue, inbox), version, trust
+        )
 
     return make
 
@@ -184,22 +190,40 @@ def test_groups_of_weights_that_were_undone_are_asked_for_again(
     assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
 
 
-def test_a_failure_drops_its_group_and_failures_that_do_not_pass_end_the_run(
+def test_a_worker_that_fails_fast_costs_no_group(make_pacing, publish, queue: Queue, inbox: Inbox) -> None:
+    v1 = publish(1)
+    pacing = make_pacing(v1)
+    reasons = (FailureReason.VERSION_REFUSED, FailureReason.POLICY_UNAVAILABLE, FailureReason.CLOCK_OFF)
+    for reason in reasons:
+        pacing.refill()
+        for name in ids(0, 1, 2, 3):
+            inbox.accept(make_reply(name, failure=reason))
+        with pytest.raises(Waiting):
+            pacing.collect(patience(1))
+    assert pacing.ledger.in_flight == ids(0, 1, 2, 3)  # none was dropped, no other was asked for
+    assert pacing.counters["renewed"] == 12
+    inbox.accept(make_reply(ids(0)[0], v1.id))
+    inbox.accept(make_reply(ids(1)[0], v1.id))
+    assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
+
+
+def test_a_group_that_fails_by_itself_is_dropped_and_many_of_them_end_the_run(
     make_pacing, publish, queue: Queue, inbox: Inbox
 ) -> None:
     pacing = make_pacing(publish(1))
-    pacing.refill()
-    for reason in (FailureReason.GRAPH_UNAVAILABLE, FailureReason.GRAPH_CHANGED):
-        for name in ids(*range(12)):
-            inbox.accept(make_reply(name, failure=reason))
-        if reason is FailureReason.GRAPH_UNAVAILABLE:  # it may come back
+
+    def fail(*numbers: int) -> None:
+        for _ in range(3):
+            for name in ids(*numbers):
+                inbox.accept(make_reply(name, failure=FailureReason.INTERNAL))
             with pytest.raises(Waiting):
-                pacing.collect(patience(3))
-            assert pacing.ledger.counts() == {"failed": 12}
-    for name in ids(*range(12, 18)):
-        inbox.accept(make_reply(name, failure=FailureReason.GRAPH_CHANGED))
-    with pytest.raises(RunError, match="6 rollouts failed in a row .graph_changed: why"):
-        pacing.collect(patience(3))
+                pacing.collect(patience(1))
+
+    pacing.refill()
+    fail(0, 1, 2, 3)
+    assert pacing.ledger.counts() == {"failed": 4}
+    with pytest.raises(RunError, match="6 rollouts failed in a row .internal: why"):
+        fail(4, 5, 6)
 
 
 def test_after_a_restore_every_group_still_occurs_once(
@@ -288,7 +312,7 @@ def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
             lost, self.lost = self.lost, []
             return lost
 
-    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1)
+    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1, trust)
     assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
     assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.UNANSWERED
     assert "a request was never answered" in caplog.messages

@@ -437,7 +437,7 @@ class Judges(Workers):
 
     def _answer(self, request) -> None:
         if request.purpose is Purpose.EVALUATE:
-            version, split = request.request_id.removeprefix("e-").rsplit("-", 3)[0:2]
+            version, split = request.request_id.removeprefix("e-").rsplit("-", 2)[0:2]
             if f"{split} {version}" not in self.looked_at:
                 self.looked_at.append(f"{split} {version}")
             look = [entry for entry in self.looked_at if entry.startswith(split)].index(f"{split} {version}")
@@ -505,6 +505,34 @@ def test_a_stage_begins_at_its_step_and_its_requests_say_so(begin, tiny_recipe) 
     assert [context.rollouts.stages[id_] for id_ in trained] == [0] * 8 + [1] * 8
     assert {stage for id_, stage in context.rollouts.stages.items() if id_.startswith("e")} == {None}
     assert context.journal.results["stage"] == "second"
+
+
+def test_a_stop_in_the_middle_of_a_step_undoes_that_step_and_loses_no_other(begin) -> None:
+    context, material, start = begin(steps=4, checkpoint_every=100)
+    reinforcement = Reinforcement(context, material, start)
+    update, done = reinforcement._learner.update, []
+
+    def stopped_at_the_third(questions, check):
+        if len(done) == 2:
+            context.stop.set()
+        result = update(questions, check)
+        done.append(result)
+        return result
+
+    reinforcement._learner.update = stopped_at_the_third
+    with pytest.raises(Stopped):
+        reinforcement.run()
+    assert len(done) == 2
+    before = context.store.newest(context.run)
+
+    context.stop.clear()
+    again = Reinforcement(context, material, start)
+    restored = context.store.newest(context.run)
+    assert records(context, "resumed")[-1]["step"] == 2
+    assert restored.manifest.files["model.safetensors"] == before.manifest.files["model.safetensors"]
+    again.run()
+    assert [record["step"] for record in records(context, "step")] == [1, 2, 3, 4]
+    assert len(context.rollouts.asked) == len(set(context.rollouts.asked))
 
 
 def test_a_stage_begins_when_the_evaluation_has_stopped_rising(begin_judged, tiny_recipe) -> None:

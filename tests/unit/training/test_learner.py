@@ -156,3 +156,43 @@ def test_without_its_adapter_a_model_is_its_own_reference():
 def test_unknown_layers_are_a_configuration_error():
     with pytest.raises(ConfigurationError, match="targets"):
         add_adapter(build({}), Adapter(targets=("no_such_layer",)), seed=0)
+
+
+class Interrupted(Exception):
+    """Raised by a check."""
+
+
+def interrupt_at(call: int):
+    calls = [0]
+
+    def check() -> None:
+        calls[0] += 1
+        if calls[0] == call:
+            raise Interrupted
+
+    return check, calls
+
+
+def test_an_update_that_is_interrupted_in_time_leaves_no_trace():
+    _, learner = trained({"steps": 1})
+    weights = flat(learner.model).clone()
+    moments = [value.clone() for state in learner.optimiser.state.values() for value in state.values()]
+    check, _ = interrupt_at(1)
+    with pytest.raises(Interrupted):
+        learner.update(questions(1), check)
+    assert torch.equal(flat(learner.model), weights)
+    now = [value for state in learner.optimiser.state.values() for value in state.values()]
+    assert all(torch.equal(a, b) for a, b in zip(moments, now, strict=True))
+    again, other = learner.update(questions(1)), trained({"steps": 1})[1].update(questions(1))
+    assert again.metrics == other.metrics
+
+
+def test_an_update_is_not_interrupted_once_weights_have_changed():
+    _, learner = trained({"steps": 0})
+    check, calls = interrupt_at(1000)
+    learner.update(questions(1), check)
+    backwards = calls[0]
+    assert backwards >= 1
+    check, calls = interrupt_at(backwards + 1)  # there are more: three questions are two mini-batches
+    learner.update(questions(1), check)
+    assert calls[0] == backwards

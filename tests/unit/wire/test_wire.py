@@ -144,6 +144,8 @@ def test_an_unknown_field_deep_inside_is_refused() -> None:
         (lambda m: m["trajectory"]["turns"][0].update(end=9), "tokens 1 to 9 of 3"),
         (lambda m: m["trajectory"]["turns"][0].update(start=0, logprobs=[0, 0, 0]), "tokens 0 to 3"),
         (lambda m: m.update(turn_rewards=[]), "turn_rewards: 0 for 1 turns"),
+        (lambda m: m["trajectory"]["token_ids"].__setitem__(1, -5), "token_ids.1: -5 is no token"),
+        (lambda m: m["trajectory"]["token_ids"].__setitem__(2, 10**12), "token_ids.2: 1000000000000 is no"),
         (
             lambda m: (
                 m.update(turn_rewards=[0.0, 0.0]),

@@ -1,0 +1,66 @@
+"""One bad worker ends no run, and a cause that nobody can get around ends it at once or after minutes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbqa.errors import RunError
+from kbqa.runs.failures import SCOPES, Triage
+from kbqa.wire import FailureReason
+from tests.unit.runs.exchange import Clock, make_reply
+
+
+def trust(_) -> None:
+    """The trainer sees nothing wrong."""
+
+
+def fail(triage: Triage, reason: FailureReason, request_id: str = "t1") -> float | None:
+    return triage.failed(make_reply(request_id, failure=reason))
+
+
+def test_every_reason_has_a_scope():
+    assert SCOPES.keys() == set(FailureReason)
+
+
+def test_what_the_trainer_sees_too_ends_the_run_at_once(clock: Clock):
+    def look(failure) -> None:
+        raise RunError(f"seen: {failure.reason}")
+
+    with pytest.raises(RunError, match="seen: version_refused"):
+        fail(Triage(look, 6, 10.0, clock), FailureReason.VERSION_REFUSED)
+
+
+def test_it_looks_once_a_minute_for_each_cause(clock: Clock):
+    looks = []
+    triage = Triage(lambda failure: looks.append(failure.reason), 6, 10.0, clock)
+    for _ in range(100):
+        fail(triage, FailureReason.VERSION_REFUSED)
+        fail(triage, FailureReason.GRAPH_CHANGED)
+        fail(triage, FailureReason.POLICY_UNAVAILABLE)
+        clock.now += 1
+    assert looks == [FailureReason.VERSION_REFUSED, FailureReason.GRAPH_CHANGED] * 2
+
+
+def test_a_version_that_nobody_can_load_for_minutes_ends_the_run(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    fail(triage, FailureReason.VERSION_REFUSED)
+    clock.now += 299
+    assert fail(triage, FailureReason.VERSION_REFUSED) is not None
+    clock.now += 2
+    with pytest.raises(RunError, match="all rollouts have failed for 301 s .version_refused: why"):
+        fail(triage, FailureReason.VERSION_REFUSED)
+
+
+def test_another_worker_that_answers_now_and_then_keeps_the_run_alive(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    for _ in range(20):
+        fail(triage, FailureReason.VERSION_REFUSED)
+        clock.now += 200
+        triage.answered("t2")
+
+
+def test_an_outage_is_waited_for_however_long_it_takes(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    for _ in range(1000):
+        assert fail(triage, FailureReason.POLICY_UNAVAILABLE) <= 60
+        clock.now += 60

@@ -1,0 +1,73 @@
+"""Records are read from the end, or once each, whatever happens to the file meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kbqa.policy_store.durable import write_file
+from kbqa.runs.record_file import FollowedRecords, RecordFile
+
+
+def lines(*numbers: int, padding: int = 0) -> str:
+    return "".join(json.dumps({"seq": n, "text": "x" * padding}) + "\n" for n in numbers)
+
+
+def numbers(records) -> list[int]:
+    return [record["seq"] for record in records]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+@pytest.mark.parametrize(
+    "padding", [0, 1000, 70_000]
+)  # many records a block, and blocks smaller than a record
+def test_records_are_found_from_the_end(path: Path, padding: int) -> None:
+    path.write_text(lines(*range(1, 201), padding=padding) + '{"seq": 201, "te')
+    file = RecordFile(path)
+    assert numbers(file.since(0)) == list(range(1, 201))
+    assert numbers(file.since(198)) == [199, 200]
+    assert numbers(file.newest(3)) == [198, 199, 200]
+    assert numbers(file.newest(1000)) == list(range(1, 201))
+
+
+def test_only_the_end_of_a_long_file_is_read(path: Path) -> None:
+    path.write_text("not JSON\n" + lines(*range(1, 3001), padding=100))
+    assert numbers(RecordFile(path).since(2990)) == list(range(2991, 3001))
+
+
+def test_nothing_is_read_of_a_file_without_a_whole_line(path: Path) -> None:
+    assert RecordFile(path).since(0) == []
+    path.write_text('{"seq": 1')
+    assert RecordFile(path).newest(3) == []
+
+
+def test_a_follower_gets_each_record_once(path: Path) -> None:
+    followed = FollowedRecords(path)
+    assert followed.new() == (False, [])
+    path.write_text(lines(1, 2) + '{"seq": 3, ')
+    assert numbers(followed.new()[1]) == [1, 2]
+    with path.open("a") as file:
+        file.write('"text": ""}\n' + lines(4))
+    assert numbers(followed.new()[1]) == [3, 4]
+    assert followed.new() == (False, [])
+
+
+def test_a_follower_sees_that_records_were_undone(path: Path) -> None:
+    followed = FollowedRecords(path)
+    path.write_text(lines(1, 2, 3))
+    followed.new()
+    write_file(path, lines(1, 2).encode())
+    rewritten, records = followed.new()
+    assert (rewritten, numbers(records)) == (True, [1, 2])
+    write_file(path, lines(1, 2, 3).encode())  # as long as before, with another third record
+    assert numbers(followed.new()[1]) == [3]
+    write_file(path, b"")
+    assert followed.new() == (True, [])
+    path.write_text(lines(1))
+    assert numbers(followed.new()[1]) == [1]
