@@ -17,13 +17,11 @@ import fcntl
 import logging
 import os
 import re
-import shutil
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +32,7 @@ from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress
+from kbqa.kg.loading.publishing import aside, lock_file, publish, remove_others, try_lock
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.versions import (
     LAYOUT,
@@ -41,7 +40,6 @@ from kbqa.kg.loading.versions import (
     attach_version,
     extend_version,
     read_manifest,
-    sync,
     write_version,
     write_view,
 )
@@ -120,11 +118,11 @@ class GraphCatalog:
         check_languages(languages)
         rejected = rejected or RejectedLines()
         graph = self._directory(name)
-        with _aside(graph) as aside:
-            manifest = write_version(aside, name, source, naming, languages, rejected, progress)
-            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
-                _publish(graph, aside, manifest.version)
-                _remove_others(graph, manifest.version)
+        with aside(graph) as written:
+            manifest = write_version(written, name, source, naming, languages, rejected, progress)
+            with lock_file(graph / ".lock", fcntl.LOCK_EX):
+                publish(graph, written, manifest.version)
+                remove_others(graph, manifest.version)
         self._renew_views(name)
         return manifest.info()
 
@@ -147,11 +145,11 @@ class GraphCatalog:
             GraphUnavailableError: the endpoint does not answer.
         """
         graph = self._directory(name)
-        with _aside(graph) as aside:
-            manifest = attach_version(aside, name, endpoint, naming, count_s=count_s)
-            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
-                _publish(graph, aside, manifest.version)
-                _remove_others(graph, manifest.version)
+        with aside(graph) as written:
+            manifest = attach_version(written, name, endpoint, naming, count_s=count_s)
+            with lock_file(graph / ".lock", fcntl.LOCK_EX):
+                publish(graph, written, manifest.version)
+                remove_others(graph, manifest.version)
         return manifest.info()
 
     def add_subgraphs(self, name: str, write: Callable[[OxigraphStore, Path], SubgraphSet]) -> SubgraphSet:
@@ -173,16 +171,16 @@ class GraphCatalog:
         if not isinstance(store, OxigraphStore):
             raise ConfigurationError(f'the graph "{name}" is at an endpoint: only loaded ones have subgraphs')
         graph = self._root / name
-        with _aside(graph) as aside:
-            manifest, added = extend_version(aside, graph / store.version, store, write)
-            with _lock_file(graph / ".lock", fcntl.LOCK_EX):
+        with aside(graph) as written:
+            manifest, added = extend_version(written, graph / store.version, store, write)
+            with lock_file(graph / ".lock", fcntl.LOCK_EX):
                 current = self._current(name)
                 if current is None or current.version != store.version:
                     raise GraphUnavailableError(
                         f'the graph "{name}" was replaced in the meantime: run this command again'
                     )
-                _publish(graph, aside, manifest.version)
-                _remove_others(graph, manifest.version)
+                publish(graph, written, manifest.version)
+                remove_others(graph, manifest.version)
         self._renew_views(name)
         return added
 
@@ -207,11 +205,11 @@ class GraphCatalog:
             raise ConfigurationError(f'the graph "{graph}" is at an endpoint: only loaded ones have views')
         directory = self._root / name
         directory.mkdir(exist_ok=True)
-        with _aside(directory) as aside:
-            manifest = write_view(aside, name, self._root / graph / whole.version, whole, store, limits)
-            with _lock_file(directory / ".lock", fcntl.LOCK_EX):
-                _publish(directory, aside, manifest.version)
-                _remove_others(directory, manifest.version)
+        with aside(directory) as written:
+            manifest = write_view(written, name, self._root / graph / whole.version, whole, store, limits)
+            with lock_file(directory / ".lock", fcntl.LOCK_EX):
+                publish(directory, written, manifest.version)
+                remove_others(directory, manifest.version)
         return manifest.info()
 
     def views(self, graph: str) -> dict[str, ViewLimits]:
@@ -332,7 +330,7 @@ class GraphCatalog:
         # A version read from `current` may be removed before it is locked: then another is current.
         while (manifest := self._current(name)) is not None:
             directory = self._root / name / manifest.version
-            lock = _try_lock(directory / "lock", fcntl.LOCK_SH)
+            lock = try_lock(directory / "lock", fcntl.LOCK_SH)
             if lock is None:
                 continue
             try:
@@ -391,65 +389,3 @@ def _read_current(graph: Path) -> GraphManifest:
         with suppress(FileNotFoundError):
             return read_manifest(graph / version)
     raise FileNotFoundError(graph)
-
-
-@contextmanager
-def _aside(graph: Path) -> Iterator[Path]:
-    """A temporary directory for writing a version; removed at the end unless it was renamed."""
-    with ExitStack() as held:
-        # Under the graph's lock, because another load that finishes now removes unlocked directories.
-        with _lock_file(graph / ".lock", fcntl.LOCK_EX):
-            aside = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
-            held.callback(shutil.rmtree, aside, ignore_errors=True)
-            held.enter_context(_lock_file(aside / "lock", fcntl.LOCK_SH))
-        yield aside
-
-
-def _publish(graph: Path, aside: Path, version: str) -> None:
-    """Rename a version into its place and point at it. The caller holds the graph's lock."""
-    if not (graph / version).exists():
-        aside.rename(graph / version)
-    pointer = aside.with_suffix(".current")
-    pointer.write_text(f"{version}\n")
-    sync(pointer)
-    pointer.replace(graph / "current")
-    sync(graph)
-
-
-def _remove_others(graph: Path, current: str) -> None:
-    """Remove the versions that are neither current nor in use. The caller holds the graph's lock."""
-    for entry in graph.iterdir():
-        stale = entry.is_dir() and entry.name != current
-        lock = _try_lock(entry / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) if stale else None
-        if lock is not None:
-            # Renamed first, so that a partly removed version is never found under its name.
-            removed = graph / f".load-removed-{entry.name}"
-            entry.rename(removed)
-            shutil.rmtree(removed, ignore_errors=True)
-            os.close(lock)
-
-
-@contextmanager
-def _lock_file(path: Path, mode: int) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, mode)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(path: Path, mode: int) -> int | None:
-    """A descriptor that holds the lock until closed; None if the file is gone or a LOCK_NB lock is taken."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, mode)
-        if path.exists():
-            return descriptor
-    except BlockingIOError:
-        pass
-    os.close(descriptor)
-    return None
