@@ -63,6 +63,7 @@ def test_each_sequence_adds_what_the_one_before_does_not_have():
     assert row.segments == (RowSegment(0, 5), RowSegment(3, 1))
     assert row.token_ids.tolist() == [1, 2, 3, 8, 7, 9]
     assert row.positions.tolist() == [0, 1, 2, 3, 4, 3]
+    assert row.until.tolist() == [6, 6, 6, 5, 5, 6]
     assert row.targets.tolist() == [8, 6, 9, 9, 4]
     assert row.sources.tolist() == [2, 4, 2, 5, 1]
 
@@ -121,7 +122,7 @@ def test_projecting_to_the_vocabulary_in_parts_changes_nothing(monkeypatch):
     (row,) = pack(sequences, masks, 1000)
     gradients = []
     for most in (2**28, 300 * 5):
-        monkeypatch.setattr(likelihood_module, "_MAX_LOGITS", most)
+        monkeypatch.setitem(likelihood_module._MAX_LOGITS, "cpu", most)
         model = make("qwen2")
         logprobs, _ = TokenLikelihood(model)(row, temperature=0.7, truncation=Truncation(top_p=0.9))
         logprobs.sum().backward()
