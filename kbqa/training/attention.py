@@ -141,7 +141,7 @@ def row_attention(
     # Under autocast, rotary embedding leaves queries and keys in a wider dtype than values.
     query, key = query.to(value.dtype), key.to(value.dtype)
     if isinstance(visible, BlockMask):
-        kernel = flex_attention if torch.compiler.is_compiling() else _compiled()
+        kernel: Any = flex_attention if torch.compiler.is_compiling() else _compiled()
         grouped = query.shape[1] != key.shape[1]
         output = kernel(query, key, value, block_mask=visible, scale=scaling, enable_gqa=grouped)
     else:

@@ -179,7 +179,7 @@ def _projected(model: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> t
         return score(hidden, targets)
     parts = [
         checkpoint(score, *part, use_reentrant=False)
-        for part in zip(hidden.split(most), targets.split(most), strict=True)
+        for part in zip(torch.split(hidden, most), torch.split(targets, most), strict=True)
     ]
     return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
