@@ -16,6 +16,7 @@ from benchmarks import (
     hub,
     large_graph,
     mfu,
+    rows,
     trl_step,
     vllm,
 )
@@ -28,6 +29,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "graph": graph.measure,
     "graph-server": graph_server.measure,
     "hub": hub.measure,
+    "rows": rows.measure,
 }
 _ALL = _USUAL | {
     "gateway": gateway.measure,

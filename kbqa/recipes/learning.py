@@ -49,7 +49,7 @@ class OptimisationSection(Section):
         decay, warm_up_steps, warm_up_share: shape of the learning rate over the schedule's steps;
             see `kbqa.training.learning_rate`.
         betas: of AdamW.
-        mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing: see
+        mini_batch_questions, mini_batch_samples, epochs, precision, gradient_checkpointing, compile: see
             `kbqa.training.grpo.GrpoConfig`.
         importance_cap: see `kbqa.objectives.SurrogateConfig`; no paper has it, and a quantised base needs it.
         reference: the frozen model of the KL penalty, named as `base_model` is; None takes the weights with
@@ -79,6 +79,7 @@ class OptimisationSection(Section):
     horizon: Positive = 4096
     precision: Literal["fp32", "bf16"] = "fp32"
     gradient_checkpointing: bool = False
+    compile: bool | None = None
     lora: LoraSection | None = None
 
     @model_validator(mode="after")
@@ -139,6 +140,7 @@ class OptimisationSection(Section):
             epochs=self.epochs,
             precision=self.precision,
             gradient_checkpointing=self.gradient_checkpointing,
+            compile=self.compile,
             adapter=None if self.lora is None else self.lora.build(),
         )
 

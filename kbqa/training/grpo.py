@@ -34,6 +34,8 @@ class GrpoConfig:
         epochs: passes over a batch.
         precision: of matrix products; weights, moments and the loss are always fp32.
         gradient_checkpointing: whether activations are recomputed for gradients instead of stored.
+        compile: whether the layers of a language model are compiled, which makes the first step a minute or
+            two longer; None compiles them on a GPU.
         adapter: the adapter to train instead of the weights; None trains the weights.
     """
 
@@ -50,6 +52,7 @@ class GrpoConfig:
     epochs: int = 1
     precision: Precision = "fp32"
     gradient_checkpointing: bool = False
+    compile: bool | None = None
     adapter: Adapter | None = None
 
 
@@ -172,6 +175,7 @@ def _score(model: Any, row: Row, config: GrpoConfig) -> tuple[Tensor, Tensor]:
         entropy_gradient=config.surrogate.entropy_coefficient != 0,
         temperature=config.temperature,
         truncation=config.truncation,
+        compiled=config.compile,
     )
     return scores
 

@@ -15,16 +15,17 @@ from kbqa.policies.base import Truncation
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.chooser.reading import Decision, decisions
 from kbqa.policies.truncation import truncated
-from kbqa.training.attention import attend_by_segments
+from kbqa.training.attention import attend_by_rows, visibility
 from kbqa.training.head import fp32_logits
 from kbqa.training.packing import Row
 
 Precision = Literal["fp32", "bf16"]
 
 _WHOLE = Truncation()
-# Maximum number of logits kept for the backward pass (1 GiB in fp32). A row with more of them is projected
-# to the vocabulary in parts, and each part is computed again for its gradient.
-_MAX_LOGITS = 2**28
+# Maximum number of logits at a time (256 MiB in fp32 on a GPU); log-softmax and entropy take as much again,
+# several times. More of them are computed in parts, and each part again for its gradient. On a GPU this costs
+# a few percent of a step and saves scarce memory; on a CPU it costs a third of the projection's time.
+_MAX_LOGITS = {"cpu": 2**28, "cuda": 2**26}
 
 
 def token_logprobs(
@@ -55,8 +56,8 @@ def token_logprobs(
         Two tensors [M], in row order: log p of the token, and the entropy of its distribution.
     """
     hidden = model.model(input_ids=token_ids, use_cache=False).last_hidden_state
-    score = partial(_projected, model.lm_head, partial(_chosen, entropy_gradient, temperature, truncation))
-    return score(hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
+    chosen = partial(_chosen, entropy_gradient, temperature, truncation)
+    return _projected(model, chosen, hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
 
 
 Chosen = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -78,6 +79,9 @@ class Likelihood(nn.Module):
         """The layers, each of which is sharded by itself."""
         raise NotImplementedError
 
+    def compile_layers(self) -> None:
+        """Compile the layers where that can pay; only the first call does anything."""
+
     def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
         """Apply `chosen` to the logits at the row's targets, in their order."""
         raise NotImplementedError
@@ -90,14 +94,19 @@ class Likelihood(nn.Module):
         entropy_gradient: bool = False,
         temperature: float = 1.0,
         truncation: Truncation = _WHOLE,
+        compiled: bool | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `token_logprobs`, in the order of the row's targets.
 
         Args:
             precision: of matrix products; with bf16, weights, norms, logits and results are still fp32.
+            compiled: whether to compile the layers first; None does so on a GPU.
         """
+        device = row.token_ids.device.type
+        if device == "cuda" if compiled is None else compiled:
+            self.compile_layers()
         chosen = partial(_chosen, entropy_gradient, temperature, truncation)
-        with torch.autocast(row.token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
             return self.score(row, chosen)
 
 
@@ -113,12 +122,17 @@ class TokenLikelihood(Likelihood):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        attend_by_segments(model)
+        attend_by_rows(model)
 
     @property
     def layers(self) -> Iterable[nn.Module]:
         layers: Iterable[nn.Module] = self.model.model.layers
         return layers
+
+    def compile_layers(self) -> None:
+        for layer in self.layers:
+            if layer._compiled_call_impl is None:
+                layer.compile()
 
     def score(self, row: Row, chosen: Chosen) -> tuple[Tensor, Tensor]:
         model: Any = self.model
@@ -126,17 +140,9 @@ class TokenLikelihood(Likelihood):
             input_ids=row.token_ids[None],
             position_ids=row.positions[None],
             use_cache=False,
-            segments=row.segments,
+            visible=visibility(row, getattr(model.config, "sliding_window", None)),
         ).last_hidden_state[0]
-        score = partial(_projected, model.lm_head, chosen)
-        most = max(1, _MAX_LOGITS // model.config.vocab_size)
-        if len(row.targets) <= most:
-            return score(hidden[row.sources], row.targets)
-        split = zip(torch.split(row.sources, most), torch.split(row.targets, most), strict=True)
-        parts = [
-            checkpoint(score, hidden[sources], targets, use_reentrant=False) for sources, targets in split
-        ]
-        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
+        return _projected(model, chosen, hidden[row.sources], row.targets)
 
 
 class ChoiceLikelihood(Likelihood):
@@ -163,9 +169,20 @@ class ChoiceLikelihood(Likelihood):
         return chosen(logits, torch.tensor(columns, device=logits.device))
 
 
-def _projected(head: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _projected(model: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Apply `chosen` to the logits of the hidden states [M, width] before the targets [M]."""
-    return chosen(fp32_logits(head, hidden), targets)
+
+    def score(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return chosen(fp32_logits(model.lm_head, hidden), targets)
+
+    most = max(1, _MAX_LOGITS[hidden.device.type] // model.config.vocab_size)
+    if len(targets) <= most:
+        return score(hidden, targets)
+    parts = [
+        checkpoint(score, *part, use_reentrant=False)
+        for part in zip(torch.split(hidden, most), torch.split(targets, most), strict=True)
+    ]
+    return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
 def _chosen(

@@ -16,7 +16,7 @@ Shapes: T tokens of a row, M policy tokens of its sequences.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -43,6 +43,8 @@ class Row:
         members: indices of the sequences, in the order of their policy tokens.
         token_ids: [T], the segments one after the other.
         positions: [T], of each token within its sequence.
+        until: [T], of each token the position in the row from which on no token sees it: the start of the
+            first later segment that does not share it, or T.
         segments: their lengths sum up to T.
         sources: [M], position in the row of the token before each policy token.
         targets: [M], the policy tokens.
@@ -51,6 +53,7 @@ class Row:
     members: tuple[int, ...]
     token_ids: Tensor
     positions: Tensor
+    until: Tensor
     segments: tuple[RowSegment, ...]
     sources: Tensor
     targets: Tensor
@@ -65,9 +68,11 @@ class Row:
 
     def to(self, device: torch.device) -> Row:
         """The row on a device."""
-        tensors = (self.token_ids, self.positions, self.sources, self.targets)
-        token_ids, positions, sources, targets = (tensor.to(device, non_blocking=True) for tensor in tensors)
-        return Row(self.members, token_ids, positions, self.segments, sources, targets)
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=True)
+            for name in ("token_ids", "positions", "until", "sources", "targets")
+        }
+        return replace(self, **moved)
 
 
 def pack(
@@ -103,6 +108,7 @@ class _RowBuilder:
     members: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
+    until: list[int] = field(default_factory=list)
     segments: list[RowSegment] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
     targets: list[int] = field(default_factory=list)
@@ -124,19 +130,28 @@ class _RowBuilder:
         self.members.append(index)
         start, own = len(self.token_ids), len(sequence) - shared
         if own:  # else it equals the latest sequence or a prefix of it
+            self._leave(shared)
             self.token_ids.extend(sequence[shared:])
             self.positions.extend(range(shared, len(sequence)))
             self.segments.append(RowSegment(shared, own))
             self.latest = sequence
+            self.until.extend([0] * own)  # until a segment leaves them
             self.places[shared:] = range(start, start + own)
         self.sources.extend(self.places[position - 1] for position in policy)
         self.targets.extend(targets)
 
+    def _leave(self, shared: int) -> None:
+        """From here on, no token sees the latest sequence after its first `shared` tokens."""
+        for place in self.places[shared:]:
+            self.until[place] = len(self.token_ids)
+
     def build(self) -> Row:
+        self._leave(0)
         return Row(
             tuple(self.members),
             torch.tensor(self.token_ids),
             torch.tensor(self.positions),
+            torch.tensor(self.until),
             tuple(self.segments),
             torch.tensor(self.sources),
             torch.tensor(self.targets),

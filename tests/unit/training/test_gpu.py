@@ -1,14 +1,22 @@
 """What only a GPU can do; `make test-gpu`."""
 
+import random
+
 import pytest
 import torch
 
 from benchmarks import mfu
 from kbqa.errors import ConfigurationError
 from kbqa.training.adapters import Adapter, load_quantised
+from kbqa.training.attention import row_attention, visibility
 from kbqa.training.grpo import GrpoConfig
 from kbqa.training.learner import Learner
+from kbqa.training.likelihood import TokenLikelihood
+from kbqa.training.packing import pack
 from kbqa.training.ranks import Ranks
+from tests.unit.policies_fixtures import make_model
+from tests.unit.training.test_attention import drawn, one_by_one, random_row
+from tests.unit.training.test_packing import group
 from tests.unit.training.training_cases import build, questions
 
 
@@ -30,6 +38,33 @@ def test_bf16_rows_and_checkpointed_layers_learn():
     learner = Learner(build({}), config, lambda: None, 1, Ranks.join())
     losses = [learner.update(questions(0)).metrics["loss"] for _ in range(5)]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(5))
+def test_the_gpus_attention_gives_the_outputs_and_gradients_of_sequences_computed_one_by_one(seed):
+    row = random_row(seed, trees=10).to(torch.device("cuda"))
+    tensors = [tensor.detach().cuda().requires_grad_() for tensor in drawn(row, seed)]
+    output, _ = row_attention(None, *tensors, None, visible=visibility(row, None))
+    expected = one_by_one(*tensors, row)
+    assert torch.allclose(output, expected, atol=1e-5)
+    upstream = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad(one, tensors, upstream) for one in (output, expected))
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, None], ids=["as they are", "compiled"])
+def test_likelihoods_and_gradients_are_those_of_the_cpu(compiled):
+    (row,) = pack(*group(random.Random(1), lengths=(30,) * 10), 1000)
+    gradients = []
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        model = TokenLikelihood(make_model().to(device))
+        logprobs, _ = model(row.to(device), compiled=compiled)
+        logprobs.sum().backward()
+        gradients.append([logprobs.detach().cpu(), *(p.grad.cpu() for p in model.parameters())])
+    for ours, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.gpu

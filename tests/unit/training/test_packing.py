@@ -2,6 +2,8 @@ import random
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from kbqa.policies.base import Truncation
@@ -63,6 +65,7 @@ def test_each_sequence_adds_what_the_one_before_does_not_have():
     assert row.segments == (RowSegment(0, 5), RowSegment(3, 1))
     assert row.token_ids.tolist() == [1, 2, 3, 8, 7, 9]
     assert row.positions.tolist() == [0, 1, 2, 3, 4, 3]
+    assert row.until.tolist() == [6, 6, 6, 5, 5, 6]
     assert row.targets.tolist() == [8, 6, 9, 9, 4]
     assert row.sources.tolist() == [2, 4, 2, 5, 1]
 
@@ -121,13 +124,44 @@ def test_projecting_to_the_vocabulary_in_parts_changes_nothing(monkeypatch):
     (row,) = pack(sequences, masks, 1000)
     gradients = []
     for most in (2**28, 300 * 5):
-        monkeypatch.setattr(likelihood_module, "_MAX_LOGITS", most)
+        monkeypatch.setitem(likelihood_module._MAX_LOGITS, "cpu", most)
         model = make("qwen2")
         logprobs, _ = TokenLikelihood(model)(row, temperature=0.7, truncation=Truncation(top_p=0.9))
         logprobs.sum().backward()
         gradients.append((logprobs.detach(), model.lm_head.weight.grad))
     assert torch.allclose(gradients[0][0], gradients[1][0], atol=1e-6)
     assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-5)
+
+
+class _Largest(TorchDispatchMode):
+    """Elements of the largest tensor that any operator returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        sizes = [one.numel() for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
+        self.elements = max([self.elements, *sizes])
+        return result
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_no_tensor_holds_the_logits_of_more_tokens_than_are_projected_at_a_time(monkeypatch, padded):
+    sequences, masks = group(random.Random(4), lengths=(60,) * 10)
+    (row,) = pack(sequences, masks, 10_000)
+    model = make("qwen2")
+    largest = []
+    for most in (2**28, 300 * 40):
+        monkeypatch.setitem(likelihood_module._MAX_LOGITS, "cpu", most)
+        with _Largest() as watch:
+            if padded:
+                logprobs, _ = token_logprobs(model, torch.tensor(sequences), torch.tensor(masks))
+            else:
+                logprobs, _ = TokenLikelihood(model)(row)
+            logprobs.sum().backward()
+        largest.append(watch.elements)
+    assert largest[0] == 300 * 600  # all logits
+    assert largest[1] <= 48 * 800  # less than two parts: the largest is an activation
 
 
 def test_bf16_computes_nearly_the_same_and_leaves_weights_as_they_are():
