@@ -206,6 +206,9 @@ class _Rehearsal:
     def unready(self) -> str | None:
         return self._host.unready()
 
+    def reads(self, version: PolicyVersion) -> bool:
+        return self._host.reads(version)
+
     def generate(
         self, prompts: Sequence[Sequence[int]], params: SamplingParams, **stopping: Any
     ) -> list[Completion]:

@@ -20,7 +20,6 @@ from kbqa.telemetry import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.access.guard import KeyGuard
 from services.access.sites import OwnSite
-from services.broker import create_celery, require_broker
 from services.broker import LARGEST_CLOCK_OFFSET_S, clock_offset_s, create_celery, require_broker
 from services.consumer import consume, stop_consuming, work_on
 from services.disks import expose_disks
