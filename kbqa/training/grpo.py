@@ -34,8 +34,8 @@ class GrpoConfig:
         epochs: passes over a batch.
         precision: of matrix products; weights, moments and the loss are always fp32.
         gradient_checkpointing: whether activations are recomputed for gradients instead of stored.
-        compile: whether the layers of a language model are compiled, which makes the first step a minute or
-            two longer; None compiles them on a GPU.
+        compile: whether the layers of a language model are compiled, which takes time at the first step;
+            None compiles them on a GPU.
         adapter: the adapter to train instead of the weights; None trains the weights.
     """
 
