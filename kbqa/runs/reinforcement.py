@@ -80,7 +80,6 @@ class Reinforcement:
             reference=partial(load_model, reference),
             seed=context.record.seed,
             ranks=context.ranks,
-            origin=(str(whole), str(reference)),
         )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
@@ -133,9 +132,11 @@ class Reinforcement:
                     self._checkpoint()
         except Stopped:  # only ever raised between two steps
             self._checkpoint()
+            self._checkpoints.wait()
             raise
         self._pacing.end()
         self._checkpoint()
+        self._checkpoints.wait()
         self._material.judge(self._context, "rl", self._final_version())
 
     def _over(self) -> bool:
@@ -173,7 +174,7 @@ class Reinforcement:
         curves = self._curves.of([r.group for r in received])
         if trained:
             with self._timed("published_s"):
-                self._learner.gather(moments=False)
+                self._learner.gather()
                 self._version = self._context.publish(
                     self._student, step, {name: curves[name] for name in ("f1", "reward")}
                 )
@@ -185,10 +186,7 @@ class Reinforcement:
 
     def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
         """Learn from the samples of each question, at the learning rate of this step."""
-        rate = self._rate.at(self._pacing.step, self._schedule.steps)
-        for group in self._learner.optimiser.param_groups:
-            group["lr"] = rate
-        return self._learner.update(questions)
+        return self._learner.update(questions, self._rate.at(self._pacing.step, self._schedule.steps))
 
     def _record(
         self,
@@ -316,7 +314,9 @@ class Reinforcement:
         return self._version
 
     def _checkpoint(self) -> None:
-        """Save everything, and only then delete the replies that the checkpoint settles."""
+        """Save everything, and only once it is durable delete the replies that the checkpoint settles."""
+        with self._timed("checkpointed_s"):
+            self._checkpoints.wait()  # the one before deletes replies, too
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
@@ -332,27 +332,24 @@ class Reinforcement:
             "sampled_tokens": self._sampled_tokens,
             "seconds": self.seconds,
         }
-        with self._timed("checkpointed_s"):
-            self._learner.gather(moments=True)
-            self._checkpoints.save(
-                step,
-                self._student.model,
-                self._learner.optimiser,
-                state,
-                needs=() if best is None else [best.step],
-            )
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
-        write_file(self._context.directory.ledger_path, ledger)
-        self._pacing.saved()
+        delete_settled = self._pacing.release()
+
+        def on_saved() -> None:
+            write_file(self._context.directory.ledger_path, ledger)
+            delete_settled()
+
+        needs = () if best is None else [best.step]
+        with self._timed("checkpointed_s"):
+            self._checkpoints.save(step, self._learner, state, needs=needs, on_saved=on_saved)
 
     def _restore(self) -> None:
         context, refused = self._context, list[CheckpointError]()
-        checkpoint = self._checkpoints.restore(self._student.model, self._learner.optimiser, refused.append)
+        checkpoint = self._checkpoints.restore(self._learner, refused.append)
         if checkpoint is None:
             context.journal.forget_after(0)
             self._checkpoint()
             return
-        self._learner.scatter()
         state = checkpoint.state
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:

@@ -54,8 +54,8 @@ def token_logprobs(
         Two tensors [M], in row order: log p of the token, and the entropy of its distribution.
     """
     hidden = model.model(input_ids=token_ids, use_cache=False).last_hidden_state
-    score = partial(_projected, model.lm_head, partial(_chosen, entropy_gradient, temperature, truncation))
-    return score(hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
+    chosen = partial(_chosen, entropy_gradient, temperature, truncation)
+    return _scores(model, chosen, hidden[:, :-1][mask[:, 1:]], token_ids[:, 1:][mask[:, 1:]])
 
 
 Chosen = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -127,15 +127,7 @@ class TokenLikelihood(Likelihood):
             use_cache=False,
             segments=row.segments,
         ).last_hidden_state[0]
-        score = partial(_projected, model.lm_head, chosen)
-        most = max(1, _MAX_LOGITS // model.config.vocab_size)
-        if len(row.targets) <= most:
-            return score(hidden[row.sources], row.targets)
-        split = zip(torch.split(row.sources, most), torch.split(row.targets, most), strict=True)
-        parts = [
-            checkpoint(score, hidden[sources], targets, use_reentrant=False) for sources, targets in split
-        ]
-        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
+        return _scores(model, chosen, hidden[row.sources], row.targets)
 
 
 class ChoiceLikelihood(Likelihood):
@@ -160,6 +152,17 @@ class ChoiceLikelihood(Likelihood):
             for decision, token in zip(asked, row.targets.tolist(), strict=True)
         ]
         return chosen(logits, torch.tensor(columns, device=logits.device))
+
+
+def _scores(model: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Apply `chosen` to the logits of the hidden states [M, width] before the targets [M], in parts."""
+    score = partial(_projected, model.lm_head, chosen)
+    most = max(1, _MAX_LOGITS // model.config.vocab_size)
+    if len(targets) <= most:
+        return score(hidden, targets)
+    split = zip(torch.split(hidden, most), torch.split(targets, most), strict=True)
+    parts = [checkpoint(score, states, wanted, use_reentrant=False) for states, wanted in split]
+    return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
 def _projected(head: Any, chosen: Chosen, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
