@@ -94,7 +94,7 @@ class ColdStartSection(Section):
         lora: an adapter to train and then merge into the weights; None trains all weights.
         validate_every: steps between two evaluations of the validation F1; the best weights are kept.
         patience: number of evaluations without a new best F1 after which the cold start ends.
-        warm_up_steps, decay, floor, learned_loss, cool_down_steps, precision: see
+        warm_up_steps, decay, floor, learned_loss, cool_down_steps, precision, gradient_checkpointing: see
             `kbqa.training.sft.SftConfig`.
     """
 
@@ -121,6 +121,7 @@ class ColdStartSection(Section):
     decay: Literal["constant", "cosine"] = "cosine"
     floor: Fraction = 0.1
     precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = False
     lora: LoraSection | None = None
 
     @property
@@ -156,4 +157,6 @@ class ColdStartSection(Section):
             decay=self.decay,
             floor=self.floor,
             precision=self.precision,
+            gradient_checkpointing=self.gradient_checkpointing,
+            adapter=None if self.lora is None else self.lora.build(),
         )

@@ -26,7 +26,8 @@ from kbqa.recipes.beginning import ColdStartSection
 from kbqa.runs.context import Context
 from kbqa.runs.evaluation import VersionEvaluation
 from kbqa.runs.student import Student
-from kbqa.training.adapters import add_adapter, has_adapter, merged
+from kbqa.training.adapters import has_adapter, merged
+from kbqa.training.learner import Learner, begin
 from kbqa.training.sft import Example, fine_tune
 
 logger = logging.getLogger(__name__)
@@ -168,14 +169,12 @@ class ColdStart:
         student: what imitates them; it is trained in place.
     """
 
+    _learner: Learner
+
     def __init__(
         self, context: Context, section: ColdStartSection, questions: Splits, student: Student
     ) -> None:
         self._context, self._section, self._student = context, section, student
-        self._student.model.to(context.ranks.device)
-        if section.lora is not None:
-            base_model = context.recipe.base_model
-            add_adapter(self._student.model, section.lora.build(), context.record.seed, base_model)
         self._train, self._validation = questions.train, questions.validation
         self._best: VersionEvaluation | None = None
         self._looks_since_best = 0
@@ -212,7 +211,14 @@ class ColdStart:
 
         config = section.build(len(short))
         context.journal.enter("cold_start", of=config.steps)
-        fine_tune(self._student.model, draw, config, self._on_step)
+        self._learner = begin(
+            self._student.model,
+            config,
+            seed=context.record.seed,
+            ranks=context.ranks,
+            base_model=context.recipe.base_model,
+        )
+        fine_tune(self._learner.imitate, draw, config, self._on_step)
         if self._looked_at != self._step:
             self._look()
         assert self._best is not None
@@ -257,6 +263,7 @@ class ColdStart:
     def _look(self) -> None:
         context = self._context
         self._looked_at = self._step
+        self._learner.gather()
         student = self._student
         # Only the engines of choosers take an adapter that is not reinforcement learning's own.
         if has_adapter(student.model) and not isinstance(student.model, Chooser):

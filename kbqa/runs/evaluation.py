@@ -121,7 +121,7 @@ class Evaluator:
                 )
             for request_id in self._rollouts.give_up():
                 raise RunError(f"{split} question {questions[waiting[request_id]].id} was never answered")
-            self._rollouts.release()
+            self._rollouts.release()()
         hops = {question.id: str(question.hops or "") for question in questions}
         parts = {question.id: question.part for question in questions}
         members = [member for group in groups for member in group.members]

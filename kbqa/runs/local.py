@@ -123,8 +123,9 @@ class LocalRollouts:
     def give_up(self) -> list[str]:
         return []
 
-    def release(self) -> None:
-        """Nothing is kept of what was received."""
+    def release(self) -> Callable[[], None]:
+        """As `Rollouts.release`: nothing is kept of what was received."""
+        return lambda: None
 
     def _keep(self, played: Future[RolloutReply]) -> None:
         if not played.cancelled():

@@ -165,9 +165,9 @@ class Pacing:
         for request_id in self.ledger.in_flight:
             self._settle(request_id, GroupOutcome.RUN_ENDED)
 
-    def saved(self) -> None:
-        """A checkpoint with `to_json()` has been written: the replies that it settles can be deleted."""
-        self._rollouts.release()
+    def release(self) -> Callable[[], None]:
+        """What deletes the replies that `to_json()` settles; to be called once it has been written."""
+        return self._rollouts.release()
 
     @property
     def position(self) -> int:

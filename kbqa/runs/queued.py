@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
+from functools import partial
 
 from kbqa.errors import MessageError, QueueUnavailableError
 from kbqa.runs.inbox import Inbox
@@ -81,6 +83,7 @@ class QueuedRollouts:
         self._spent, self._deadline_s, self._clock = spent, deadline_s, clock
         self._outstanding: dict[str, _Outstanding] = {}
         self._fetched: set[str] = set()
+        self._lock = threading.Lock()  # of `_fetched` and its files
         self._answers = 0
         self._blocked_until = 0.0
         self._pause_s = _BROKER_PAUSE_S[0]
@@ -108,11 +111,15 @@ class QueuedRollouts:
     def receive(self, wait_s: float) -> list[RolloutReply]:
         """As `Rollouts.receive`; sends again what is overdue."""
         deadline = time.monotonic() + wait_s
-        while not (replies := self._arrived()) and (left_s := deadline - time.monotonic()) > 0:
+        while not (replies := self._look()) and (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(_POLL_S, left_s))
         self._answers += len(replies)
         self._send_again()
         return replies
+
+    def _look(self) -> list[RolloutReply]:
+        with self._lock:
+            return self._arrived()
 
     def _arrived(self) -> list[RolloutReply]:
         replies = []
@@ -135,11 +142,16 @@ class QueuedRollouts:
             del self._outstanding[request_id]
         return ids
 
-    def release(self) -> None:
-        """Delete the received replies that are no longer needed."""
-        spent = {request_id for request_id in self._fetched if self._spent(request_id)}
-        self._inbox.discard(spent)
-        self._fetched -= spent
+    def release(self) -> Callable[[], None]:
+        """As `Rollouts.release`."""
+        with self._lock:
+            spent = {request_id for request_id in self._fetched if self._spent(request_id)}
+        return partial(self._delete, spent)
+
+    def _delete(self, spent: Set[str]) -> None:
+        with self._lock:  # in between, a reply would be taken for one that came twice
+            self._inbox.discard(spent)
+            self._fetched -= spent
 
     def _fetch(self, request_id: str) -> RolloutReply | None:
         try:

@@ -80,7 +80,6 @@ class Reinforcement:
             reference=partial(load_model, reference),
             seed=context.record.seed,
             ranks=context.ranks,
-            origin=(str(whole), str(reference)),
         )
         self._checkpoints = Checkpoints(
             context.directory.checkpoints_path, context.run, self._schedule.keep_checkpoints
@@ -117,6 +116,7 @@ class Reinforcement:
         self._published = 0  # the step after which a version was last published
         self._validated = 0  # the step after which the validation questions were last asked
         self._checkpointed = -1  # the step of the newest checkpoint
+        self._learning_rate = 0.0  # of the last step
         self._sampled_tokens = 0  # of all groups that were trained on or taught nothing
         self._seconds_before = 0.0
         self._began = context.clock()
@@ -138,9 +138,11 @@ class Reinforcement:
         except Stopped:  # never raised while weights change
             if self._checkpointed != self._pacing.step:
                 self._checkpoint()
+            self._checkpoints.wait()
             raise
         self._pacing.end()
         self._checkpoint()
+        self._checkpoints.wait()
         self._material.judge(self._context, "rl", self._final_version())
 
     def _over(self) -> bool:
@@ -191,7 +193,7 @@ class Reinforcement:
             return
         step, metrics = self._pacing.step, self._unpublished
         with self._timed("published_s"):
-            self._learner.gather(moments=False)
+            self._learner.gather()
             self._version = self._context.publish(self._student, step, metrics)
         self._unpublished, self._published = None, step
         self._pacing.publish(self._version)
@@ -199,10 +201,8 @@ class Reinforcement:
 
     def _train(self, questions: Sequence[Sequence[TrainingSample]]) -> UpdateResult:
         """Learn from the samples of each question, at the learning rate of this step."""
-        rate = self._rate.at(self._pacing.step, self._schedule.steps)
-        for group in self._learner.optimiser.param_groups:
-            group["lr"] = rate
-        return self._learner.update(questions, self._context.check)
+        self._learning_rate = self._rate.at(self._pacing.step, self._schedule.steps)
+        return self._learner.update(questions, self._learning_rate, self._context.check)
 
     def _record(
         self,
@@ -225,7 +225,7 @@ class Reinforcement:
             skipped=not any(result.trained),
             staleness=fmean(r.staleness for r in received),
             staleness_max=max(r.staleness for r in received),
-            learning_rate=self._learner.optimiser.param_groups[0]["lr"],
+            learning_rate=self._learning_rate,
             advantage_std=advantage_std,
             sampled_tokens=self._sampled_tokens,
             version=self._version.id,
@@ -335,9 +335,11 @@ class Reinforcement:
         return self._version
 
     def _checkpoint(self) -> None:
-        """Save everything, and only then delete the replies that the checkpoint settles."""
+        """Save everything, and only once it is durable delete the replies that the checkpoint settles."""
         self._context.fence()
         self._publish()  # the selection names a version
+        with self._timed("checkpointed_s"):
+            self._checkpoints.wait()  # the one before deletes replies, too
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
@@ -353,28 +355,25 @@ class Reinforcement:
             "sampled_tokens": self._sampled_tokens,
             "seconds": self.seconds,
         }
-        with self._timed("checkpointed_s"):
-            self._learner.gather(moments=True)
-            self._checkpoints.save(
-                step,
-                self._student.model,
-                self._learner.optimiser,
-                state,
-                needs=() if best is None else [best.step],
-            )
         ledger = json.dumps(self._pacing.ledger.to_json()).encode()
-        write_file(self._context.directory.ledger_path, ledger)
-        self._pacing.saved()
+        delete_settled = self._pacing.release()
+
+        def on_saved() -> None:
+            write_file(self._context.directory.ledger_path, ledger)
+            delete_settled()
+
+        needs = () if best is None else [best.step]
+        with self._timed("checkpointed_s"):
+            self._checkpoints.save(step, self._learner, state, needs=needs, on_saved=on_saved)
         self._checkpointed = step
 
     def _restore(self) -> None:
         context, refused = self._context, list[CheckpointError]()
-        checkpoint = self._checkpoints.restore(self._student.model, self._learner.optimiser, refused.append)
+        checkpoint = self._checkpoints.restore(self._learner, refused.append)
         if checkpoint is None:
             context.journal.forget_after(0)
             self._checkpoint()
             return
-        self._learner.scatter()
         self._checkpointed, state = checkpoint.step, checkpoint.state
         for name, found in self._origin.items():
             if state["origin"].get(name) != found:

@@ -35,8 +35,8 @@ class Rollouts(Protocol):
         """Ids that will get no reply; they are not requested any more."""
         ...
 
-    def release(self) -> None:
-        """Delete received replies that are no longer needed."""
+    def release(self) -> Callable[[], None]:
+        """What deletes the received replies that are no longer needed now; any thread may call it."""
         ...
 
 

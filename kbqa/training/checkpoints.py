@@ -1,38 +1,44 @@
 """Checkpoints of a training run, written atomically and verified by checksums.
 
-    checkpoints/step-000005/    model.safetensors, optimiser.safetensors, state.json, manifest.json
+    checkpoints/step-000005/    shard-…safetensors, state.json, manifest.json
 
 Tensors are stored as safetensors and everything else as JSON, so that reading a checkpoint runs no
 code. Frozen weights (the base of a LoRA adapter) are not stored; they come from the initial model.
+A run may be resumed on another number of processes than it was saved on (`kbqa.training.tensor_files`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from kbqa.errors import CheckpointError
 from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep
 from kbqa.training.generators import generator_states, restore_generators
+from kbqa.training.tensor_files import checksum, read_weights
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = 2
-_NAME = re.compile(r"^step-(\d{6,})$")
-_MODEL, _OPTIMISER, _STATE = "model.safetensors", "optimiser.safetensors", "state.json"
-_MANIFEST = "manifest.json"
+_FORMAT = 3
+_NAME = re.compile(r"^step-(\d{6,})(?:-replaced)?$")
+_STATE, _MANIFEST = "state.json", "manifest.json"
+
+
+class Trained(Protocol):
+    """What is trained: see `kbqa.training.tensor_files.TrainedTensors`."""
+
+    def write(self, directory: Path) -> Future[dict[str, str]]: ...
+
+    def read(self, directory: Path, checksums: Mapping[str, str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,65 +65,68 @@ class Checkpoints:
 
     def __init__(self, root: Path, run: str, keep: int = 2) -> None:
         self._root, self._run, self._keep = root, run, keep
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
+        self._saving: Future[None] | None = None
 
     def save(
         self,
         step: int,
-        model: Any,
-        optimiser: torch.optim.Optimizer,
+        trained: Trained,
         state: Mapping[str, Any],
         *,
         needs: Collection[int] = (),
+        on_saved: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write a checkpoint durably; it replaces an earlier one of the same step.
+        """Copy the state to the host, and write it durably in the background.
+
+        An earlier checkpoint of the same step is removed once the new one is in place. Only one is written at
+        a time, so this first waits for the one before.
 
         Args:
             state: JSON values.
             needs: steps whose checkpoints are kept as long as this one is, such as the best so far.
+            on_saved: called in the background once the checkpoint is durable.
 
         Raises:
-            CheckpointError: it cannot be written; checkpoints of earlier steps are unchanged.
+            CheckpointError: this one, or the one before, cannot be written; those that were are unchanged.
         """
-        final = self._directory(step)
-        try:
+        self.wait()
+        final = self._root / f"step-{step:06d}"
+        with ExitStack() as stack, _writing(final):
             self._root.mkdir(parents=True, exist_ok=True)
-            sweep(self._root)
-            with new_directory(self._root) as directory:
-                moments, rest = _optimiser_state(model, optimiser)
-                save_file(_weights(model), directory / _MODEL)
-                save_file(moments, directory / _OPTIMISER)
-                values = {"state": state, "optimiser": rest, "generators": generator_states()}
-                (directory / _STATE).write_text(json.dumps(values), encoding="utf-8")
-                manifest = {
-                    "format": _FORMAT,
-                    "run": self._run,
-                    "step": step,
-                    "needs": sorted(needs),
-                    "files": {name: _checksum(directory / name) for name in (_MODEL, _OPTIMISER, _STATE)},
-                }
-                (directory / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-                remove_directory(final)
-                put_in_place(directory, final)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(
-                f"{final}: cannot be written ({error}): free some disk space, then resume the run; it "
-                "continues from the previous checkpoint"
-            ) from error
-        self._rotate()
+            self._tidy()
+            directory = stack.enter_context(new_directory(self._root))
+            values = {"state": state, "generators": generator_states()}
+            (directory / _STATE).write_text(json.dumps(values), encoding="utf-8")
+            written = trained.write(directory)
+            manifest = {"format": _FORMAT, "run": self._run, "step": step, "needs": sorted(needs)}
+            unfinished = stack.pop_all()
+            self._saving = self._thread.submit(
+                self._finish, unfinished, written, directory, final, manifest, on_saved
+            )
+
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is durable.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.result()
 
     def steps(self) -> list[int]:
         """Steps that have a checkpoint, in ascending order."""
         if not self._root.is_dir():
             return []
-        return sorted(int(match[1]) for path in self._root.iterdir() if (match := _NAME.match(path.name)))
+        return sorted({int(match[1]) for path in self._root.iterdir() if (match := _NAME.match(path.name))})
 
     def restore(
         self,
-        model: Any,
-        optimiser: torch.optim.Optimizer,
+        trained: Trained,
         on_fault: Callable[[CheckpointError], None] = lambda error: None,
     ) -> Checkpoint | None:
-        """Load the newest intact checkpoint into `model`, `optimiser` and all random generators.
+        """Load the newest intact checkpoint into `trained` and all random generators.
 
         Args:
             on_fault: called for each newer checkpoint that cannot be used.
@@ -128,11 +137,12 @@ class Checkpoints:
         Raises:
             CheckpointError: there are checkpoints, but none can be used.
         """
+        self.wait()
         steps = self.steps()
         faults = []
         for step in reversed(steps):
             try:
-                return self._load(step, model, optimiser)
+                return self._load(step, trained)
             except CheckpointError as error:
                 logger.warning("damaged checkpoint skipped", extra={"step": step, "reason": str(error)})
                 on_fault(error)
@@ -150,25 +160,30 @@ class Checkpoints:
         Raises:
             CheckpointError: there is no checkpoint of that step, or it cannot be used.
         """
+        self.wait()
         if step not in self.steps():
             have = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(f"run {self._run} has no checkpoint of step {step} (there are: {have})")
         with _reading(self._directory(step)):
-            self._verify(step)
-            _set_weights(model, load_file(self._directory(step) / _MODEL))
+            checksums = self._manifest(step)
+            for name, digest in checksums.items():
+                if checksum(self._directory(step) / name) != digest:
+                    raise CheckpointError(f"{self._directory(step)}: {name} does not match its checksum")
+            read_weights(self._directory(step), model)
 
-    def _load(self, step: int, model: Any, optimiser: torch.optim.Optimizer) -> Checkpoint:
+    def _load(self, step: int, trained: Trained) -> Checkpoint:
         directory = self._directory(step)
         with _reading(directory):
-            self._verify(step)
+            checksums = self._manifest(step)
+            if checksum(directory / _STATE) != checksums.pop(_STATE):
+                raise CheckpointError(f"{directory}: {_STATE} does not match its checksum")
             values = json.loads((directory / _STATE).read_bytes())
-            moments = load_file(directory / _OPTIMISER)
-            _set_weights(model, load_file(directory / _MODEL))
-            _set_optimiser_state(model, optimiser, moments, values["optimiser"])
+            trained.read(directory, checksums)
             restore_generators(values["generators"])
             return Checkpoint(step, dict(values["state"]))
 
-    def _verify(self, step: int) -> None:
+    def _manifest(self, step: int) -> dict[str, str]:
+        """The checksums of a checkpoint's files, if it is one of this run."""
         directory = self._directory(step)
         manifest = json.loads((directory / _MANIFEST).read_bytes())
         if manifest.get("format") != _FORMAT:
@@ -178,9 +193,39 @@ class Checkpoints:
             )
         if manifest["run"] != self._run:
             raise CheckpointError(f"{directory}: belongs to run {manifest['run']}, not {self._run}")
-        for name in (_MODEL, _OPTIMISER, _STATE):
-            if _checksum(directory / name) != manifest["files"][name]:
-                raise CheckpointError(f"{directory / name}: does not match its checksum")
+        return dict(manifest["files"])
+
+    def _finish(
+        self,
+        unfinished: ExitStack,
+        written: Future[dict[str, str]],
+        directory: Path,
+        final: Path,
+        manifest: Mapping[str, Any],
+        on_saved: Callable[[], None],
+    ) -> None:
+        """Put a checkpoint in place once its tensors are written."""
+        with unfinished, _writing(final):
+            files = {**written.result(), _STATE: checksum(directory / _STATE)}
+            (directory / _MANIFEST).write_text(json.dumps({**manifest, "files": files}), encoding="utf-8")
+            replaced = _replaced(final)
+            if final.exists():
+                final.rename(replaced)  # still found under this name, if the process dies now
+            put_in_place(directory, final)
+            remove_directory(replaced)
+            self._rotate()
+            on_saved()
+
+    def _tidy(self) -> None:
+        """Remove what a writer that died has left behind."""
+        sweep(self._root)
+        for step in self.steps():
+            final = self._root / f"step-{step:06d}"
+            replaced = _replaced(final)
+            if not final.exists():
+                replaced.rename(final)
+            elif replaced.exists():
+                remove_directory(replaced)
 
     def _rotate(self) -> None:
         """Remove all checkpoints but the newest and those that they need."""
@@ -196,7 +241,25 @@ class Checkpoints:
                 remove_directory(self._directory(step))
 
     def _directory(self, step: int) -> Path:
-        return self._root / f"step-{step:06d}"
+        final = self._root / f"step-{step:06d}"
+        return final if final.exists() else _replaced(final)
+
+
+def _replaced(final: Path) -> Path:
+    """Where a checkpoint is while another one of its step takes its place."""
+    return final.with_name(f"{final.name}-replaced")
+
+
+@contextmanager
+def _writing(final: Path) -> Iterator[None]:
+    """Turn any error in writing a checkpoint into a `CheckpointError` that says what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{final}: cannot be written ({error}): free some disk space, then resume the run; it "
+            "continues from the previous checkpoint"
+        ) from error
 
 
 @contextmanager
@@ -206,79 +269,3 @@ def _reading(directory: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{directory}: cannot be read ({error})") from error
-
-
-def _trained(model: Any) -> dict[str, Tensor]:
-    """The parameters that training changes, by name; tied ones once."""
-    return {name: value for name, value in model.named_parameters() if value.requires_grad}
-
-
-def _weights(model: Any) -> dict[str, Tensor]:
-    return {name: value.detach().contiguous() for name, value in _trained(model).items()}
-
-
-def _set_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model.
-
-    Raises:
-        ValueError: their names or shapes differ from the model's.
-    """
-    own = _trained(model)
-    if surplus := sorted(own.keys() ^ weights.keys()):
-        raise ValueError(f"tensor {surplus[0]} is missing from the model or from the checkpoint")
-    for name, value in own.items():
-        if value.shape != weights[name].shape:
-            raise ValueError(
-                f"{name} has the shape {tuple(weights[name].shape)}, but the model has {tuple(value.shape)}"
-            )
-    with torch.no_grad():
-        for name, value in own.items():
-            value.copy_(weights[name])
-
-
-def _optimiser_state(
-    model: Any, optimiser: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's tensors as `<parameter>/<name>`, and all else as JSON values."""
-    names = {id(value): name for name, value in model.named_parameters()}
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for parameter, entries in optimiser.state.items():
-        for key, value in entries.items():
-            name = f"{names[id(parameter)]}/{key}"
-            if isinstance(value, Tensor):
-                tensors[name] = value.detach().contiguous()
-            else:
-                numbers[name] = value
-    groups = [
-        {**group, "params": [names[id(parameter)] for parameter in group["params"]]}
-        for group in optimiser.param_groups
-    ]
-    return tensors, {"numbers": numbers, "groups": groups}
-
-
-def _set_optimiser_state(
-    model: Any, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], rest: Mapping[str, Any]
-) -> None:
-    """The inverse of `_optimiser_state`; matches parameters by name, not by order.
-
-    Raises:
-        ValueError: the optimiser's parameter groups differ.
-    """
-    names = {id(value): name for name, value in model.named_parameters()}
-    own = [[names[id(parameter)] for parameter in group["params"]] for group in optimiser.param_groups]
-    if own != [group["params"] for group in rest["groups"]]:
-        raise ValueError("the optimiser's parameters differ from the checkpoint's")
-    numbers = {name: index for index, name in enumerate(name for group in own for name in group)}
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in (*tensors.items(), *rest["numbers"].items()):
-        parameter, _, key = name.rpartition("/")
-        state.setdefault(numbers[parameter], {})[key] = value
-    places = iter(range(len(numbers)))
-    groups = [{**group, "params": [next(places) for _ in group["params"]]} for group in rest["groups"]]
-    optimiser.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,90 +1,280 @@
 """The model in training, in one process or sharded over several, behind the same calls.
 
 When the model is sharded, rank 0 makes the calls and the other ranks follow: rank 0 sends them the
-name of each call and, for an update, the samples; then all ranks do the same.
+name of each call and its arguments; then all ranks do the same.
 
-    rank 0     ShardedLearner: model and optimiser, whole, on the host    ┐ a shard each: parameters,
-    rank k     follow()                                                   ┘ gradients and moments
+    rank 0     ShardedLearner: the whole model, on the host     ┐ a part each: parameters,
+    rank k     follow()                                         ┘ gradients and moments
 
-The whole model on rank 0 is the one that is published and saved. `gather` updates it from the shards;
-`scatter` updates the shards from it, after a checkpoint was loaded.
+The other ranks need no files: rank 0 sends them the model's configuration, of which all ranks make a model
+without storage, and then to each its part of the weights. The whole model on rank 0 is the one that is
+published; `gather` updates it. The optimiser is never whole anywhere.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import gc
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from pydantic import TypeAdapter
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from kbqa.errors import ConfigurationError
+from kbqa.errors import CheckpointError, ConfigurationError
+from kbqa.policies.chooser.model import Chooser
 from kbqa.training.adapters import add_adapter
+from kbqa.training.generators import make_deterministic
 from kbqa.training.grpo import GrpoConfig, make_optimiser
 from kbqa.training.likelihood import likelihood_of
 from kbqa.training.ranks import ALONE, Ranks, whole
+from kbqa.training.sft import Example, SftConfig, imitating, sft_optimiser, sft_step
+from kbqa.training.tensor_files import TrainedTensors, trained_parameters
 from kbqa.training.update import UpdateResult, grpo_update
 from kbqa.trajectory import TrainingSample
 
+logger = logging.getLogger(__name__)
+
+Config = GrpoConfig | SftConfig
 Questions = Sequence[Sequence[TrainingSample]]
-Origin = tuple[str, str]
-"""The directories of the initial model and of the reference model."""
+
+_CONFIGS: dict[str, TypeAdapter[Any]] = {c.__name__: TypeAdapter(c) for c in (GrpoConfig, SftConfig)}
+_EXAMPLES = TypeAdapter(list[Example])
 
 
 class Learner:
     """A model that one process trains.
 
     Args:
-        model: the initial causal language model; it gets an adapter if `config` has one.
+        model: the initial model, on the host; it gets an adapter if `config` has one.
+        config: how it learns: from rollouts or by imitation.
         reference: loads the frozen model of the KL penalty; called only if it is needed.
         seed: random seed of a fresh adapter.
+        base_model: name of the model, which a fresh adapter's configuration keeps.
 
     Attributes:
-        model, optimiser: what is published and saved.
+        model: what is published.
     """
 
     def __init__(
         self,
         model: Any,
-        config: GrpoConfig,
-        reference: Callable[[], Any],
-        seed: int,
+        config: Config,
+        reference: Callable[[], Any] | None = None,
+        seed: int = 0,
         ranks: Ranks = ALONE,
+        base_model: str | None = None,
     ) -> None:
-        self._config, self._ranks = config, ranks
-        self.model = _prepared(model, config, seed)
-        self._reference = None
-        if config.surrogate.kl_coefficient and config.adapter is None:
-            self._reference = reference().requires_grad_(False)
-        self._place()
-        self.optimiser = make_optimiser(self.model, config)
+        self.model = _prepared(model, config, seed, base_model)
+        frozen = None
+        if _needs_reference(config):
+            assert reference is not None, "a KL penalty needs a reference"
+            frozen = reference().requires_grad_(False)
+        self._part = self._begin(config, frozen, ranks)
 
-    def update(self, questions: Questions, check: Callable[[], None] = lambda: None) -> UpdateResult:
-        """Learn from the samples of each question; see `grpo_update`.
+    def update(
+        self, questions: Questions, rate: float, check: Callable[[], None] = lambda: None
+    ) -> UpdateResult:
+        """Learn from the samples of each question at a learning rate; see `grpo_update`.
 
         Args:
             check: called after each backward pass while no weight has changed; whatever it raises ends the
                 update, and leaves model and optimiser as they were. Not called with several processes.
         """
-        with self._interruptible(check):
-            return grpo_update(
-                self.model, self.optimiser, questions, self._config, self._reference, ranks=self._ranks
+        with self._part.interruptible(check):
+            return self._part.update(questions, rate)
+
+    def imitate(self, examples: Sequence[Example], rate: float) -> float:
+        """Learn to write what the examples say, at a learning rate; returns the loss. See `sft_step`."""
+        return self._part.imitate(examples, rate)
+
+    def gather(self) -> None:
+        """Bring `model` up to date."""
+
+    def write(self, directory: Path) -> Future[dict[str, str]]:
+        """Copy weights and moments to the host, and write them in the background; see `TrainedTensors`."""
+        return self._part.tensors.write(directory)
+
+    def read(self, directory: Path, checksums: Mapping[str, str]) -> None:
+        """Continue with weights and moments from files; see `TrainedTensors`.
+
+        Raises:
+            CheckpointError: they are damaged, or do not fit the model.
+        """
+        self._part.tensors.read(directory, checksums)
+
+    def _begin(self, config: Config, reference: Any | None, ranks: Ranks) -> _Part:
+        if not getattr(self.model, "is_quantized", False):
+            self.model.to(ranks.device)
+        if reference is not None:
+            reference.to(ranks.device)
+        # Not sharded, a model may be called by its parts, so GRPO needs no module around it.
+        module = self.model if isinstance(config, GrpoConfig) else imitating(self.model)
+        return _Part(self.model, module, reference, config, ranks)
+
+
+class ShardedLearner(Learner):
+    """A model that several processes train; this is rank 0."""
+
+    def update(
+        self, questions: Questions, rate: float, check: Callable[[], None] = lambda: None
+    ) -> UpdateResult:
+        samples = [[_to_json(sample) for sample in question] for question in questions]
+        self._part.ranks.tell({"call": "update", "questions": samples, "rate": rate})
+        return super().update(questions, rate)
+
+    def imitate(self, examples: Sequence[Example], rate: float) -> float:
+        shown = _EXAMPLES.dump_python(list(examples), mode="json")
+        self._part.ranks.tell({"call": "imitate", "examples": shown, "rate": rate})
+        return super().imitate(examples, rate)
+
+    def gather(self) -> None:
+        self._part.ranks.tell({"call": "gather"})
+        self._part.gather(trained_parameters(self.model))
+
+    def write(self, directory: Path) -> Future[dict[str, str]]:
+        self._part.ranks.tell({"call": "write", "directory": str(directory.absolute())})
+        return super().write(directory)
+
+    def read(self, directory: Path, checksums: Mapping[str, str]) -> None:
+        message = {"call": "read", "directory": str(directory.absolute()), "checksums": dict(checksums)}
+        self._part.ranks.tell(message)
+        super().read(directory, checksums)
+        self.gather()
+
+    def _begin(self, config: Config, reference: Any | None, ranks: Ranks) -> _Part:
+        if config.adapter is not None and config.adapter.quantised:
+            raise ConfigurationError(
+                "optimisation.lora.quantised: weights in 4 bits cannot be sharded, so they need a single "
+                "process: set KBQA_TRAINING_PROCESSES=1 (and KBQA_TRAINING_NODES=1)"
             )
+        gc.collect()  # what an earlier phase has left on the device
+        message = {
+            "kind": type(config).__name__,
+            "config": _CONFIGS[type(config).__name__].dump_python(config, mode="json"),
+            "model": _architecture(self.model),
+            "reference": reference and _architecture(reference),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        ranks.tell({"call": "begin", **message})
+        return _Part.of(message, ranks, self.model, reference)
+
+
+def begin(
+    model: Any,
+    config: Config,
+    reference: Callable[[], Any] | None = None,
+    seed: int = 0,
+    ranks: Ranks = ALONE,
+    base_model: str | None = None,
+) -> Learner:
+    """A learner for one process, or for several.
+
+    A chooser is trained by rank 0 alone: it is small, and FSDP does not shard its scalar parameters.
+    """
+    if ranks.size > 1 and isinstance(model, Chooser):
+        logger.warning("a policy that chooses is trained by one process; the others are idle")
+        ranks = Ranks(device=ranks.device)
+    kind = Learner if ranks.size == 1 else ShardedLearner
+    return kind(model, config, reference, seed, ranks, base_model)
+
+
+def follow(ranks: Ranks) -> None:
+    """Follow the calls of rank 0 until it leaves."""
+    part: _Part | None = None
+    while (message := ranks.hear()) is not None:
+        if message["call"] == "begin":
+            part = None
+            gc.collect()  # before its successor takes the memory of the device
+            part = _Part.of(message, ranks)
+            continue
+        assert part is not None, "rank 0 begins first"
+        if message["call"] == "update":
+            questions = [[_from_json(sample) for sample in question] for question in message["questions"]]
+            part.update(questions, message["rate"])
+        elif message["call"] == "imitate":
+            part.imitate(_EXAMPLES.validate_python(message["examples"]), message["rate"])
+        elif message["call"] == "gather":
+            part.gather(None)
+        elif message["call"] == "write":
+            part.tensors.write(Path(message["directory"]))
+        elif message["call"] == "read":
+            with suppress(CheckpointError):  # rank 0 has the same, and decides
+                part.tensors.read(Path(message["directory"]), message["checksums"])
+
+
+class _Part:
+    """This process's part of the model: all of it, or a shard; then every process makes the same calls.
+
+    Args:
+        model: the model.
+        module: the model or its likelihood, which is sharded.
+        reference: the frozen model of the KL penalty, in the same form as `module`.
+    """
+
+    def __init__(self, model: Any, module: Any, reference: Any | None, config: Config, ranks: Ranks) -> None:
+        self._model, self._module, self._reference, self._config = model, module, reference, config
+        self.ranks = ranks
+        optimiser_of: Any = make_optimiser if isinstance(config, GrpoConfig) else sft_optimiser
+        self._optimiser = optimiser_of(module, config)
+        self.tensors = TrainedTensors(model, self._optimiser, ranks)
+
+    @classmethod
+    def of(
+        cls, message: Mapping[str, Any], ranks: Ranks, model: Any | None = None, reference: Any | None = None
+    ) -> _Part:
+        """The shard of rank 0's models.
+
+        Args:
+            message: rank 0's, which begins.
+            model, reference: whole, on rank 0 only.
+        """
+        if message["deterministic"]:
+            make_deterministic()
+        config: Config = _CONFIGS[message["kind"]].validate_python(message["config"])
+        likelihood = likelihood_of if isinstance(config, GrpoConfig) else imitating
+
+        def shard(architecture: Mapping[str, Any], config: Config | None, source: Any | None) -> Any:
+            with torch.device("meta"):
+                own = AutoModelForCausalLM.from_config(
+                    AutoConfig.for_model(**architecture), dtype=torch.float32
+                )
+                own = own.requires_grad_(False) if config is None else _prepared(own, config)
+            module = likelihood(own)
+            ranks.shard(module, module.layers, message["config"]["precision"])
+            module.to_empty(device=ranks.device)
+            ranks.fill(own, source)
+            return module
+
+        module = shard(message["model"], config, model)
+        frozen = None if message["reference"] is None else shard(message["reference"], None, reference)
+        return cls(module.model, module, frozen, config, ranks)
+
+    def update(self, questions: Questions, rate: float) -> UpdateResult:
+        assert isinstance(self._config, GrpoConfig), "it began to learn by imitation"
+        self._set(rate)
+        return grpo_update(
+            self._module, self._optimiser, questions, self._config, self._reference, ranks=self.ranks
+        )
 
     @contextmanager
-    def _interruptible(self, check: Callable[[], None]) -> Iterator[None]:
+    def interruptible(self, check: Callable[[], None]) -> Iterator[None]:
+        """While the context lasts, `check` is called after each backward pass before a weight changes."""
         changed = False
 
         def change(*_: object) -> None:
             nonlocal changed
             changed = True
 
-        first = next(parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        first = next(parameter for parameter in self._model.parameters() if parameter.requires_grad)
         handles = (
             first.register_post_accumulate_grad_hook(lambda _: None if changed else check()),
-            self.optimiser.register_step_pre_hook(change),
+            self._optimiser.register_step_pre_hook(change),
         )
         try:
             yield
@@ -92,169 +282,42 @@ class Learner:
             for handle in handles:
                 handle.remove()
 
-    def gather(self, *, moments: bool) -> None:
-        """Bring `model` up to date and, with `moments`, `optimiser` too."""
+    def imitate(self, examples: Sequence[Example], rate: float) -> float:
+        assert isinstance(self._config, SftConfig), "it began to learn from rollouts"
+        self._set(rate)
+        return sft_step(self._module, self._optimiser, examples, self._config, self.ranks)
 
-    def scatter(self) -> None:
-        """Continue from the current contents of `model` and `optimiser`."""
+    @torch.no_grad()
+    def gather(self, into: Mapping[str, torch.Tensor] | None) -> None:
+        """Copy the trained weights into whole tensors by name, one after the other; None on other ranks."""
+        for name, parameter in trained_parameters(self._model).items():
+            if into is not None:
+                into[name].copy_(whole(parameter))
+            else:
+                whole(parameter)  # takes part, and keeps nothing
 
-    def _place(self) -> None:
-        if not getattr(self.model, "is_quantized", False):
-            self.model.to(self._ranks.device)
-        if self._reference is not None:
-            self._reference.to(self._ranks.device)
-
-
-class ShardedLearner(Learner):
-    """A model that several processes train; this is rank 0.
-
-    Args:
-        origin: what `follow` loads the same models from.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        config: GrpoConfig,
-        reference: Callable[[], Any],
-        seed: int,
-        ranks: Ranks,
-        origin: Origin,
-    ) -> None:
-        if config.adapter is not None and config.adapter.quantised:
-            raise ConfigurationError(
-                "optimisation.lora.quantised needs a single process: set KBQA_TRAINING_PROCESSES=1"
-            )
-        super().__init__(model, config, reference, seed, ranks)
-        ranks.tell({"call": "begin", "origin": origin, "seed": seed})
-        self._shard = _Shard(copy.deepcopy(self.model), self._reference, config, ranks)
-        self._reference = None  # it is sharded now
-
-    def update(self, questions: Questions, check: Callable[[], None] = lambda: None) -> UpdateResult:
-        rates = [group["lr"] for group in self.optimiser.param_groups]
-        samples = [[_to_json(sample) for sample in question] for question in questions]
-        self._ranks.tell({"call": "update", "questions": samples, "rates": rates})
-        return self._shard.update(questions, rates)
-
-    def gather(self, *, moments: bool) -> None:
-        self._ranks.tell({"call": "gather", "moments": moments})
-        weights, states = self._shard.gather(moments=moments)
-        with torch.no_grad():
-            for parameter, weight, state in zip(_trained(self.model), weights, states, strict=True):
-                parameter.copy_(weight)
-                if state:
-                    self.optimiser.state[parameter] = state
-
-    def scatter(self) -> None:
-        states = [dict(self.optimiser.state.get(p, {})) for p in _trained(self.model)]
-        names = [sorted(state) for state in states]
-        self._ranks.tell({"call": "scatter", "names": names})
-        self._shard.scatter([p.detach() for p in _trained(self.model)], states, names)
-
-    def _place(self) -> None:
-        """Leave the whole model on the host."""
-
-
-def begin(
-    model: Any,
-    config: GrpoConfig,
-    reference: Callable[[], Any],
-    seed: int,
-    ranks: Ranks,
-    origin: Origin,
-) -> Learner:
-    """A learner for one process, or for several."""
-    if ranks.size == 1:
-        return Learner(model, config, reference, seed, ranks)
-    return ShardedLearner(model, config, reference, seed, ranks, origin)
-
-
-def follow(load: Callable[[str], Any], config: GrpoConfig, ranks: Ranks) -> None:
-    """Follow the calls of rank 0 until it leaves.
-
-    Args:
-        load: loads a model from a directory that rank 0 names.
-        config: the configuration of rank 0.
-    """
-    shard: _Shard | None = None
-    while (message := ranks.hear()) is not None:
-        if message["call"] == "begin":
-            start, reference = message["origin"]
-            model = _prepared(load(start), config, message["seed"])
-            needs = config.surrogate.kl_coefficient and config.adapter is None
-            shard = _Shard(model, load(reference) if needs else None, config, ranks)
-            continue
-        assert shard is not None
-        if message["call"] == "update":
-            questions = [[_from_json(sample) for sample in question] for question in message["questions"]]
-            shard.update(questions, message["rates"])
-        elif message["call"] == "gather":
-            shard.gather(moments=message["moments"])
-        elif message["call"] == "scatter":
-            shard.scatter(None, None, message["names"])
-
-
-class _Shard:
-    """This process's part of a sharded model; every process makes the same calls."""
-
-    def __init__(self, model: Any, reference: Any | None, config: GrpoConfig, ranks: Ranks) -> None:
-        self._config, self._ranks = config, ranks
-        likelihood = likelihood_of(model.to(ranks.device))
-        self._likelihood = ranks.shard(likelihood, likelihood.layers)
-        self._reference = None
-        if reference is not None:
-            reference = reference.requires_grad_(False).to(ranks.device)
-            frozen = likelihood_of(reference)
-            self._reference = ranks.shard(frozen, frozen.layers)
-        self._optimiser = make_optimiser(self._likelihood, config)
-
-    def update(self, questions: Questions, rates: Sequence[float]) -> UpdateResult:
-        for group, rate in zip(self._optimiser.param_groups, rates, strict=True):
+    def _set(self, rate: float) -> None:
+        for group in self._optimiser.param_groups:
             group["lr"] = rate
-        return grpo_update(
-            self._likelihood, self._optimiser, questions, self._config, self._reference, ranks=self._ranks
-        )
-
-    def gather(self, *, moments: bool) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-        """The trained weights, whole, and with `moments` the optimiser's state of each."""
-        trained = _trained(self._likelihood)
-        states = [sorted(self._optimiser.state.get(p, {}).items()) if moments else [] for p in trained]
-        return (
-            [whole(p) for p in trained],
-            [{name: whole(value).clone() for name, value in state} for state in states],
-        )
-
-    def scatter(
-        self,
-        weights: Sequence[Tensor] | None,
-        moments: Sequence[dict[str, Tensor]] | None,
-        names: Sequence[Sequence[str]],
-    ) -> None:
-        """The inverse of `gather`. Only rank 0 has weights and moments; all ranks know the moments' names."""
-        self._optimiser.state.clear()
-        for index, parameter in enumerate(_trained(self._likelihood)):
-            source = torch.empty(parameter.shape) if weights is None else weights[index]
-            with torch.no_grad():
-                parameter.copy_(self._ranks.shared(source, parameter))
-            for name in names[index]:
-                size = parameter.shape if name.startswith("exp_avg") else ()
-                value = torch.empty(size) if moments is None else moments[index][name]
-                self._optimiser.state[parameter][name] = self._ranks.shared(
-                    value, parameter if size else None
-                )
 
 
-def _prepared(model: Any, config: GrpoConfig, seed: int) -> Any:
+def _needs_reference(config: Config) -> bool:
+    return isinstance(config, GrpoConfig) and config.surrogate.kl_coefficient != 0 and config.adapter is None
+
+
+def _prepared(model: Any, config: Config, seed: int = 0, base_model: str | None = None) -> Any:
     if config.adapter is not None:
-        add_adapter(model, config.adapter, seed)
+        add_adapter(model, config.adapter, seed, base_model)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.train()  # gradient checkpointing needs it; `kbqa.training.attention` has no dropout
     return model
 
 
-def _trained(module: Any) -> list[torch.nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+def _architecture(model: Any) -> dict[str, Any]:
+    """A model's configuration as JSON values."""
+    architecture: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
+    return architecture
 
 
 def _to_json(sample: TrainingSample) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Processes that train one model together, with the same result as a single process.
 
-torchrun starts the processes and gives each its rank. Weights, gradients and the optimiser's moments
-are sharded over all of them (FSDP2). Every process makes the same calls and computes its share of the
-rows of a batch. Only rank 0 handles queues, files and output to people.
+torchrun starts the processes, on one machine or several, and gives each its rank. Weights, gradients and
+the optimiser's moments are sharded over all of them (FSDP2). Every process makes the same calls and computes
+its share of the rows of a batch. Only rank 0 handles queues and output to people; of the files, the others
+touch only their parts of checkpoints.
 
 On CPUs the processes communicate through gloo, on GPUs through NCCL.
 """
@@ -20,8 +21,10 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from kbqa.training.likelihood import Precision
 
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
@@ -42,12 +45,14 @@ class Ranks:
         device: device of this process.
         idle: a second group of the same processes, with a long timeout for the wait between batches;
             None for a process that trains alone.
+        saving: a third group, for the threads that write checkpoints while the model is trained.
     """
 
     rank: int = 0
     size: int = 1
     device: torch.device = torch.device("cpu")
     idle: dist.ProcessGroup | None = None
+    saving: dist.ProcessGroup | None = None
 
     @classmethod
     def join(cls) -> Ranks:
@@ -61,7 +66,8 @@ class Ranks:
             return cls(device=device)
         dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=_LONGEST_WAIT)
         idle = dist.new_group(backend="gloo", timeout=_LONGEST_IDLE)
-        return cls(dist.get_rank(), size, device, idle)
+        saving = dist.new_group(backend="gloo", timeout=_LONGEST_IDLE)
+        return cls(dist.get_rank(), size, device, idle, saving)
 
     def leave(self) -> None:
         """Leave the group; rank 0 first tells the others to leave. Nothing sharded may be used afterwards.
@@ -78,12 +84,39 @@ class Ranks:
         dist.barrier(self.idle)
         dist.destroy_process_group()
 
-    def shard(self, module: M, layers: Iterable[nn.Module]) -> M:
-        """Shard parameters in place: each layer by itself, all other parameters with the root module."""
+    def shard(self, module: M, layers: Iterable[nn.Module], precision: Precision = "fp32") -> M:
+        """Shard parameters in place: each layer by itself, all other parameters with the root module.
+
+        Args:
+            module: may be on the meta device: without storage, until `to_empty` and `fill`.
+            precision: of matrix products; see `layer_policy`.
+        """
         for layer in layers:
-            fully_shard(layer)
+            fully_shard(layer, mp_policy=layer_policy(precision, self.device))
         fully_shard(module)
         return module
+
+    def fill(self, module: nn.Module, source: nn.Module | None) -> None:
+        """Copy parameters and buffers from a whole module on rank 0 into sharded ones on all ranks.
+
+        One tensor at a time is on its way, and each process receives only its part of it.
+
+        Args:
+            module: its contents are replaced.
+            source: the whole module, with the same names; None on all ranks but the first.
+        """
+        wholes = {} if source is None else dict((*source.named_parameters(), *source.named_buffers()))
+        with torch.no_grad():
+            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+                if name in wholes:
+                    whole_tensor = wholes[name].detach().to(self.device)
+                else:
+                    whole_tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device)
+                if isinstance(tensor, DTensor):
+                    tensor.copy_(distribute_tensor(whole_tensor, tensor.device_mesh, tensor.placements))
+                else:
+                    dist.broadcast(whole_tensor, src=0)
+                    tensor.copy_(whole_tensor)
 
     def share(self, items: Sequence[T]) -> Iterator[tuple[T, bool]]:
         """This process's items, and whether each counts.
@@ -118,13 +151,13 @@ class Ranks:
         message: dict[str, Any] | None = json.loads(self._broadcast() or b"null")
         return message
 
-    def shared(self, source: Tensor, like: Tensor | None) -> Tensor:
-        """Rank 0's `source`, sharded like `like`; on the other ranks only the shape of `source` matters."""
-        source = source.detach().clone()
-        if isinstance(like, DTensor):
-            return distribute_tensor(source.to(self.device), like.device_mesh, like.placements)
-        dist.broadcast(source, src=0, group=self.idle)
-        return source
+    def all_of(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.idle)
+        return values
 
     def _broadcast(self, data: bytes = b"") -> bytes:
         length = torch.tensor(len(data))
@@ -141,7 +174,19 @@ class Ranks:
 ALONE = Ranks()
 
 
+def layer_policy(precision: Precision, device: torch.device) -> MixedPrecisionPolicy:
+    """The precisions in which the parameters of a layer are gathered, and its gradients summed.
+
+    With bf16 on GPUs, parameters are gathered in bf16, which autocast would round them to anyway, and halves
+    the traffic; gradients are summed in fp32. What is not part of a layer (embeddings, the head) stays fp32,
+    and so do inputs: the residual stream of a model in one process is fp32, too.
+    """
+    if precision == "bf16" and device.type == "cuda":
+        return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+    return MixedPrecisionPolicy()
+
+
 def whole(tensor: Tensor) -> Tensor:
-    """A whole tensor from its shards, on the CPU; every process must make this call."""
+    """A whole tensor from its shards; every process must make this call."""
     full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return full.detach().cpu()
+    return full.detach()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kbqa.policies.chooser.model import Chooser
+from kbqa.training.adapters import Adapter
 from kbqa.training.learning_rate import Decay, LearningRate
-from kbqa.training.likelihood import Precision, likelihood_of, token_logprobs
+from kbqa.training.likelihood import ChoiceLikelihood, Likelihood, Precision, token_logprobs
 from kbqa.training.packing import pack
+from kbqa.training.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class SftConfig:
             learn what matters suddenly, at a step that is not known beforehand.
         cool_down_steps: steps of the cool-down, which ends the training.
         precision: of matrix products; with bf16, weights and results are still fp32.
+        gradient_checkpointing: whether activations are recomputed for gradients instead of stored.
+        adapter: the adapter to train instead of the weights; None trains the weights.
     """
 
     steps: int = 600
@@ -52,6 +56,8 @@ class SftConfig:
     learned_loss: float | None = None
     cool_down_steps: int = 150
     precision: Precision = "fp32"
+    gradient_checkpointing: bool = False
+    adapter: Adapter | None = None
 
 
 def learning_rate(step: int, config: SftConfig) -> float:
@@ -86,59 +92,98 @@ class _StableThenCool:
 
 
 def fine_tune(
-    model: Any,
+    imitate: Callable[[Sequence[Example], float], float],
     draw: Callable[[int], Sequence[Example]],
     config: SftConfig,
     on_step: Callable[[int, float], bool],
 ) -> None:
-    """Maximise the likelihood of policy tokens, in place, on the model's device.
+    """Raise the likelihood of policy tokens, step by step.
 
     Args:
-        model: if it has an adapter (`kbqa.training.adapters`), only that is trained.
+        imitate: takes an optimiser step at a learning rate and returns its loss: `Learner.imitate`.
         draw: returns as many episodes as it is asked for.
         on_step: called with the number of finished steps and the loss; True ends the tuning.
     """
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(
-        trained, lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
-    )
-    device = trained[0].device
     course = None if config.learned_loss is None else _StableThenCool(config, config.learned_loss)
     for step in range(config.steps):
-        model.train()
-        examples = draw(config.batch)
-        total = sum(sum(example.mask) for example in examples)
-        loss_sum = 0.0
-        optimiser.zero_grad()
-        for logprobs in _likelihoods(model, examples, config, device):
-            loss = -logprobs.sum() / total
-            loss.backward()  # type: ignore[no-untyped-call]
-            loss_sum += loss.item()
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(step, config) if course is None else course.rate(step)
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
-        model.eval()
-        if on_step(step + 1, loss_sum) or (course is not None and course.ends_with(step, loss_sum)):
+        rate = learning_rate(step, config) if course is None else course.rate(step)
+        loss = imitate(draw(config.batch), rate)
+        if on_step(step + 1, loss) or (course is not None and course.ends_with(step, loss)):
             return
 
 
-def _likelihoods(
-    model: Any, examples: Sequence[Example], config: SftConfig, device: torch.device
-) -> Iterator[Tensor]:
-    """Log-probabilities of the policy tokens, one micro-batch after the other."""
-    if isinstance(model, Chooser):
+def sft_optimiser(model: Any, config: SftConfig) -> torch.optim.AdamW:
+    """AdamW over the trainable parameters."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(
+        trained, lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
+    )
+
+
+def sft_step(
+    likelihood: Likelihood,
+    optimiser: torch.optim.Optimizer,
+    examples: Sequence[Example],
+    config: SftConfig,
+    ranks: Ranks = ALONE,
+) -> float:
+    """Raise the likelihood of policy tokens by one optimiser step, in place; returns the loss.
+
+    Args:
+        likelihood: that of `imitating`, which may be sharded over `ranks`. If it has an adapter
+            (`kbqa.training.adapters`), only that is trained.
+    """
+    likelihood.train()
+    total = sum(sum(example.mask) for example in examples)
+    loss_sum = 0.0
+    optimiser.zero_grad()
+    for tensors, counts in ranks.share(list(_batches(likelihood, examples, config))):
+        logprobs, _ = likelihood(*(tensor.to(ranks.device) for tensor in tensors), precision=config.precision)
+        loss = -logprobs.sum() / total
+        # FSDP averages gradients over the processes; the factor turns this into their sum.
+        (loss * (ranks.size if counts else 0)).backward()
+        loss_sum += loss.item() if counts else 0.0
+    trained = [parameter for parameter in likelihood.parameters() if parameter.requires_grad]
+    torch.nn.utils.clip_grad_norm_(trained, 1.0)
+    optimiser.step()
+    likelihood.eval()
+    return ranks.sum({"loss": loss_sum})["loss"]
+
+
+class PaddedLikelihood(Likelihood):
+    """The likelihood of a causal language model of transformers, on padded batches."""
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        layers: Iterable[nn.Module] = self.model.model.layers
+        return layers
+
+    def forward(  # type: ignore[override]
+        self, token_ids: Tensor, mask: Tensor, *, precision: Precision = "fp32"
+    ) -> tuple[Tensor, Tensor]:
+        """See `token_logprobs`."""
+        with torch.autocast(token_ids.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            return token_logprobs(self.model, token_ids, mask)
+
+
+def imitating(model: Any) -> Likelihood:
+    """The likelihood by which a model imitates, according to its kind."""
+    return ChoiceLikelihood(model) if isinstance(model, Chooser) else PaddedLikelihood(model)
+
+
+def _batches(
+    likelihood: Likelihood, examples: Sequence[Example], config: SftConfig
+) -> Iterator[tuple[Any, ...]]:
+    """Arguments of the likelihood, one micro-batch after the other."""
+    if isinstance(likelihood, ChoiceLikelihood):
         # A chooser encodes each text once per row.
-        likelihood = likelihood_of(model)
         masks = [example.mask for example in examples]
         for row in pack([example.token_ids for example in examples], masks, config.token_budget):
-            yield likelihood(row.to(device), precision=config.precision)[0]
+            yield (row,)
         return
     for batch in micro_batches([len(e.token_ids) for e in examples], config.token_budget):
-        ids = pad([examples[i].token_ids for i in batch], torch.long).to(device)
-        mask = pad([examples[i].mask for i in batch], torch.bool).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
-            yield token_logprobs(model, ids, mask)[0]
+        ids = pad([examples[i].token_ids for i in batch], torch.long)
+        yield ids, pad([examples[i].mask for i in batch], torch.bool)
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:

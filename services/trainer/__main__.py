@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from kbqa.errors import ConfigurationError
 from kbqa.telemetry import configure_logging
 from services.broker import create_celery, require_broker
 from services.http import exit_code, serve
@@ -22,6 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         settings = TrainerSettings.load(**options)
+        if settings.node_rank > 0:
+            raise ConfigurationError(
+                f"KBQA_TRAINING_NODE_RANK={settings.node_rank}: the trainer runs on machine 0 only; run "
+                "python -m services.trainer.launch on this one"
+            )
         configure_logging("trainer", settings.log_level, settings.log_format)
         # Before the heavy imports. When everything starts at once, Redis may need a moment.
         celery = create_celery("trainer", settings.broker_url, prefix=settings.queue_prefix)

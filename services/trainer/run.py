@@ -1,10 +1,10 @@
 """python -m services.trainer.run --run DIR --lease TOKEN: the process that trains one run.
 
 The trainer starts it, and it ends when the trainer ends: its standard input is a pipe. A line on the pipe
-means to stop; end of file means that the trainer has died. For exit codes see `Exit`.
+means to stop. Once nobody can write to the pipe any more, the trainer has died. For exit codes see `Exit`.
 
 With torchrun (`services.trainer.launch`), several of these processes train together. The first one leads and
-does what is described here; the others follow it, and torchrun ends them with it.
+does what is described here; the others follow it, need no directory, and end like it with what started them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import errno
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -25,7 +26,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import ConfigurationError, KbqaError, LeaseLostError
 from kbqa.kg.client import HttpGraphTools
-from kbqa.policies.in_process import load_model
 from kbqa.policies.vllm import VllmServer
 from kbqa.policies.vllm.sender import WeightSender
 from kbqa.recipes import Recipe
@@ -36,7 +36,6 @@ from kbqa.runs.journal import Journal
 from kbqa.runs.lease import fence
 from kbqa.runs.queued import QueuedSource
 from kbqa.telemetry import configure_logging, log_context
-from kbqa.training.generators import make_deterministic
 from kbqa.training.learner import follow
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
@@ -53,28 +52,27 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a run to its end; returns the exit code."""
     parser = argparse.ArgumentParser(prog="trainer.run", description="Train one run.")
-    parser.add_argument("--run", type=Path, required=True, help="the run's directory")
-    parser.add_argument("--lease", type=int, required=True, help="token of the trainer's lease")
+    parser.add_argument("--run", type=Path, help="the run's directory; only the first process needs it")
+    parser.add_argument("--lease", type=int, help="token of the trainer's lease; likewise")
     options = parser.parse_args(argv)
-    directory = RunDirectory(options.run)
+    threading.Thread(target=_end_with_parent, name="orphanhood", daemon=True).start()
     ranks = Ranks.join()
-    code = _follow(directory, ranks) if ranks.rank else _lead(directory, options.lease, ranks)
+    if ranks.rank == 0 and (options.run is None or options.lease is None):
+        parser.error("--run and --lease are missing")
+    code = _follow(ranks) if ranks.rank else _lead(RunDirectory(options.run), options.lease, ranks)
     ranks.leave()
     return code
 
 
-def _follow(directory: RunDirectory, ranks: Ranks) -> Exit:
+def _follow(ranks: Ranks) -> Exit:
     """Train together with the first process, on a share of its data."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = TrainerSettings.load(home=directory.path.parent.parent)
+    settings = TrainerSettings.load()
     configure_logging("trainer", settings.log_level, settings.log_format)
     disable_progress_bar()
-    recipe = directory.read().resolved_recipe()
-    if recipe.deterministic:
-        make_deterministic()
     torch.set_num_threads(settings.threads)
-    with log_context(run=directory.id, rank=ranks.rank):
-        follow(lambda origin: load_model(Path(origin)), recipe.optimisation.build(recipe.rollout), ranks)
+    with log_context(rank=ranks.rank):
+        follow(ranks)
     return Exit.DONE
 
 
@@ -218,9 +216,18 @@ def train(
 def _obey(stop: threading.Event) -> None:
     while os.read(sys.stdin.fileno(), 64):  # unbuffered: a lock on it would block the interpreter's exit
         stop.set()
-    # The trainer has died. Its successor starts the run from the last checkpoint, and two processes must not
-    # train one run, so exit at once.
-    os._exit(Exit.ABANDONED)
+
+
+def _end_with_parent() -> None:
+    """Exit once nobody can write to standard input any more: whoever started this process has died.
+
+    Its successor starts the run from the last checkpoint, and two processes must not train one run.
+    """
+    ends = select.poll()
+    ends.register(sys.stdin.fileno(), 0)  # for the end alone; the first process reads the lines
+    while True:
+        if any(event & select.POLLHUP for _, event in ends.poll()):
+            os._exit(Exit.ABANDONED)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
 from kbqa.recipes.reach import Reach
@@ -28,8 +28,14 @@ class TrainerSettings(KeySettings):
         kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
         kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
-        processes: number of processes that share reinforcement learning (`KBQA_TRAINING_PROCESSES`), one
-            for each GPU; each has `threads` threads.
+        processes: number of processes of this machine that share the training
+            (`KBQA_TRAINING_PROCESSES`), one for each GPU; each has `threads` threads.
+        nodes: number of machines that share it (`KBQA_TRAINING_NODES`), with as many processes each. All
+            mount KBQA_HOME at the same path.
+        node_rank: number of this machine (`KBQA_TRAINING_NODE_RANK`). 0 is the trainer's; the others run
+            `services.trainer.launch`.
+        rendezvous: HOST:PORT of the trainer's machine, at which the others find it
+            (`KBQA_TRAINING_RENDEZVOUS`).
         threads: number of threads for training. With a small policy, a second thread gains nothing, and
             slows training down if anything else runs on the same cores.
         auto_resume: resume an unfinished run when the trainer starts.
@@ -65,6 +71,11 @@ class TrainerSettings(KeySettings):
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")
     processes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_PROCESSES")
+    nodes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_NODES")
+    node_rank: int = Field(0, ge=0, validation_alias="KBQA_TRAINING_NODE_RANK")
+    rendezvous: str | None = Field(
+        None, pattern=r"^[^\s:]+:\d{1,5}$", validation_alias="KBQA_TRAINING_RENDEZVOUS"
+    )
     threads: int = Field(1, ge=1)
     auto_resume: bool = True
     stop_wait_s: float = Field(600.0, ge=0)
@@ -78,6 +89,19 @@ class TrainerSettings(KeySettings):
     recipe_directories: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(comma_separated)] = ()
     operations_port: int = Field(9003, ge=1, le=65535)
     sinks: Annotated[tuple[SinkName, ...], NoDecode, BeforeValidator(comma_separated)] = ()
+
+    @model_validator(mode="after")
+    def _machines_fit(self) -> Self:
+        if self.node_rank >= self.nodes:
+            raise ValueError(
+                f"KBQA_TRAINING_NODE_RANK: the machines of KBQA_TRAINING_NODES={self.nodes} have the numbers "
+                f"0 to {self.nodes - 1}"
+            )
+        if self.nodes > 1 and self.rendezvous is None:
+            raise ValueError(
+                "KBQA_TRAINING_RENDEZVOUS: several machines need the address HOST:PORT of the trainer's"
+            )
+        return self
 
     @property
     def reach(self) -> Reach:

@@ -242,11 +242,9 @@ class _Watch:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         # -P: do not import a directory "services" in the working directory instead of ours.
-        processes = self._settings.processes
-        program = ["services.trainer.run"]
-        if processes > 1:
-            program = ["services.trainer.launch", "--processes", str(processes)]
-        command = [sys.executable, "-P", "-m", *program]
+        several = self._settings.processes * self._settings.nodes > 1
+        program = f"services.trainer.{'launch' if several else 'run'}"
+        command = [sys.executable, "-P", "-m", program]
         command += ["--run", str(self.directory.path), "--lease", str(self._lease.token)]
         with open_log(self.directory.log_path) as log:
             # The end of the pipe tells the process that this one has died, for whatever reason.

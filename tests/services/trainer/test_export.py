@@ -25,6 +25,7 @@ from kbqa.runs.student import Student
 from kbqa.telemetry import Metrics
 from kbqa.training.adapters import add_adapter
 from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.tensor_files import TrainedTensors
 from services.http import install
 from services.trainer.errors import STATUS
 from services.trainer.export import main
@@ -56,7 +57,9 @@ def run(home: Path, tiny_recipe) -> RunDirectory:
         for parameter in student.model.parameters():
             parameter.add_(1.0)
     optimiser = torch.optim.AdamW(student.model.parameters())
-    Checkpoints(directory.checkpoints_path, directory.id).save(3, student.model, optimiser, {})
+    checkpoints = Checkpoints(directory.checkpoints_path, directory.id)
+    checkpoints.save(3, TrainedTensors(student.model, optimiser), {})
+    checkpoints.wait()
     return directory
 
 

@@ -37,7 +37,7 @@ def test_every_request_is_answered_once_and_none_is_given_up():
     assert sorted(received(rollouts, 10)) == names
     assert rollouts.receive(0.0) == []
     assert rollouts.give_up() == []
-    rollouts.release()
+    rollouts.release()()
     assert rollouts.counters == {"resent": 0, "renewed": 0, "duplicates": 0}
     source.close()
 

@@ -239,7 +239,7 @@ def test_after_a_restore_every_group_still_occurs_once(
     pacing.changed()
     pacing.publish(v2)
     saved = pacing.to_json()  # in flight: 2, 3
-    pacing.saved()
+    pacing.release()()
     assert inbox.ids() == []
 
     # What happens next is lost with the process: 4 and 5 are asked for, 2 and 3 trained into v3.

@@ -34,10 +34,10 @@ def test_an_answer_is_brought_once_and_stays_until_it_is_spent(
     inbox.accept(make_reply("t1", "a"))
     assert [reply.request_id for reply in rollouts.receive(0)] == ["t1"]
     assert rollouts.receive(0) == []
-    rollouts.release()
+    rollouts.release()()
     assert inbox.ids() == ["t1"]
     spent.add("t1")
-    rollouts.release()
+    rollouts.release()()
     assert inbox.ids() == []
 
 
@@ -62,7 +62,7 @@ def test_a_late_second_answer_is_removed_and_counted(
     inbox.accept(make_reply("t1", "a"))
     rollouts.receive(0)
     spent.add("t1")
-    rollouts.release()
+    rollouts.release()()
     inbox.accept(make_reply("t1", "b"))
     assert rollouts.receive(0) == []
     assert (inbox.ids(), rollouts.counters["duplicates"]) == ([], 1)

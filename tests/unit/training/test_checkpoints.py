@@ -6,7 +6,9 @@ import json
 import random
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -16,6 +18,9 @@ from torch import nn
 
 from kbqa.errors import CheckpointError
 from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.tensor_files import TrainedTensors
+
+SHARD = "shard-00001-model-00001-of-00001.safetensors"
 
 
 class Tied(nn.Module):
@@ -26,6 +31,11 @@ class Tied(nn.Module):
         self.embed = nn.Linear(3, 4, bias=False)
         self.head = nn.Linear(3, 4, bias=False)
         self.head.weight = self.embed.weight
+
+
+def save(checkpoints: Checkpoints, step: int, model, optimiser, state, **options) -> None:
+    checkpoints.save(step, TrainedTensors(model, optimiser), state, **options)
+    checkpoints.wait()
 
 
 def trained(seed: int) -> tuple[Tied, torch.optim.AdamW]:
@@ -50,11 +60,11 @@ def one_more_step(model: Tied, optimiser: torch.optim.AdamW) -> torch.Tensor:
 
 def test_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     model, optimiser = trained(1)
-    Checkpoints(tmp_path, "r").save(3, model, optimiser, {"ledger": {"t1": ["trained", 3]}})
+    save(Checkpoints(tmp_path, "r"), 3, model, optimiser, {"ledger": {"t1": ["trained", 3]}})
     expected = one_more_step(model, optimiser)
 
     other, other_optimiser = trained(2)
-    checkpoint = Checkpoints(tmp_path, "r").restore(other, other_optimiser)
+    checkpoint = Checkpoints(tmp_path, "r").restore(TrainedTensors(other, other_optimiser))
     assert checkpoint is not None
     assert (checkpoint.step, checkpoint.state) == (3, {"ledger": {"t1": ["trained", 3]}})
     assert other.head.weight is other.embed.weight
@@ -64,7 +74,7 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
 def test_without_checkpoints_nothing_is_restored(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     before = model.embed.weight.detach().clone()
-    assert Checkpoints(tmp_path / "none", "r").restore(model, optimiser) is None
+    assert Checkpoints(tmp_path / "none", "r").restore(TrainedTensors(model, optimiser)) is None
     assert torch.equal(model.embed.weight, before)
 
 
@@ -72,7 +82,7 @@ def test_the_newest_are_kept_and_one_step_is_saved_once(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     checkpoints = Checkpoints(tmp_path, "r", keep=2)
     for step in (5, 10, 15, 15):
-        checkpoints.save(step, model, optimiser, {"at": step})
+        save(checkpoints, step, model, optimiser, {"at": step})
     assert checkpoints.steps() == [10, 15]
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
@@ -81,17 +91,17 @@ def test_what_a_kept_checkpoint_needs_is_kept_with_it(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     checkpoints = Checkpoints(tmp_path, "r", keep=2)
     for step, best in ((5, 5), (10, 5), (15, 5), (20, 20)):
-        checkpoints.save(step, model, optimiser, {}, needs=[best])
+        save(checkpoints, step, model, optimiser, {}, needs=[best])
     assert checkpoints.steps() == [5, 15, 20]  # 15 may have to be gone back to, and its best is 5
-    checkpoints.save(25, model, optimiser, {}, needs=[20])
+    save(checkpoints, 25, model, optimiser, {}, needs=[20])
     assert checkpoints.steps() == [20, 25]
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: (path / "model.safetensors").write_bytes(b"x"),
-        lambda path: (path / "optimiser.safetensors").unlink(),
+        lambda path: (path / SHARD).write_bytes(b"x"),
+        lambda path: (path / SHARD).unlink(),
         lambda path: (path / "state.json").write_text("{}"),
         lambda path: (path / "manifest.json").write_text("{"),
         lambda path: (path / "manifest.json").unlink(),
@@ -100,48 +110,48 @@ def test_what_a_kept_checkpoint_needs_is_kept_with_it(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(tmp_path: Path, damage) -> None:
     model, optimiser = trained(1)
     checkpoints = Checkpoints(tmp_path, "r")
-    checkpoints.save(5, model, optimiser, {"at": 5})
-    checkpoints.save(10, model, optimiser, {"at": 10})
+    save(checkpoints, 5, model, optimiser, {"at": 5})
+    save(checkpoints, 10, model, optimiser, {"at": 10})
     damage(tmp_path / "step-000010")
-    checkpoint = checkpoints.restore(model, optimiser)
+    checkpoint = checkpoints.restore(TrainedTensors(model, optimiser))
     assert checkpoint is not None
     assert checkpoint.step == 5
     damage(tmp_path / "step-000005")
     with pytest.raises(CheckpointError):
-        checkpoints.restore(model, optimiser)
+        checkpoints.restore(TrainedTensors(model, optimiser))
 
 
 def test_another_runs_checkpoint_is_refused(tmp_path: Path) -> None:
     model, optimiser = trained(1)
-    Checkpoints(tmp_path, "theirs").save(1, model, optimiser, {})
+    save(Checkpoints(tmp_path, "theirs"), 1, model, optimiser, {})
     with pytest.raises(CheckpointError, match="belongs to run theirs, not ours"):
-        Checkpoints(tmp_path, "ours").restore(model, optimiser)
+        Checkpoints(tmp_path, "ours").restore(TrainedTensors(model, optimiser))
 
 
 def test_a_checkpoint_holds_nothing_that_could_be_executed(tmp_path: Path) -> None:
     model, optimiser = trained(1)
-    Checkpoints(tmp_path, "r").save(1, model, optimiser, {})
+    save(Checkpoints(tmp_path, "r"), 1, model, optimiser, {})
     files = sorted(path.name for path in (tmp_path / "step-000001").iterdir())
-    assert files == ["manifest.json", "model.safetensors", "optimiser.safetensors", "state.json"]
+    assert files == ["manifest.json", SHARD, "state.json"]
 
 
 def test_one_of_an_older_kbqa_says_so(tmp_path: Path) -> None:
     model, optimiser = trained(1)
     checkpoints = Checkpoints(tmp_path, "r")
-    checkpoints.save(1, model, optimiser, {})
+    save(checkpoints, 1, model, optimiser, {})
     path = tmp_path / "step-000001" / "manifest.json"
     path.write_text(json.dumps({"run": "r", "step": 1, "files": {}}))
     with pytest.raises(CheckpointError, match="written by another version of kbqa"):
-        checkpoints.restore(model, optimiser)
+        checkpoints.restore(TrainedTensors(model, optimiser))
 
 
 def test_weights_of_another_shape_are_refused_before_anything_is_changed(tmp_path: Path) -> None:
-    Checkpoints(tmp_path, "r").save(1, *trained(1), {})
+    save(Checkpoints(tmp_path, "r"), 1, *trained(1), {})
     other = nn.Module()
     other.embed = nn.Linear(3, 5, bias=False)
     before = other.embed.weight.detach().clone()
     with pytest.raises(CheckpointError, match=r"embed.weight has the shape \(4, 3\)"):
-        Checkpoints(tmp_path, "r").restore(other, torch.optim.AdamW(other.parameters()))
+        Checkpoints(tmp_path, "r").restore(TrainedTensors(other, torch.optim.AdamW(other.parameters())))
     assert torch.equal(other.embed.weight, before)
 
 
@@ -151,8 +161,9 @@ def test_what_is_frozen_is_not_in_it(tmp_path: Path) -> None:
     optimiser = torch.optim.AdamW(model[1].parameters(), lr=0.1)
     model(torch.ones(1, 64)).sum().backward()
     optimiser.step()
-    Checkpoints(tmp_path, "r").save(1, model, optimiser, {})
-    assert set(load_file(tmp_path / "step-000001" / "model.safetensors")) == {"1.weight"}
+    save(Checkpoints(tmp_path, "r"), 1, model, optimiser, {})
+    saved = load_file(tmp_path / "step-000001" / SHARD)
+    assert set(saved) == {"weight/1.weight", "exp_avg/1.weight", "exp_avg_sq/1.weight", "step/1.weight"}
     saved = model[1].weight.detach().clone()
     with torch.no_grad():
         model[1].weight.zero_()
@@ -162,22 +173,85 @@ def test_what_is_frozen_is_not_in_it(tmp_path: Path) -> None:
         Checkpoints(tmp_path, "r").load_weights(2, model)
 
 
+_KILLED_WHILE_REPLACING = """
+import os, sys, torch
+from pathlib import Path
+from kbqa.training import checkpoints as module
+from kbqa.training.tensor_files import TrainedTensors
+
+model = torch.nn.Linear(2, 2)
+trained = TrainedTensors(model, torch.optim.AdamW(model.parameters()))
+checkpoints = module.Checkpoints(Path(sys.argv[1]), "r")
+for step in (50, 100):
+    checkpoints.save(step, trained, {"at": step})
+checkpoints.wait()
+setattr(module, sys.argv[2], lambda *_: os._exit(9))
+checkpoints.save(100, trained, {"at": "again"})
+checkpoints.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"), [("put_in_place", 100), ("remove_directory", "again"), ("checksum", 100)]
+)
+def test_a_step_that_is_saved_again_has_an_intact_checkpoint_at_any_time(tmp_path: Path, where, kept) -> None:
+    command = [sys.executable, "-c", _KILLED_WHILE_REPLACING, str(tmp_path), where]
+    assert subprocess.run(command, check=False).returncode == 9
+    model = nn.Linear(2, 2)
+    tensors = TrainedTensors(model, torch.optim.AdamW(model.parameters()))
+    checkpoints = Checkpoints(tmp_path, "r")
+    assert checkpoints.steps() == [50, 100]
+    restored = checkpoints.restore(tensors)
+    assert restored is not None
+    assert restored.state == {"at": kept}
+    checkpoints.save(150, tensors, {})
+    checkpoints.wait()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000100", "step-000150"]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path) -> None:
+    """What is written is the state of the call, and it is announced only once it is durable."""
+    model, optimiser = trained(1)
+    expected = model.embed.weight.detach().clone()
+    written, durable = Event(), list[bool]()
+
+    class Slow(TrainedTensors):
+        def write(self, directory: Path) -> Future[dict[str, str]]:
+            found = super().write(directory)
+            return ThreadPoolExecutor(1).submit(lambda: written.wait(60) and found.result())
+
+    checkpoints = Checkpoints(tmp_path, "r")
+    final = tmp_path / "step-000001"
+    checkpoints.save(1, Slow(model, optimiser), {}, on_saved=lambda: durable.append(final.is_dir()))
+    one_more_step(model, optimiser)
+    assert durable == []
+    written.set()
+    checkpoints.wait()
+    assert durable == [True]
+    Checkpoints(tmp_path, "r").load_weights(1, model)
+    assert torch.equal(model.embed.weight, expected)
+
+
 _ON_A_FULL_DISK = """
 import resource, sys, torch
 from pathlib import Path
 from kbqa.errors import CheckpointError
 from kbqa.training.checkpoints import Checkpoints
+from kbqa.training.tensor_files import TrainedTensors
 
 model = torch.nn.Linear(256, 256)
 optimiser = torch.optim.AdamW(model.parameters())
 checkpoints = Checkpoints(Path(sys.argv[1]), "r")
-checkpoints.save(1, model, optimiser, {"at": 1})
+trained = TrainedTensors(model, optimiser)
+checkpoints.save(1, trained, {"at": 1})
+checkpoints.wait()
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # no file may grow beyond that
 try:
-    checkpoints.save(2, model, optimiser, {"at": 2})
+    checkpoints.save(2, trained, {"at": 2})
+    checkpoints.wait()
 except CheckpointError as error:
     print(error)
-print(checkpoints.restore(model, optimiser).state, sorted(p.name for p in Path(sys.argv[1]).iterdir()))
+print(checkpoints.restore(trained).state, sorted(p.name for p in Path(sys.argv[1]).iterdir()))
 """
 
 
@@ -195,6 +269,6 @@ def test_what_a_dead_writer_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / ".aside-dead").mkdir()
     model, optimiser = trained(1)
     checkpoints = Checkpoints(tmp_path, "r")
-    assert checkpoints.restore(model, optimiser) is None
-    checkpoints.save(1, model, optimiser, {})
+    assert checkpoints.restore(TrainedTensors(model, optimiser)) is None
+    save(checkpoints, 1, model, optimiser, {})
     assert not (tmp_path / ".aside-dead").exists()

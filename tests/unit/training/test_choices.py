@@ -13,6 +13,7 @@ from kbqa.policies.chooser.policy import ChooserPolicy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
+from kbqa.training.learner import Learner
 from kbqa.training.likelihood import likelihood_of
 from kbqa.training.packing import pack
 from kbqa.training.sft import Example, SftConfig, fine_tune
@@ -142,7 +143,7 @@ def test_choices_can_be_imitated(chooser):
         return False
 
     config = SftConfig(steps=30, learning_rate=3e-3, warm_up_steps=0, token_budget=10_000)
-    fine_tune(model, lambda count: [shown] * count, config, on_step)
+    fine_tune(Learner(model, config).imitate, lambda count: [shown] * count, config, on_step)
     [row] = pack([shown.token_ids], [shown.mask], 10_000)
     with torch.no_grad():
         logprobs, _ = likelihood_of(model)(row)

@@ -27,7 +27,7 @@ def test_an_adapter_beside_weights_of_four_bits_learns(tmp_path):
     ranks = Ranks.join()
     config = GrpoConfig(learning_rate=1e-2, precision="bf16", adapter=Adapter(rank=8, quantised=True))
     learner = Learner(load_quantised(tmp_path, ranks.device), config, lambda: None, 1, ranks)
-    losses = [learner.update(questions(0)).metrics["loss"] for _ in range(5)]
+    losses = [learner.update(questions(0), 1e-2).metrics["loss"] for _ in range(5)]
     assert losses[-1] < losses[0]
     assert {p.dtype for p in learner.model.parameters() if p.requires_grad} == {torch.float32}
 
@@ -36,7 +36,7 @@ def test_an_adapter_beside_weights_of_four_bits_learns(tmp_path):
 def test_bf16_rows_and_checkpointed_layers_learn():
     config = GrpoConfig(learning_rate=1e-2, precision="bf16", gradient_checkpointing=True)
     learner = Learner(build({}), config, lambda: None, 1, Ranks.join())
-    losses = [learner.update(questions(0)).metrics["loss"] for _ in range(5)]
+    losses = [learner.update(questions(0), 1e-2).metrics["loss"] for _ in range(5)]
     assert losses[-1] < losses[0]
 
 

@@ -10,56 +10,87 @@ from safetensors.torch import load_file
 from kbqa.errors import ConfigurationError
 from kbqa.policies.in_process import load_model
 from kbqa.training.adapters import Adapter, add_adapter, has_adapter, merged
+from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.learner import Learner
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.sft import Example, SftConfig, fine_tune
-from tests.unit.training.training_cases import build, config, flat, questions, reference
+from kbqa.training.tensor_files import trained_parameters
+from tests.unit.training.training_cases import (
+    CASES,
+    STEPS,
+    build,
+    config,
+    flat,
+    questions,
+    reference,
+    train,
+)
 
 _ROOT = Path(__file__).parents[3]
 
 
-def trained(case):
+def trained(case, steps=STEPS):
     """Losses and the learner of a training in this process."""
     learner = Learner(build(case), config(case), lambda: reference(case), seed=5)
-    losses = []
-    for step in range(case["steps"]):
-        for group in learner.optimiser.param_groups:
-            group["lr"] = 1e-3 * (step + 1)
-        losses.append(learner.update(questions(step)).metrics["loss"])
-    return losses, learner
+    return [train(learner, case, step) for step in range(steps)], learner
 
 
-@pytest.mark.timeout(600)  # on a busy machine two processes take their time to start
-@pytest.mark.parametrize(
-    "case",
-    [{"steps": 3}, {"steps": 3, "lora": True, "checkpointing": True}, {"steps": 3, "cap": 1.05}],
-    ids=["full", "lora", "capped"],
-)
-def test_two_processes_learn_what_one_does_and_end_cleanly(tmp_path, case):
-    (tmp_path / "case.json").write_text(json.dumps(case))
+def launch(processes, *directories):
+    """Train all cases in several processes."""
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        + ["-m", "tests.unit.training.two_ranks", str(tmp_path)],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        + ["-m", "tests.unit.training.sharded", *map(str, directories)],
         cwd=_ROOT,
         capture_output=True,
         text=True,
         timeout=540,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """Directories of trainings in two and four processes, and in two from the checkpoints of the four."""
+    four, two, resumed = (tmp_path_factory.mktemp(name) for name in ("four", "two", "resumed"))
+    launch(4, four)
+    launch(2, two)
+    launch(2, resumed, four)
+    return {"4": four, "2": two, "4, then 2": resumed}
+
+
+@pytest.mark.timeout(1800)  # on a busy machine processes take their time to start
+@pytest.mark.parametrize("processes", ["2", "4", "4, then 2"])
+@pytest.mark.parametrize("name", CASES)
+def test_several_processes_learn_what_one_does(sharded, name, processes):
+    case, directory = CASES[name], sharded[processes]
     losses, learner = trained(case)
-    assert json.loads((tmp_path / "result.json").read_text()) == pytest.approx(losses, abs=1e-5)
-    weights = load_file(tmp_path / "result.safetensors")
-    own = {name: p for name, p in learner.model.named_parameters() if p.requires_grad}
+    found = json.loads((directory / f"{name}.json").read_text())
+    assert found == pytest.approx(losses[-len(found) :], abs=1e-5)
+    assert len(found) == (STEPS - 1 if "then" in processes else STEPS)
+    weights = load_file(directory / f"{name}.safetensors")
+    own = trained_parameters(learner.model)
     assert weights.keys() == own.keys()
-    for name, value in own.items():
-        assert torch.allclose(weights[name], value, atol=1e-5), name
-    _, untrained = trained({**case, "steps": 0})
-    assert not torch.allclose(flat(learner.model), flat(untrained.model))
+    for key, value in own.items():
+        assert torch.allclose(weights[key], value, atol=1e-5), key
+    _, untrained = trained(case, steps=0)
+    assert not torch.allclose(flat(learner.model), flat(untrained.model), atol=1e-4)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", CASES)
+def test_one_process_resumes_what_four_have_saved(sharded, name):
+    case = CASES[name]
+    learner = Learner(build(case), config(case), lambda: reference(case), seed=6)
+    Checkpoints(sharded["4"] / name, "r").restore(learner)
+    found = [train(learner, case, step) for step in range(1, STEPS)]
+    losses, whole = trained(case)
+    assert found == pytest.approx(losses[1:], abs=1e-5)
+    assert torch.allclose(flat(learner.model), flat(whole.model), atol=1e-5)
 
 
 def test_gradient_checkpointing_changes_nothing():
-    plain, again = trained({"steps": 2}), trained({"steps": 2, "checkpointing": True})
+    plain, again = trained({}), trained({"checkpointing": True})
     assert plain[0] == pytest.approx(again[0], abs=1e-6)
     assert torch.allclose(flat(plain[1].model), flat(again[1].model), atol=1e-6)
 
@@ -111,13 +142,15 @@ def test_the_gradient_of_an_adapter_is_that_of_the_product_of_its_matrices():
 
 
 def test_a_merged_adapter_computes_the_same_and_is_saved_as_a_whole_model(tmp_path):
-    model = build({})
-    add_adapter(model, Adapter(rank=4, alpha=8), seed=1)
-    config = SftConfig(steps=3, batch=2, learning_rate=1e-2, warm_up_steps=0, decay="constant")
+    config = SftConfig(
+        steps=3, batch=2, learning_rate=1e-2, warm_up_steps=0, decay="constant", adapter=Adapter(4, 8)
+    )
+    learner = Learner(build({}), config, seed=1)
+    model = learner.model
     example = Example(tuple(range(20, 40)), tuple(at >= 10 for at in range(20)))
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
     assert frozen
-    fine_tune(model, lambda count: [example] * count, config, lambda step, loss: False)
+    fine_tune(learner.imitate, lambda count: [example] * count, config, lambda step, loss: False)
     assert all(torch.equal(frozen[name], p) for name, p in model.named_parameters() if name in frozen)
 
     ids, mask = torch.tensor([example.token_ids]), torch.tensor([example.mask])
@@ -141,7 +174,7 @@ def test_a_merged_adapter_computes_the_same_and_is_saved_as_a_whole_model(tmp_pa
 def test_without_its_adapter_a_model_is_its_own_reference():
     case = {"lora": True}
     learner = Learner(build(case), config(case), lambda: pytest.fail("no second copy is needed"), seed=5)
-    kl = [learner.update(questions(0)).metrics["kl"] for _ in range(2)]
+    kl = [learner.update(questions(0), 1e-3).metrics["kl"] for _ in range(2)]
     beside = build(case)
     add_adapter(beside, config(case).adapter, seed=5)
     optimiser = make_optimiser(beside, config(case))
@@ -174,25 +207,23 @@ def interrupt_at(call: int):
 
 
 def test_an_update_that_is_interrupted_in_time_leaves_no_trace():
-    _, learner = trained({"steps": 1})
+    (_, learner), (_, other) = trained({}, steps=1), trained({}, steps=1)
     weights = flat(learner.model).clone()
-    moments = [value.clone() for state in learner.optimiser.state.values() for value in state.values()]
     check, _ = interrupt_at(1)
     with pytest.raises(Interrupted):
-        learner.update(questions(1), check)
+        learner.update(questions(1), 2e-3, check)
     assert torch.equal(flat(learner.model), weights)
-    now = [value for state in learner.optimiser.state.values() for value in state.values()]
-    assert all(torch.equal(a, b) for a, b in zip(moments, now, strict=True))
-    again, other = learner.update(questions(1)), trained({"steps": 1})[1].update(questions(1))
-    assert again.metrics == other.metrics
+    # Its moments have not changed, either: the next update is that of a learner that was not interrupted.
+    assert learner.update(questions(1), 2e-3).metrics == other.update(questions(1), 2e-3).metrics
+    assert torch.equal(flat(learner.model), flat(other.model))
 
 
 def test_an_update_is_not_interrupted_once_weights_have_changed():
-    _, learner = trained({"steps": 0})
+    _, learner = trained({}, steps=0)
     check, calls = interrupt_at(1000)
-    learner.update(questions(1), check)
+    learner.update(questions(1), 1e-3, check)
     backwards = calls[0]
     assert backwards >= 1
     check, calls = interrupt_at(backwards + 1)  # there are more: three questions are two mini-batches
-    learner.update(questions(1), check)
+    learner.update(questions(1), 1e-3, check)
     assert calls[0] == backwards

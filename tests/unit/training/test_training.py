@@ -6,6 +6,7 @@ import torch
 from kbqa.objectives import SurrogateConfig
 from kbqa.training.copying import WarmUpConfig, periodic, scattered, warm_up
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
+from kbqa.training.learner import Learner
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.sft import Example, SftConfig, fine_tune, learning_rate, micro_batches, pad
 from kbqa.training.small_policy import PAD
@@ -139,7 +140,7 @@ def test_imitation_that_learns_all_at_once_cools_down_from_then_on_and_ends():
         below.append(smoothed < 0.5)
         return False
 
-    fine_tune(model, lambda n: [example] * n, config, on_step)
+    fine_tune(Learner(model, config).imitate, lambda n: [example] * n, config, on_step)
     assert below[0] is False
     assert len(losses) == below.index(True) + 1 + 10
 
@@ -152,7 +153,7 @@ def test_imitation_that_never_learns_cools_down_before_its_last_step():
     def draw(count):
         return [Example(tuple(rng.choices(range(5, 300), k=4)), (False, True, True, True))] * count
 
-    fine_tune(model, draw, config, lambda step, loss: bool(steps.append(step)))
+    fine_tune(Learner(model, config).imitate, draw, config, lambda step, loss: bool(steps.append(step)))
     assert steps[-1] == 12
 
 
@@ -165,7 +166,8 @@ def test_fine_tuning_learns_masked_tokens_and_stops_when_told():
         losses.append(loss)
         return step == 30
 
-    fine_tune(model, lambda n: [example] * n, SftConfig(steps=500, batch=2, learning_rate=1e-2), on_step)
+    config = SftConfig(steps=500, batch=2, learning_rate=1e-2)
+    fine_tune(Learner(model, config).imitate, lambda n: [example] * n, config, on_step)
     assert len(losses) == 30
     assert losses[-1] < losses[0] / 2
 

@@ -7,8 +7,18 @@ import torch
 from kbqa.objectives import SurrogateConfig
 from kbqa.training.adapters import Adapter
 from kbqa.training.grpo import GrpoConfig
+from kbqa.training.sft import Example, SftConfig
 from kbqa.trajectory import TrainingSample
 from tests.unit.policies_fixtures import make_model
+
+STEPS = 3
+CASES = {
+    "grpo": {},
+    "grpo-lora": {"lora": True, "checkpointing": True},
+    "grpo-capped": {"cap": 1.05},
+    "sft": {"sft": True},
+    "sft-lora": {"sft": True, "lora": True, "checkpointing": True},
+}
 
 
 def build(case):
@@ -21,6 +31,10 @@ def reference(case):
 
 
 def config(case):
+    adapter = Adapter(rank=4, alpha=8) if case.get("lora") else None
+    checkpointing = case.get("checkpointing", False)
+    if case.get("sft"):
+        return SftConfig(token_budget=60, gradient_checkpointing=checkpointing, adapter=adapter)
     return GrpoConfig(
         learning_rate=1e-3,
         token_budget=60,
@@ -28,9 +42,18 @@ def config(case):
             kl_coefficient=0.05, aggregation="sample_mean", importance_cap=case.get("cap")
         ),
         mini_batch_questions=2,
-        gradient_checkpointing=case.get("checkpointing", False),
-        adapter=Adapter(rank=4, alpha=8) if case.get("lora") else None,
+        gradient_checkpointing=checkpointing,
+        adapter=adapter,
     )
+
+
+def train(learner, case, step):
+    """Takes a step; returns its loss."""
+    rate = 1e-3 * (step + 1)
+    if not case.get("sft"):
+        return learner.update(questions(step), rate).metrics["loss"]
+    samples = [sample for question in questions(step) for sample in question]
+    return learner.imitate([Example(sample.token_ids, sample.mask) for sample in samples], rate)
 
 
 def questions(step):
