@@ -48,9 +48,14 @@ POINTS: dict[str, tuple[str, str, int, bool]] = {
         True,
     ),
     "between publish and checkpoint": ("kbqa.runs.reinforcement.Reinforcement", "_record", 2, True),
-    "with half a checkpoint": ("kbqa.training.checkpoints", "save_file", 3, True),
+    "with half a checkpoint": ("kbqa.training.tensor_files", "checksum", 2, True),
     "before a checkpoint is in place": ("kbqa.training.checkpoints", "put_in_place", 2, False),
-    "before the answers of a checkpoint are let go": ("kbqa.runs.pacing.Pacing", "saved", 2, False),
+    "before the answers of a checkpoint are let go": (
+        "kbqa.runs.queued.QueuedRollouts",
+        "_delete",
+        2,
+        False,
+    ),
     "while a line of metrics is written": ("kbqa.runs.journal.Journal", "_write", 9, False),
 }
 
