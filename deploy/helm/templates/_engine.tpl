@@ -56,7 +56,7 @@ on the pod's own address alone, since whoever reaches it gives it orders; hence 
     - --port=8000
     - --enable-scale-out
     - --logprobs-mode=processed_logprobs
-    - '--hf-overrides={"head_dtype": "float32"}'
+    - --hf-overrides={"head_dtype":"float32"}
     - --dtype={{ $vllm.precision }}
     - --max-model-len={{ int $vllm.maxModelLen }}
     - --gpu-memory-utilization={{ $vllm.gpuMemoryUtilization }}
