@@ -61,7 +61,7 @@ on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by c
     - --port=8000
     - --enable-scale-out
     - --logprobs-mode=processed_logprobs
-    - '--hf-overrides={"head_dtype": "float32"}'
+    - --hf-overrides={"head_dtype":"float32"}
     - --dtype={{ $vllm.precision }}
     - --max-model-len={{ int $vllm.maxModelLen }}
     - --gpu-memory-utilization={{ $vllm.gpuMemoryUtilization }}

@@ -18,19 +18,18 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
-from kbqa.policies.probe import Precision, Probe
+from kbqa.policies.probe import Precision
 from kbqa.policies.vllm.exchange import Exchange
 from kbqa.policies.vllm.server import VllmServer, refusal
+from kbqa.policies.vllm.weights import Weights
 from kbqa.telemetry import Metrics
 from kbqa.trajectory import Segment
 
@@ -40,43 +39,6 @@ _GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
 _POLL_S = 0.1  # how soon a cancellation is noticed
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is not finite
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The weights of a policy version.
-
-    Attributes:
-        label: full id of the version with its run's name, which makes it unique.
-        version: full id, as completions carry it.
-        kind: the whole model, or a LoRA adapter.
-        path: the directory of the weights, which the server can read.
-        probe: the version's probe; None if it has none.
-        sent: how they come from a sender instead; None if they do not.
-    """
-
-    label: str
-    version: str
-    kind: Literal["full", "lora"]
-    path: Path
-    probe: Probe | None
-    sent: Sent | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Whole weights that a sender sends.
-
-    Attributes:
-        meet: where the sender and so many processes of the server meet; may raise `PolicyUnavailableError`.
-        sha256, size: of the file.
-        verify: makes sure of the files, which are read instead if nothing arrives.
-    """
-
-    meet: Callable[[int], Mapping[str, Any]]
-    sha256: str
-    size: int
-    verify: Callable[[], None]
 
 
 class VllmPolicy:
