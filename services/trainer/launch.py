@@ -18,9 +18,11 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from torch.distributed import DistError
+from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -34,6 +36,7 @@ from services.trainer.supervisor import Exit
 logger = logging.getLogger(__name__)
 
 _LOST = 1
+_START = "start"  # key of the name of the first machine's newest start
 _SIGNALLED = 128  # exit code of a process killed by signal n: 128 + n, as in a shell
 # The first machine waits so long for the others. They wait in turns: a signal is only seen between two.
 _LONGEST_WAIT_S, _TURN_S = 600, 60
@@ -61,7 +64,10 @@ def launch(settings: TrainerSettings, *arguments: str) -> int:
     """Start this machine's processes with these arguments and wait for their end; returns an exit code."""
     program = ["-P", "-m", "services.trainer.run", *arguments]
     try:
-        elastic_launch(_configuration(settings), sys.executable)(*program)
+        meeting = _meet(settings)
+        if meeting is None:
+            return _LOST
+        elastic_launch(meeting.configuration, sys.executable)(*program)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode >= 0 else _SIGNALLED - failure.exitcode
@@ -75,28 +81,58 @@ def launch(settings: TrainerSettings, *arguments: str) -> int:
     return Exit.DONE
 
 
-def _configuration(settings: TrainerSettings) -> LaunchConfig:
-    """Torchrun's configuration; with several machines, the first one is that of the trainer."""
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Where torchrun's agents meet; the store is open as long as this is referred to."""
+
+    configuration: LaunchConfig
+    store: TCPStore | None = None
+
+
+def _meet(settings: TrainerSettings) -> _Meeting | None:
+    """Where to meet the other machines; None if there is nothing new to take part in.
+
+    Each start on the first machine has its own name. When a process of another machine has died, the first
+    machine does not know of it at once: what is open there still belongs to the start that failed.
+
+    Raises:
+        DistError: the first machine does not answer.
+    """
     common: dict[str, Any] = {
         "min_nodes": settings.nodes,
         "max_nodes": settings.nodes,
         "nproc_per_node": settings.processes,
         "max_restarts": 0,
     }
+    name = uuid.uuid4().hex
     if settings.nodes == 1:
-        return LaunchConfig(
-            **common, run_id=uuid.uuid4().hex, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0"
-        )
+        return _Meeting(LaunchConfig(**common, run_id=name, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0"))
     assert settings.rendezvous is not None, "the settings require it"
-    timeout = _TURN_S if settings.node_rank else _LONGEST_WAIT_S
-    return LaunchConfig(
+    host, _, port = settings.rendezvous.rpartition(":")
+    first, wait_s = settings.node_rank == 0, _LONGEST_WAIT_S if settings.node_rank == 0 else _TURN_S
+    store = TCPStore(
+        host,
+        int(port),
+        is_master=first,
+        timeout=timedelta(seconds=wait_s),
+        wait_for_workers=False,
+        multi_tenant=True,  # torchrun opens it again
+    )
+    if first:
+        store.set(_START, name)
+    else:
+        name = store.get(_START).decode()
+        if store.add(f"{name}/{settings.node_rank}", 1) > 1:
+            return None
+    configuration = LaunchConfig(
         **common,
-        run_id="kbqa",
+        run_id=name,
         # Unlike c10d's, this rendezvous keeps the order of the machines: rank 0 is the trainer's.
         rdzv_backend="static",
         rdzv_endpoint=settings.rendezvous,
-        rdzv_configs={"rank": settings.node_rank, "timeout": timeout},
+        rdzv_configs={"rank": settings.node_rank, "timeout": wait_s},
     )
+    return _Meeting(configuration, store)
 
 
 def _serve(settings: TrainerSettings) -> None:
