@@ -26,6 +26,7 @@ from services.cli import (
     kg,
     mcp,
     policies,
+    questions,
     queue,
     recipes,
     serve,
@@ -63,6 +64,7 @@ def create_cli() -> typer.Typer:
     cli.add_typer(serve.commands, name="serve")
     cli.add_typer(kg.commands, name="kg")
     cli.add_typer(data.commands, name="data")
+    cli.add_typer(questions.commands, name="questions")
     cli.add_typer(forms.commands, name="forms")
     cli.add_typer(train.runs, name="runs")
     cli.add_typer(recipes.commands, name="recipe")

@@ -14,7 +14,7 @@ from kbqa.datasets.world.operations import Draft, Drawer, Limits
 from kbqa.datasets.world.schema import RDF_TERMS, Grammar, Schema
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities
-from kbqa.logical_forms.compiler import Distinct, to_sparql
+from kbqa.logical_forms.compiler import Distinct, FormVocabulary, to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
 
@@ -34,10 +34,18 @@ class Asker:
 
     Args:
         kg: name of its graph.
+        terms: how its ids are written in SPARQL.
     """
 
-    def __init__(self, facts: Facts, kg: str, rng: random.Random, limits: Limits | None = None) -> None:
-        self._facts, self._kg, self._rng = facts, kg, rng
+    def __init__(
+        self,
+        facts: Facts,
+        kg: str,
+        rng: random.Random,
+        limits: Limits | None = None,
+        terms: FormVocabulary = RDF_TERMS,
+    ) -> None:
+        self._facts, self._kg, self._rng, self._terms = facts, kg, rng, terms
         self._limits = limits or Limits()
         self._drawer = Drawer(facts, rng, self._limits)
         self._asked: set[Expression] = set()
@@ -60,7 +68,7 @@ class Asker:
             kg=self._kg,
             path=draft.path,
             form=print_s_expression(draft.form),
-            sparql=" ".join(to_sparql(draft.form, RDF_TERMS, distinct=distinct).split()),
+            sparql=" ".join(to_sparql(draft.form, self._terms, distinct=distinct).split()),
             operation=operation,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kbqa.datasets.world.grammar import CLAUSE, CLAUSES, HOW_MANY, ONE, RECORDS, SEVERAL, SUPERLATIVES
 from kbqa.datasets.world.lexicon import Inflections, Lexicon
 from kbqa.datasets.world.measures import MEASURES, day, number
 from kbqa.datasets.world.phrases import Party, Phrases, Phrasing, plural
@@ -48,34 +49,6 @@ _FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
 Style = Literal["snake", "camel", "pascal", "dotted", "words", "opaque"]
 _STYLES: tuple[Style, ...] = ("snake", "camel", "pascal", "dotted", "words", "opaque")
 
-_ONE = (
-    *("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .", "{} ?", "{}", "tell me {}"),
-    *("which is {} ?", "give me {} .", "can you tell me {} ?", "find {}", "do you know {} ?", "who is {} ?"),
-    *("what is the name of {} ?", "show {}", "{} please", "i am looking for {}", "what was {} ?"),
-    *("which one is {} ?", "could you name {} ?", "{} is what ?", "what would be {} ?", "i need {}"),
-)
-_SEVERAL = (
-    *("what are {} ?", "which are {} ?", "name {} .", "list {} .", "{} ?", "{}"),
-    *("who are {} ?", "give me {} .", "show me {}", "please list {} .", "what were {} ?", "find all {}"),
-    *("can you name {} ?", "i am looking for {}", "i want a list of {} .", "tell me {}", "which were {} ?"),
-)
-_HOW_MANY = (
-    *("how many {} are there ?", "count the {} .", "what is the number of {} ?", "number of {} ?"),
-    *("how many are the {} ?", "give me the count of {}", "tell me how many {} there are", "how many {}"),
-    *("what 's the total number of {} ?", "the number of {} , please"),
-)
-_SUPERLATIVES = (
-    *("the {0} {1} {3}", "the {0} of the {2} {3}", "the {2} {3} that is the {0}", "{0} {1} {3}"),
-    *("the {1} {3} which is the {0}", "the {0} one of the {2} {3}", "the {0} among the {2} {3}"),
-)
-_RECORDS = (
-    *("the {1} {3} with the {0}", "the {1} with the {0} among the {2} {3}", "the {1} {3} of the {0}"),
-    *(
-        "the {1} {3} that has the {0}",
-        "the one with the {0} of the {2} {3}",
-        "which of the {2} {3} has the {0}",
-    ),
-)
 _TERMS = (
     *("the {N} of {{}} {{when}}", "{{}} 's {N} {{when}}", "who was the {N} of {{}} {{when}}"),
     *("who was {{}} 's {N} {{when}}", "the one who was {N} of {{}} {{when}}"),
@@ -86,10 +59,6 @@ _TERMS_BACK = (
 )
 _INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
 _NODES = ("term", "period", "tenure", "service", "engagement", "stint", "entry", "record")
-_CLAUSE = (
-    *("tell me {} .", "i want to know {} .", "can you tell me {} ?", "find out {} .", "{} ?", "{}"),
-    *("do you know {} ?", "i wonder {}", "please say {}", "would you know {} ?"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +127,14 @@ class _Invention:
             links=tuple(self._links.values()),
             quantities=quantities,
             grammar=Grammar(
-                one=self._few(_ONE),
-                several=self._few(_SEVERAL),
-                how_many=self._few(_HOW_MANY),
-                clause=self._few(_CLAUSE),
-                clauses=("how ", "what ", "who ", "when ", "where "),
+                one=self._few(ONE),
+                several=self._few(SEVERAL),
+                how_many=self._few(HOW_MANY),
+                clause=self._few(CLAUSE),
+                clauses=CLAUSES,
                 direct=0.2 if self._terse else rng.choice((0.3, 0.5, 0.8)),
-                superlatives=tuple(rng.sample(_SUPERLATIVES, 4)),
-                records=tuple(rng.sample(_RECORDS, 3)),
+                superlatives=tuple(rng.sample(SUPERLATIVES, 4)),
+                records=tuple(rng.sample(RECORDS, 3)),
             ),
             rich=tuple(hubs),
             tenures=tenures,

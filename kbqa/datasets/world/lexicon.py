@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple, cast
 
 from kbqa.errors import DatasetError
 
@@ -138,8 +139,36 @@ class Lexicon:
         common = set(self._common(NOUN, frequency))
         return [word for word in found if word in common]
 
+    def knows(self, word: str, part: PartOfSpeech) -> bool:
+        return word in self._first[part]
+
+    def count(self, word: str, part: PartOfSpeech) -> int:
+        """Occurrences in WordNet's tagged texts."""
+        return self._counts[part, word]
+
+    def is_person(self, noun: str) -> bool:
+        """Whether a noun, by its last word, means people."""
+        head = noun.split()[-1]
+        return self.knows(head, NOUN) and _FIELDS.get(self._sense(head, NOUN).field) == "person"
+
+    def is_transitive(self, verb: str) -> bool:
+        return self.knows(verb, VERB) and not _TRANSITIVE.isdisjoint(self._sense(verb, VERB).frames)
+
+    def verb_of(self, act: str) -> str | None:
+        """What an act does, as a transitive verb: publication, publish; release, release."""
+        if self.is_transitive(act):
+            return act
+        if not self.knows(act, NOUN):
+            return None
+        for symbol, offset, part in self._sense(act, NOUN).pointers:
+            if symbol == _DERIVED and part == "v":
+                for word in map(str.lower, self._synsets[VERB][offset].words):
+                    if word[:_STEM] == act[:_STEM] and self.is_transitive(word):
+                        return word
+        return None
+
     def agent(self, verb: str) -> str | None:
-        """Who does what a verb says: write, writer."""
+        """Who does what a verb says: write, writer; None for a verb that is unknown or has no such noun."""
         return self._derived(verb, ("person",))
 
     def act(self, verb: str) -> str | None:
@@ -166,6 +195,8 @@ class Lexicon:
                     yield word
 
     def _derived(self, verb: str, fields: tuple[str, ...]) -> str | None:
+        if not self.knows(verb, VERB):
+            return None
         for symbol, offset, part in self._sense(verb, VERB).pointers:
             if symbol != _DERIVED or part != "n":
                 continue
@@ -183,20 +214,33 @@ def _is_marked(sense: _Synset) -> bool:
 
 
 class Inflections:
-    """Forms of English words, by lemminflect."""
+    """Forms of English words, by lemminflect.
+
+    Raises:
+        DatasetError: by any method, if lemminflect is not installed.
+    """
 
     @cached_property
     def _inflect(self) -> object:
-        try:
-            from lemminflect import getInflection
-        except ImportError as error:
-            raise DatasetError('the package lemminflect is missing: pip install "kbqa[worlds]"') from error
-        return getInflection
+        return _lemminflect().getInflection
 
     def of(self, word: str, tag: str) -> str:
         """A word inflected: VBD (wrote), VBN (written), VBG (writing), VBZ (writes), NNS (writers)."""
         inflected: tuple[str, ...] = self._inflect(word, tag=tag)  # type: ignore[operator]
         return inflected[0] if inflected else word
+
+    def lemmas(self, word: str, part: PartOfSpeech) -> tuple[str, ...]:
+        """What a word may be a form of: directed, direct; actors, actor."""
+        found: dict[str, tuple[str, ...]] = _lemminflect().getAllLemmas(word)
+        return found.get(part.upper(), ())
+
+
+def _lemminflect() -> ModuleType:
+    try:
+        import lemminflect
+    except ImportError as error:
+        raise DatasetError('the package lemminflect is missing: pip install "kbqa[worlds]"') from error
+    return cast(ModuleType, lemminflect)
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ from functools import partial
 from operator import ge, gt, le, lt
 
 from kbqa.datasets.world.facts import Facts, Node
+from kbqa.kg.values import NUMBER_TYPES
 from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
@@ -36,7 +37,6 @@ _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
     Comparator.GE: ge,
     Comparator.GT: gt,
 }
-_NUMBERS = tuple(XSD + name for name in ("integer", "float", "decimal"))
 
 
 def members(
@@ -81,7 +81,7 @@ def members(
 
 def comparable(value: Node) -> float | str:
     """A key for comparing values: a number as float; a date as text, which orders dates of one type."""
-    if isinstance(value, Literal) and value.datatype in _NUMBERS:
+    if isinstance(value, Literal) and value.datatype in NUMBER_TYPES:
         return float(value.lexical)
     return value.lexical if isinstance(value, Literal) else value
 

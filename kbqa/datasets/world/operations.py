@@ -146,6 +146,8 @@ class Drawer:
         return Draft(both, f"the {self._schema.kinds[kind].plural} {one.clause} and {other.clause}")
 
     def superlative(self) -> Draft | None:
+        if not self._schema.quantities:
+            return None
         quantity, extreme = self._rng.choice(self._schema.quantities), self._rng.choice(tuple(Extreme))
         kind = self._schema.kinds[quantity.head]
         patterns, words = self._schema.grammar.superlatives, quantity.extremes.get(extreme, ())
@@ -153,7 +155,7 @@ class Drawer:
             patterns, words = self._schema.grammar.records, quantity.records[extreme]
         most = self._rng.choice(words)
         path = (Relation(self._schema.iri(quantity.name)),)
-        if self._rng.random() < 0.1:
+        if self._rng.random() < 0.1 and kind.name:
             everything = Superlative(extreme, Class(self._schema.iri(kind.name)), path)
             if words is quantity.records.get(extreme):
                 return Draft(everything, f"the {kind.singular} with the {most} of all")
@@ -171,6 +173,8 @@ class Drawer:
         return Draft(form, pattern.format(most, kind.singular, kind.plural, constraint.clause))
 
     def comparison(self) -> Draft | None:
+        if not self._schema.quantities:
+            return None
         quantity = self._rng.choice(self._schema.quantities)
         compared, entity = self._compared(quantity.name, quantity.compared)
         plural = self._schema.kinds[quantity.head].plural

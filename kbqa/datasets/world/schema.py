@@ -29,7 +29,7 @@ class EntityKind:
     """A class of entities.
 
     Attributes:
-        name: id of the class.
+        name: id of the class; "" if the graph declares none.
         count: number of members in a world of size 1.
         like: kind of its members' names (`world.names.draw_names`); "" if they have none.
         is_topic: whether questions begin at its members.
@@ -200,4 +200,4 @@ class Schema:
     @cached_property
     def kind_of(self) -> Mapping[str, str]:
         """Id of a class → its key."""
-        return {self.class_of(key): key for key in self.kinds}
+        return {self.class_of(key): key for key, kind in self.kinds.items() if kind.name}

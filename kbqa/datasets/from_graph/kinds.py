@@ -1,0 +1,132 @@
+"""Kinds of the entities of a graph: its classes; where it declares none, what relations lead to them from where.
+
+Two ends of relations (the heads of one, the tails of another) are of one kind if they share most of the
+entities of the smaller one, as the heads of `directed_by` and of `release_year` do, or if both are called people.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
+from kbqa.datasets.world.lexicon import Inflections, Lexicon
+from kbqa.datasets.world.phrases import plural
+from kbqa.datasets.world.schema import EntityKind
+
+_SHARED = 0.5  # of the smaller end, that makes two ends one kind
+_RARE = 0.05  # share of an end below which a class is left unmentioned
+_NAMELESS = "thing"
+
+
+class End(NamedTuple):
+    """One end of a relation."""
+
+    relation: str
+    side: Literal["head", "tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What there is.
+
+    Attributes:
+        kinds: key → kind.
+        of: entity → key.
+        ends: end of a relation → keys of its kinds, the most frequent first; none for values.
+        people: keys of the kinds whose members are people.
+        are_declared: whether they are the graph's own classes.
+    """
+
+    kinds: Mapping[str, EntityKind]
+    of: Mapping[str, str]
+    ends: Mapping[End, tuple[str, ...]]
+    people: frozenset[str]
+    are_declared: bool
+
+
+def find_kinds(
+    graph: ReadGraph,
+    nouns: Mapping[End, str],
+    lexicon: Lexicon,
+    inflections: Inflections,
+) -> Kinds:
+    """The kinds of a graph's entities.
+
+    Args:
+        nouns: what an end of a relation is called, where its words say so.
+    """
+    members = _ends(graph.relations)
+    if graph.classes:
+        of = {entity: graph.classes.get(entity, "") for entity in graph.names}
+        called = {id_: name or _NAMELESS for id_, name in graph.class_names.items()} | {"": _NAMELESS}
+        ends = {end: _frequent(Counter(of[entity] for entity in inside)) for end, inside in members.items()}
+    else:
+        groups = _groups(members, nouns, lexicon)
+        called = {f"kind {number}": _called(group, nouns, lexicon) for number, group in enumerate(groups)}
+        ends = {end: (key,) for key, group in zip(called, groups, strict=True) for end in group}
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for end, inside in members.items():
+            for entity in inside:
+                counts[entity][ends[end][0]] += 1
+        of = {entity: counted.most_common(1)[0][0] for entity, counted in counts.items()}
+    kinds = {
+        key: EntityKind(key if graph.classes else "", noun, plural(noun, inflections), 0, "")
+        for key, noun in called.items()
+    }
+    people = frozenset(key for key, noun in called.items() if lexicon.is_person(noun))
+    return Kinds(kinds, of, ends, people, bool(graph.classes))
+
+
+def _ends(relations: Sequence[ReadRelation]) -> dict[End, set[str]]:
+    """The entities at each end."""
+    found = {}
+    for relation in relations:
+        found[End(relation.id, "head")] = {head for head, _ in relation.pairs}
+        if tails := {tail for _, tail in relation.pairs if isinstance(tail, str)}:
+            found[End(relation.id, "tail")] = tails
+    return found
+
+
+def _frequent(counts: Counter[str]) -> tuple[str, ...]:
+    total = counts.total()
+    return tuple(key for key, count in counts.most_common() if count >= _RARE * total)
+
+
+def _groups(
+    members: Mapping[End, set[str]], nouns: Mapping[End, str], lexicon: Lexicon
+) -> list[tuple[End, ...]]:
+    """Union-find over ends that share most of their entities, or are both called people."""
+    parent = {end: end for end in members}
+
+    def root(end: End) -> End:
+        while parent[end] != end:
+            parent[end] = end = parent[parent[end]]
+        return end
+
+    def are_people(end: End) -> bool:
+        return end in nouns and lexicon.is_person(nouns[end])
+
+    ends = list(members)
+    for number, one in enumerate(ends):
+        for other in ends[:number]:
+            shared = len(members[one] & members[other])
+            is_same = shared > _SHARED * min(len(members[one]), len(members[other]))
+            if is_same or (are_people(one) and are_people(other)):
+                parent[root(one)] = root(other)
+    found: defaultdict[End, list[End]] = defaultdict(list)
+    for end in ends:
+        found[root(end)].append(end)
+    return [tuple(group) for group in found.values()]
+
+
+def _called(group: Sequence[End], nouns: Mapping[End, str], lexicon: Lexicon) -> str:
+    """The noun of most ends; "person" for several nouns that all mean people."""
+    named = Counter(nouns[end] for end in group if end in nouns)
+    if not named:
+        return _NAMELESS
+    if len(named) > 1 and all(map(lexicon.is_person, named)):
+        return "person"
+    return named.most_common(1)[0][0]

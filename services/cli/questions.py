@@ -1,0 +1,124 @@
+"""`kbqa questions`: makes questions about a graph that has none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from kbqa.datasets.from_graph import Made, make_questions
+from kbqa.datasets.records import write_questions
+from kbqa.errors import ConfigurationError, DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from services.cli.options import DEFAULT_HOME, Home, Seed
+
+commands = typer.Typer(help="Make questions about a graph that has none.", no_args_is_help=True)
+
+_SAMPLES = 5
+_LISTED = 10
+
+Heads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--heads",
+        metavar="RELATION=NOUN",
+        help="What the heads of a relation are called, if the graph declares no classes: "
+        "directed_by=film. Repeatable.",
+    ),
+]
+
+
+@commands.callback()
+def questions() -> None:
+    """Make questions about a graph that has none."""
+
+
+@commands.command()
+def make(
+    graph: Annotated[str, typer.Argument(help="Name of a graph that is loaded or attached.")],
+    output: Annotated[Path, typer.Option("--output", help="Output file, one JSON record per line.")],
+    count: Annotated[int, typer.Option("--count", min=1, help="How many questions to make.")] = 1_000,
+    heads: Heads = None,
+    seed: Seed = 0,
+    home: Home = DEFAULT_HOME,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Make questions with answers and programs from a graph alone, to train a policy on it.
+
+    The words come from the names of the graph's relations and from WordNet. Every program is executed on the
+    graph, whose answers are the gold answers. Needs English names or labels of relations, Debian's package
+    wordnet-base and `pip install 'kbqa[worlds]'`. Next: `kbqa data split FILE DIRECTORY`.
+    """
+    if output.exists() and not force:
+        raise DatasetError(f"{output} already exists: choose another name, or overwrite it with --force")
+    if not output.absolute().parent.is_dir():
+        raise DatasetError(f"{output} cannot be written: its directory does not exist")
+    called = _called(heads or [])
+    console = Console(stderr=True)
+    with closing(GraphCatalog(home)) as catalog, Progress(console=console, transient=True) as progress:
+        task = progress.add_task("questions", total=count)
+        made = make_questions(
+            catalog.get(graph),
+            graph,
+            count,
+            seed,
+            called=called,
+            report=lambda done: progress.update(task, completed=done),
+        )
+    try:
+        write_questions(output, made.questions)
+    except OSError as error:
+        raise DatasetError(f"{output} cannot be written: {error.strerror}") from error
+    _print(made)
+    typer.echo(f"{output}: {len(made.questions)} questions")
+    if len(made.questions) < count:
+        typer.echo(f"the graph has no more: {count} were asked for", err=True)
+
+
+def _called(heads: list[str]) -> Mapping[str, str]:
+    called = {}
+    for text in heads:
+        relation, separator, noun = text.rpartition("=")
+        if not separator or not relation or not noun.replace(" ", "").isalpha():
+            raise ConfigurationError(f'--heads "{text}": write RELATION=NOUN, for instance directed_by=film')
+        called[relation] = noun.lower()
+    return called
+
+
+def _print(made: Made) -> None:
+    hops = Counter(
+        f"{question.operation}, {len(question.path)} hops" if question.path else question.operation
+        for question in made.questions
+    )
+    table = Table("questions", "", box=None)
+    for kind, number in sorted(hops.items()):
+        table.add_row(kind, str(number))
+    dropped = Table("dropped", "", box=None)
+    for reason, number in made.dropped.most_common():
+        dropped.add_row(reason, str(number))
+    console = Console()
+    console.print(table)
+    if made.dropped:
+        console.print(dropped)
+    typer.echo(
+        f"relations: {sum(uses > 0 for uses in made.uses.values())} of {made.relations} are asked about"
+    )
+    for reason, number in made.left_out.items():
+        typer.echo(f"  not read, {reason}: {number}")
+    _list("without English words", made.wordless)
+    _list("read in part", made.cut)
+    for question in made.questions[:: max(1, len(made.questions) // _SAMPLES)][:_SAMPLES]:
+        typer.echo(f"  {question.text}  →  {', '.join(question.answers)}")
+
+
+def _list(says: str, relations: tuple[str, ...]) -> None:
+    if relations:
+        more = f" … and {len(relations) - _LISTED} more" if len(relations) > _LISTED else ""
+        typer.echo(f"  {says}: {', '.join(relations[:_LISTED])}{more}")
