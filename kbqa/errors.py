@@ -60,6 +60,14 @@ class RecipeError(ConfigurationError):
     """A recipe has an unknown key or an impossible value."""
 
 
+class PlanError(ConfigurationError):
+    """It cannot be told what a recipe needs of a machine."""
+
+
+class MachineTooSmallError(ConfigurationError):
+    """A recipe needs more memory than the machine has; says what would fit."""
+
+
 class PortInUseError(ConfigurationError):
     """Another process listens on the port that a service was given."""
 

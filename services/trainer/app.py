@@ -79,7 +79,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     install(app, service="trainer", metrics=metrics, readiness=why_not_ready, errors=STATUS)
     store = settings.policies()
-    app.include_router(runs_router(runs, supervisor, store, settings.data))
+    app.include_router(runs_router(runs, supervisor, store, settings.data, settings.processes))
     app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from kbqa.datasets import load_dataset
 from kbqa.errors import RecipeError, RunConflictError
+from kbqa.planning.guard import fitted
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.runs.directory import RunDirectory, Runs, read_json
@@ -28,11 +29,14 @@ _READ = 500  # newest records that a view reads, enough to contain the latest st
 _PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, best first
 
 
-def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None) -> APIRouter:
+def runs_router(
+    runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None, processes: int
+) -> APIRouter:
     """Routes of the runs; all block, so they run in threads.
 
     Args:
         data: directory of data sets that are not generated.
+        processes: training processes, each of which has a GPU if there are any.
     """
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -40,6 +44,7 @@ def runs_router(runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Pa
     def start(body: StartRun) -> RunView:
         recipe = _recipe(body)
         load_dataset(body.dataset, body.seed, data)  # report errors of the data set now
+        recipe = fitted(recipe, processes)
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )
