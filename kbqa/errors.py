@@ -74,6 +74,14 @@ class RecipeRefusedError(RecipeError):
         )
 
 
+class PlanError(ConfigurationError):
+    """It cannot be told what a recipe needs of a machine."""
+
+
+class MachineTooSmallError(ConfigurationError):
+    """A recipe needs more memory than the machine has; says what would fit."""
+
+
 class PortInUseError(ConfigurationError):
     """Another process listens on the port that a service was given."""
 

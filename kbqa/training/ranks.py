@@ -62,6 +62,7 @@ class Ranks:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
         if gpus:
             torch.cuda.set_device(device)
+            torch.set_float32_matmul_precision("high")  # TF32 where autocast leaves fp32
         if size == 1:
             return cls(device=device)
         dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=_LONGEST_WAIT)

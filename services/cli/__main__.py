@@ -25,6 +25,7 @@ from services.cli import (
     keys,
     kg,
     mcp,
+    plan,
     policies,
     questions,
     queue,
@@ -54,6 +55,7 @@ def create_cli() -> typer.Typer:
     cli.command()(status.status)
     cli.command()(train.train)
     cli.command()(train.resume)
+    cli.command()(plan.plan)
     cli.command()(export.export)
     cli.command("cold-start")(cold_start.cold_start)
     cli.command("eval")(eval.evaluate)

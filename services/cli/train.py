@@ -12,6 +12,7 @@ import typer
 
 from kbqa.bases import find_base
 from kbqa.errors import ConfigurationError, GraphNotFoundError, RunError
+from kbqa.planning.guard import fitted
 from kbqa.recipes import Recipe, load_recipe
 from services.cli.api import Api, UnreachableError
 from services.cli.first_run import begin
@@ -85,7 +86,7 @@ def train(
         order["name"] = name
 
     def check() -> Recipe:
-        chosen = with_base_here(load_recipe(recipe, order["overrides"]))
+        chosen = with_base_here(fitted(load_recipe(recipe, order["overrides"])))
         load_graphs(home, dataset, seed)
         return chosen
 

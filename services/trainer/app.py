@@ -127,7 +127,9 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     app.state.operations = None if keys is None else operations_app(metrics, why_not_ready)
     store = settings.policies()
-    app.include_router(runs_router(runs, supervisor, store, settings.data, settings.reach))
+    app.include_router(
+        runs_router(runs, supervisor, store, settings.data, settings.reach, settings.processes)
+    )
     app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app

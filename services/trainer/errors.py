@@ -5,7 +5,9 @@ from __future__ import annotations
 from kbqa.errors import (
     DatasetError,
     KbqaError,
+    MachineTooSmallError,
     NoPolicyError,
+    PlanError,
     PolicyIntegrityError,
     RecipeError,
     RecipeRefusedError,
@@ -18,6 +20,8 @@ from services.page.trajectories import GroupNotFoundError
 STATUS: dict[type[KbqaError], int] = {
     RecipeError: 422,
     RecipeRefusedError: 403,
+    PlanError: 422,
+    MachineTooSmallError: 422,
     DatasetError: 422,
     RunNotFoundError: 404,
     GroupNotFoundError: 404,

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from kbqa.datasets import load_dataset
 from kbqa.errors import RecipeError, RunConflictError
+from kbqa.planning.guard import fitted
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.recipes.reach import Reach
@@ -30,13 +31,19 @@ _PHASES = ("rl", "cold_start", "base")  # phases whose version may be promoted, 
 
 
 def runs_router(
-    runs: Runs, supervisor: Supervisor, store: PolicyStore, data: Path | None, reach: Reach
+    runs: Runs,
+    supervisor: Supervisor,
+    store: PolicyStore,
+    data: Path | None,
+    reach: Reach,
+    processes: int,
 ) -> APIRouter:
     """Routes of the runs; all block, so they run in threads.
 
     Args:
         data: directory of data sets that are not generated.
         reach: what recipes of requests may name.
+        processes: training processes, each of which has a GPU if there are any.
     """
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -45,6 +52,7 @@ def runs_router(
         recipe = _recipe(body)
         reach.require(recipe)
         load_dataset(body.dataset, body.seed, data)  # report errors of the data set now
+        recipe = fitted(recipe, processes)
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )

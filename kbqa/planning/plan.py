@@ -1,0 +1,170 @@
+"""The plan of a run: whether a recipe fits a machine, and with rows of what length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from kbqa.planning.architectures import architecture_of
+from kbqa.planning.estimates import Engine, Pace, Version, engine_of, pace_of, version_of
+from kbqa.planning.machines import GIB, Machine
+from kbqa.planning.needs import engine_needs
+from kbqa.planning.step import Memory, Workload, memory_of, parameters_of
+from kbqa.recipes import Recipe
+from kbqa.training.adapters import Adapter
+from kbqa.training.grpo import GrpoConfig
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs that are tried when a recipe does not fit
+_USUAL_GPU = 80 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePlan:
+    """A phase of a run: the cold start, or reinforcement learning.
+
+    Attributes:
+        row: tokens of the longest row: the recipe's, or as many as fit.
+        memory: of each process, with rows of this length.
+    """
+
+    row: int
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a recipe needs, and whether a machine has it.
+
+    Attributes:
+        phases: by name, in their order; empty for a policy that chooses, which is not planned.
+        stored: activations of reinforcement learning if they are stored instead of recomputed, bytes.
+        engine: what vLLM holds on each of its GPUs.
+        advice: what to change, if the recipe does not fit; the first that suffices comes first.
+    """
+
+    recipe: str
+    machine: Machine
+    phases: Mapping[str, PhasePlan]
+    stored: int | None
+    engine: Engine | None
+    pace: Pace | None
+    version: Version | None
+    advice: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        return all(phase.memory.peak <= self.machine.usable for phase in self.phases.values())
+
+    def to_json(self) -> dict[str, Any]:
+        phases = {
+            name: {"row_tokens": phase.row, **asdict(phase.memory), "total": phase.memory.peak}
+            for name, phase in self.phases.items()
+        }
+        return {
+            "fits": self.fits,
+            "recipe": self.recipe,
+            "machine": asdict(self.machine),
+            "usable": self.machine.usable,
+            "phases": phases,
+            "activations_stored": self.stored,
+            "engine": self.engine and asdict(self.engine),
+            "pace": self.pace and asdict(self.pace),
+            "version": self.version and asdict(self.version),
+            "advice": list(self.advice),
+        }
+
+
+def plan(recipe: Recipe, machine: Machine, *, details: bool = True) -> Plan:
+    """Plan a recipe on a machine.
+
+    Args:
+        recipe: as it is trained: see `kbqa.planning.defaults.resolved`.
+        details: whether to also compute what the decision does not need, and advice.
+
+    Raises:
+        PlanError: the size of the model is not known.
+    """
+    architecture = architecture_of(recipe)
+    if architecture is None:
+        return Plan(recipe.name, machine, {}, None, None, None, None, ())
+    works = dict(_workloads(recipe, machine, architecture))
+    phases = {name: _fitted(work, machine) for name, work in works.items()}
+    fitting = Plan(recipe.name, machine, phases, None, None, None, None, ())
+    if not details:
+        return replace(fitting, advice=() if fitting.fits else tuple(_advice(recipe, machine, works)))
+    parameters = parameters_of(architecture)
+    work = works["reinforcement"]
+    work = replace(work, config=replace(work.config, token_budget=phases["reinforcement"].row))
+    stored = memory_of(replace(work, config=replace(work.config, gradient_checkpointing=False)))
+    needs, memory = engine_needs(recipe), phases["reinforcement"].memory
+    return replace(
+        fitting,
+        stored=stored.activations,
+        engine=engine_of(architecture, parameters, needs),
+        pace=pace_of(recipe, machine, parameters, work),
+        version=version_of(parameters, memory.trained, work.config),
+        advice=() if fitting.fits else tuple(_advice(recipe, machine, works)),
+    )
+
+
+def _workloads(
+    recipe: Recipe, machine: Machine, architecture: Mapping[str, Any]
+) -> Iterator[tuple[str, Workload]]:
+    rollout = recipe.rollout
+    written = min(1.0, rollout.max_turns * rollout.max_turn_tokens / rollout.max_tokens)
+    config = recipe.optimisation.build(rollout)
+    work = Workload(architecture, config, rollout.max_tokens, written, machine.ranks, machine.kind == "cuda")
+    if (section := recipe.cold_start) is not None:
+        imitated = replace(
+            config,
+            surrogate=replace(config.surrogate, kl_coefficient=0.0),
+            token_budget=section.token_budget,
+            precision=section.precision,
+            adapter=None if section.lora is None else section.lora.build(),
+        )
+        episode = min(rollout.max_tokens, section.max_length or rollout.max_tokens)
+        yield "cold_start", replace(work, config=imitated, episode=episode)
+    yield "reinforcement", work
+
+
+def _fitted(work: Workload, machine: Machine) -> PhasePlan:
+    """A phase with the longest rows that fit; if none do, with the shortest, which hold one episode."""
+    whole = memory_of(work)
+    if whole.peak <= machine.usable or work.row == work.episode:
+        return PhasePlan(work.row, whole)
+    shortest = memory_of(_with_rows(work, work.episode))
+    room, growth = machine.usable - shortest.peak, whole.peak - shortest.peak
+    if room < 0 or growth <= 0:
+        return PhasePlan(work.episode, shortest)
+    # The peak is the greatest of several lines in the length, so it lies below the line between two points.
+    row = work.episode + (work.row - work.episode) * room // growth
+    return PhasePlan(row, shortest.towards(whole, (row - work.episode) / (work.row - work.episode)))
+
+
+def _with_rows(work: Workload, tokens: int) -> Workload:
+    return replace(work, config=replace(work.config, token_budget=tokens))
+
+
+def _advice(recipe: Recipe, machine: Machine, works: Mapping[str, Workload]) -> Iterator[str]:
+    """Changes, each of which makes the recipe fit by itself."""
+
+    def fits(machine: Machine, **changes: Any) -> bool:
+        changed = (
+            replace(work, ranks=machine.ranks, config=replace(work.config, **changes))
+            for work in works.values()
+        )
+        return all(_fitted(work, machine).memory.peak <= machine.usable for work in changed)
+
+    config: GrpoConfig = works["reinforcement"].config
+    if not config.gradient_checkpointing and fits(machine, gradient_checkpointing=True):
+        yield "recompute activations: optimisation.gradient_checkpointing: true"
+    larger = machine if machine.kind == "cuda" else Machine("cuda", 0, _USUAL_GPU)
+    for gpus in _SIZES:
+        if gpus > larger.ranks and fits(replace(larger, devices=gpus, nodes=1)):
+            yield f"train on {gpus} GPU{'s' * (gpus > 1)} of {larger.memory / GIB:.0f} GiB"
+            break
+    if config.adapter is None and recipe.cold_start is None and fits(machine, adapter=Adapter()):
+        yield "train an adapter: optimisation.lora: {rank: 32}"
+    if all(_fitted(work, machine).memory.held < machine.usable for work in works.values()):
+        yield f"shorten the episodes: rollout.max_tokens below {recipe.rollout.max_tokens}"
