@@ -1,4 +1,4 @@
-"""Makes the chart's README.md and values.schema.json from its values.yaml and the services' settings.
+"""Makes the chart's README.md, values.schema.json and recipes.yaml from values.yaml, settings and recipes.
 
 python scripts/chart_reference.py [--check]
 
@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from kbqa.planning.needs import needs_by_recipe
 from services.gateway.settings import GatewaySettings
 from services.kg_server.settings import KgServerSettings
 from services.rollout_worker.settings import RolloutWorkerSettings
@@ -91,7 +92,7 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("*Size", {"type": "string", "pattern": _QUANTITY}),
     ("*sharedMemory", {"type": "string", "pattern": _QUANTITY}),
     ("priorityClasses.low", {"type": "integer"}),
-    ("*.processes", {"type": "integer", "minimum": 1}),
+    ("*.processes", {"type": "integer", "minimum": 0}),
     ("rolloutWorker.autoscaling.minReplicas", {"type": "integer", "minimum": 0}),
     ("*.minReplicas", {"type": "integer", "minimum": 1}),
     ("*.maxReplicas", {"type": "integer", "minimum": 1}),
@@ -172,7 +173,7 @@ def main() -> int:
 
 
 def rendered() -> dict[Path, str]:
-    """What both files should contain."""
+    """What the files should contain."""
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
     schema = {
         "$schema": "https://json-schema.org/draft-07/schema#",
@@ -184,6 +185,7 @@ def rendered() -> dict[Path, str]:
     return {
         CHART / "values.schema.json": json.dumps(schema, indent=1) + "\n",
         CHART / "README.md": _readme(list(values(text))),
+        CHART / "recipes.yaml": _recipes(),
     }
 
 
@@ -250,6 +252,15 @@ def _setting(field: dict[str, Any]) -> dict[str, Any]:
     kept = ("type", "minimum", "exclusiveMinimum", "maximum", "enum")
     found = {key: shape[key] for key in kept if key in shape}
     return found if found.get("type") in ("boolean", "integer", "number", "string") else {"type": "string"}
+
+
+def _recipes() -> str:
+    """What guards and vLLM have to know of each recipe; a template cannot read the recipes themselves."""
+    needs = {
+        name: {"base": need.base, "context": need.context, "loraRank": need.lora_rank if need.base else 0}
+        for name, need in needs_by_recipe().items()
+    }
+    return "# Made by scripts/chart_reference.py\n" + yaml.safe_dump(needs, sort_keys=False)
 
 
 def _readme(described: list[Value]) -> str:

@@ -45,8 +45,19 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
         ({"redis": {"enabled": False}}, "externalRedis.existingSecret"),
         ({"externalRedis": {"existingSecret": "redis"}}, "set one of them"),
         ({"policyStore": {"type": "s3"}}, "policyStore.s3.url"),
-        ({"model": {"name": ""}}, "set model.name"),
         ({"model": {"offline": True}}, "model.persistence.existingClaim"),
+        ({"trainer": {"autoStart": {"recipe": "kg-r1-chooser"}}}, "set model.name"),
+        ({"trainer": {"autoStart": {"recipe": "kg-r2"}}}, 'no recipe "kg-r2"'),
+        (
+            {"vllm": {"maxModelLen": 8192}, "trainer": {"autoStart": {"recipe": "kbqa-r1"}}},
+            "set vllm.maxModelLen to 15360",
+        ),
+        ({"trainer": {"autoStart": {"recipe": "learning-to-refine"}}}, "vllm.lora.maxRank=64"),
+        (
+            {"vllm": {"lora": {"enabled": True}}, "trainer": {"autoStart": {"recipe": "learning-to-refine"}}},
+            "vllm.lora.maxRank=64",
+        ),
+        ({"trainer": {"gpus": 8, "processes": 1}}, "leave processes at 0"),
         ({"gateway": {"engine": "external"}}, "gateway.vllmUrl"),
         (
             {"gateway": {"engine": "external", "vllmUrl": "http://v:8000", "replicas": 2}},

@@ -5,7 +5,7 @@
 {{- $v := .Values -}}
 {{- $sidecar := "sidecar" -}}
 {{- $loads := list -}}
-{{- if $v.model.name -}}
+{{- if include "kbqa.baseModel" . -}}
 {{- $loads = append $loads "trainer" -}}
 {{- if eq $v.rolloutWorker.engine $sidecar }}{{ $loads = append $loads "rollout-worker" }}{{ end -}}
 {{- if eq $v.gateway.engine $sidecar }}{{ $loads = append $loads "gateway" }}{{ end -}}

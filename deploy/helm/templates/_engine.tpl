@@ -6,7 +6,7 @@
 - name: model
   image: {{ index . 1 }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
-  command: [hf, download, {{ $.Values.model.name | quote }}]
+  command: [hf, download, {{ include "kbqa.baseModel" $ | quote }}]
   env:
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
@@ -55,7 +55,7 @@ on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by c
   image: {{ include "kbqa.image" (list $ $vllm.image) }}
   imagePullPolicy: {{ $vllm.image.pullPolicy }}
   restartPolicy: Always
-  command: [vllm, serve, {{ $.Values.model.name | quote }}]
+  command: [vllm, serve, {{ include "kbqa.baseModel" $ | quote }}]
   args:
     - --host=127.0.0.1
     - --port=8000
@@ -63,7 +63,7 @@ on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by c
     - --logprobs-mode=processed_logprobs
     - --hf-overrides={"head_dtype":"float32"}
     - --dtype={{ $vllm.precision }}
-    - --max-model-len={{ int $vllm.maxModelLen }}
+    - --max-model-len={{ include "kbqa.maxModelLen" $ }}
     - --gpu-memory-utilization={{ $vllm.gpuMemoryUtilization }}
     - --tensor-parallel-size={{ int $values.gpus }}
     {{- if $vllm.lora.enabled }}
