@@ -44,7 +44,9 @@ class Described:
     def relations(self) -> tuple[str, ...]:
         """The relations that questions can be about."""
         schema = self.facts.schema
-        return tuple(dict.fromkeys([*(link.name for link in schema.links), *(q.name for q in schema.quantities)]))
+        return tuple(
+            dict.fromkeys([*(link.name for link in schema.links), *(q.name for q in schema.quantities)])
+        )
 
 
 def describe(
