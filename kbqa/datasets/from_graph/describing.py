@@ -1,4 +1,4 @@
-"""From what a graph says to `Facts` that questions can be asked about: a schema with phrases for its relations."""
+"""Makes of a graph `Facts` that questions can be asked about: a schema with phrases for its relations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Described:
     def relations(self) -> tuple[str, ...]:
         """The relations that questions can be about."""
         schema = self.facts.schema
-        return tuple(dict.fromkeys(step.name for step in (*schema.links, *schema.quantities)))
+        return tuple(
+            dict.fromkeys([*(link.name for link in schema.links), *(q.name for q in schema.quantities)])
+        )
 
 
 def describe(

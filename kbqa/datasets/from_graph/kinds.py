@@ -1,7 +1,8 @@
-"""Kinds of the entities of a graph: its classes; where it declares none, what relations lead to them from where.
+"""Kinds of the entities of a graph: its classes or, where it declares none, what the ends of relations share.
 
 Two ends of relations (the heads of one, the tails of another) are of one kind if they share most of the
-entities of the smaller one, as the heads of `directed_by` and of `release_year` do, or if both are called people.
+entities of the smaller one, as the heads of `directed_by` and of `release_year` do, or if both are called
+people.
 """
 
 from __future__ import annotations

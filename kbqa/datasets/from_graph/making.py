@@ -174,7 +174,7 @@ class _Making:
             return (), "no answer"
         if not page.complete or (not is_count and page.total > MAX_ANSWERS):
             return (), "too many answers"
-        answers = (str(page.total),)
+        answers: tuple[str, ...] = (str(page.total),)
         if not is_count:
             leaves = [leaf_of(self._store, item.id) for item in page.items]
             answers = tuple(sorted(x.id if isinstance(x, Entity) else x.lexical for x in leaves))

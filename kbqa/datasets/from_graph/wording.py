@@ -31,7 +31,7 @@ _PREPOSITIONS = frozenset(
 _TIMES, _PLACES = frozenset({"year", "date", "day", "time"}), frozenset({"place", "location"})
 _WHERE_OR_WHEN = frozenset({"in", "on", "at"})
 # Verbs of what WordNet does not relate to its verb, or relates to another.
-_VERBS = {"birth": "bear", "bear": "bear"}
+_VERBS = {"birth": "bear"}
 _ACTS = {"bear": "birth"}
 
 
@@ -63,7 +63,11 @@ class Reader:
         names_what_is_had = tokens[:1] in (["has"], ["have"], ["in"], ["with"])  # has tags: no verb
         while len(tokens) > 1 and tokens[0] in _LEADING:
             tokens = tokens[1:]
-        if not tokens or any(token[0].isdigit() for token in tokens) or not any(map(self._is_word, tokens)):
+        if not tokens or any(token[0].isdigit() for token in tokens):
+            return None
+        # WordNet's adjectives are not read: a word before a preposition counts as one (eligible for).
+        is_adjective = len(tokens) > 1 and tokens[-1] in _PREPOSITIONS
+        if not is_adjective and not any(map(self._is_word, tokens)):
             return None
         first, last = tokens[0], tokens[-1]
         if len(tokens) > 1 and last in _PREPOSITIONS:
@@ -89,18 +93,25 @@ class Reader:
             case "circumstance":
                 return wording.noun
             case "verb" if wording.is_reversed:
-                return self._lexicon.agent(wording.word) or ""
+                return self._agent(wording.word)
         return ""
 
     def noun_of_heads(self, wording: Wording) -> str:
         """What the heads are called; "" if the words do not say."""
         if wording.shape == "role" and wording.is_reversed:
             return wording.word
-        return (self._lexicon.agent(wording.word) or "") if wording == Wording("verb", wording.word) else ""
+        return self._agent(wording.word) if wording == Wording("verb", wording.word) else ""
+
+    def _agent(self, verb: str) -> str:
+        spelled = (f"{verb}or", f"{verb}er", f"{verb.removesuffix('e')}er", f"{verb.removesuffix('e')}or")
+        known = (noun for noun in spelled if self._lexicon.is_person(noun))
+        return self._lexicon.agent(verb) or next(known, "")
 
     def act(self, verb: str) -> str:
         """An act as a noun: publication, of publish."""
-        return _ACTS.get(verb) or self._lexicon.act(verb) or self._inflect.of(verb, "VBG")
+        if verb in _ACTS or self._lexicon.knows(verb, NOUN):
+            return _ACTS.get(verb, verb)  # a release
+        return self._lexicon.act(verb) or self._inflect.of(verb, "VBG")
 
     def _before_preposition(self, tokens: list[str], preposition: str) -> Wording | None:
         (*_, first) = tokens

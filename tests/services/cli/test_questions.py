@@ -1,0 +1,43 @@
+"""`kbqa questions make`: from a file of triples to a data set that can be split."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.datasets.from_graph.test_making import film_facts
+from tests.unit.datasets.world.wordnet import lexicon_or_skip
+
+
+@pytest.fixture
+def films(in_process, tmp_path):
+    file = tmp_path / "films.txt"
+    file.write_text("".join("|".join(fact) + "\n" for fact in film_facts()), encoding="utf-8")
+    assert in_process("kg", "load", "films", str(file))[0] == 0
+    return tmp_path / "films.jsonl"
+
+
+def test_a_file_of_triples_becomes_questions_that_can_be_split(in_process, films):
+    lexicon_or_skip()
+    arguments = ("questions", "make", "films", "--count", "60", "--output", str(films))
+    code, output, _ = in_process(*arguments, "--heads", "directed_by=film")
+    assert code == 0, output
+    assert "60 questions" in output
+    assert "relations: 4 of 4 are asked about" in output
+    written = [json.loads(line) for line in films.read_text(encoding="utf-8").splitlines()]
+    assert len(written) == 60
+    assert all(record["answers"] and record["form"] and record["kg"] == "films" for record in written)
+    assert in_process(*arguments)[0] == 2  # exists
+    parts = films.with_name("films")
+    assert in_process("data", "split", str(films), str(parts))[0] == 0
+    assert (parts / "train.jsonl").exists()
+
+
+def test_wrong_arguments_say_what_to_write(in_process, films):
+    code, _, error = in_process("questions", "make", "nothing", "--output", str(films))
+    assert code == 2
+    assert "kbqa kg load" in error
+    code, _, error = in_process("questions", "make", "films", "--output", str(films), "--heads", "film")
+    assert code == 2
+    assert "RELATION=NOUN" in error

@@ -1,0 +1,156 @@
+"""Questions that are made from a graph alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from statistics import median
+
+import pytest
+
+from kbqa.datasets.from_graph import make_questions, reading
+from kbqa.datasets.from_graph.wording import Reader, Wording
+from kbqa.datasets.world.lexicon import Inflections
+from kbqa.errors import DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.logical_forms.algebra import Count, relations
+from kbqa.logical_forms.s_expression import parse_s_expression
+from tests.unit.datasets.world.wordnet import lexicon_or_skip
+
+K = 5  # times the median use that a relation may have
+PREFIXES = """@prefix : <http://films.example/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+"""
+
+
+def film_facts(count=40):
+    rng = random.Random(5)
+    for number in range(count):
+        film = f"Tale {number}"
+        yield film, "directed_by", f"Person{rng.randrange(12)} Smith"
+        yield film, "release_year", str(1950 + rng.randrange(12))
+        yield film, "has_genre", f"Genre{rng.randrange(5)}"
+        for _ in range(2):
+            yield film, "starred_actors", f"Person{rng.randrange(12)} Smith"
+
+
+def turtle():
+    """The same as RDF, with classes and a number."""
+    lines = [PREFIXES]
+    for head, relation, tail in film_facts():
+        ends = [f":{name.replace(' ', '_')}" for name in (head, f"{relation} {tail}")]
+        ends[1] = f":{tail.replace(' ', '_')}" if "Smith" in tail else ends[1]
+        kind = {"has_genre": "Genre", "release_year": "Year"}.get(relation, "Person")
+        lines.append(f'{ends[0]} a :Film ; rdfs:label "{head}" ; :{relation} {ends[1]} .')
+        lines.append(f'{ends[1]} a :{kind} ; rdfs:label "{tail}" .')
+    lines += [f":Tale_{n} :length {60 + 7 * n % 90} ; :P57 :Tale_{(n + 1) % 40} ." for n in range(40)]
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def named():
+    lexicon_or_skip()
+    return OxigraphStore.from_triples(film_facts())
+
+
+@pytest.fixture(scope="module")
+def classed(tmp_path_factory):
+    lexicon_or_skip()
+    home = tmp_path_factory.mktemp("home")
+    (home / "films.ttl").write_text(turtle(), encoding="utf-8")
+    catalog = GraphCatalog(home)
+    catalog.load("films", home / "films.ttl")
+    yield catalog.get("films")
+    catalog.close()
+
+
+def check(made, store):
+    """Whether every question has the answers that the store finds, and texts and relations are spread."""
+    answers = {}
+    for question in made.questions:
+        form = parse_s_expression(question.form)
+        page = store.members(form.source if isinstance(form, Count) else form, limit=1_000)
+        found = [str(page.total)] if isinstance(form, Count) else [item.label for item in page.items]
+        said = [(store.item(one).label if store.item(one) else one) for one in question.answers]
+        assert sorted(said) == sorted(found), question
+        assert set(question.topic_entities) <= set(store.items(question.topic_entities))
+        assert answers.setdefault(question.text, question.answers) == question.answers
+    uses = Counter(name for one in made.questions for name in relations(parse_s_expression(one.form)))
+    assert max(uses.values()) <= K * median(uses.values())
+
+
+def test_a_graph_of_names_gives_verified_questions_and_kinds_named_after_relations(named):
+    made = make_questions(named, "films", 120, called={"directed_by": "film"})
+    assert len(made.questions) == 120
+    check(made, named)
+    texts = " ".join(question.text for question in made.questions)
+    assert "films" in texts
+    assert "people" in texts  # directors and actors
+    assert {question.operation for question in made.questions} >= {"path", "intersection", "count"}
+    assert made.questions == make_questions(named, "films", 120, called={"directed_by": "film"}).questions
+
+
+def test_a_graph_with_classes_and_numbers_gives_superlatives_and_comparisons(classed):
+    made = make_questions(classed, "films", 150)
+    check(made, classed)
+    operations = {question.operation for question in made.questions}
+    assert operations >= {"path", "intersection", "superlative", "comparison", "count"}
+    assert made.wordless == (next(one.id for one in classed.relations() if one.id.endswith("P57")),)
+
+
+def test_the_query_of_a_question_finds_its_answers(classed):
+    made = make_questions(classed, "films", 40)
+    for question in made.questions:
+        assert classed.query(question.sparql, deadline_s=30).rows >= 1
+
+
+def test_of_a_relation_with_many_pairs_a_part_is_read_and_answers_stay_those_of_the_graph(named, monkeypatch):
+    monkeypatch.setattr(reading, "_PAGE", 50)
+    made = make_questions(named, "films", 30, max_pairs=50, called={"directed_by": "film"})
+    assert made.cut == ("starred_actors",)
+    check_answers = [question for question in made.questions if "starred_actors" in question.form]
+    for question in check_answers:
+        form = parse_s_expression(question.form)
+        page = named.members(form.source if isinstance(form, Count) else form, limit=1_000)
+        expected = [str(page.total)] if isinstance(form, Count) else [item.id for item in page.items]
+        assert sorted(question.answers) == sorted(expected)
+
+
+def test_a_graph_without_words_or_names_is_refused(named):
+    with pytest.raises(DatasetError, match="no relation of the graph has words in English"):
+        make_questions(OxigraphStore.from_triples([("a", "P57", "b"), ("b", "P58", "c")]), "codes", 5)
+    with pytest.raises(DatasetError, match='no relation "sings"'):
+        make_questions(named, "films", 5, called={"sings": "bird"})
+
+
+def test_missing_words_say_what_to_install(named, monkeypatch, tmp_path):
+    monkeypatch.setenv("KBQA_WORDNET", str(tmp_path))
+    with pytest.raises(DatasetError, match="apt-get install wordnet-base"):
+        make_questions(named, "films", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "wording"),
+    [
+        ("directed by", Wording("verb", "direct", is_reversed=True)),
+        ("manages", Wording("verb", "manage")),
+        ("starred actors", Wording("role", "actor")),
+        ("has genre", Wording("role", "genre")),
+        ("has tags", Wording("role", "tag")),
+        ("in language", Wording("role", "language")),
+        ("parents", Wording("role", "parent")),
+        ("author of", Wording("role", "author", is_reversed=True)),
+        ("release year", Wording("circumstance", "release", noun="year")),
+        ("birth place", Wording("circumstance", "bear", noun="place")),
+        ("place of birth", Wording("circumstance", "bear", noun="place")),
+        ("located in", Wording("circumstance", "locate")),
+        ("works for", Wording("verb", "work for")),
+        ("compatible with", Wording("adjective", "compatible with")),
+        ("p57", None),
+        ("", None),
+    ],
+)
+def test_the_words_of_a_relation_are_read_as_english(text, wording):
+    assert Reader(lexicon_or_skip(), Inflections()).read(text) == wording
