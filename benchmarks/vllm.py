@@ -87,7 +87,7 @@ def _measure(home: Path, stack: ExitStack) -> list[str]:
     control = VllmServer(server.url)
     stack.callback(control.close)
     host = _Rehearsal(
-        OnVllm(control, Metrics(CollectorRegistry()), precision="bfloat16", timeout_s=600), script
+        OnVllm([control], Metrics(CollectorRegistry()), precision="bfloat16", timeout_s=600), script
     )
     engine = Engine(store, Metrics(CollectorRegistry()), host)
     stack.callback(engine.close)

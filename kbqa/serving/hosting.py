@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.vllm import Precision, VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm import Fleet, Precision, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import Manifest, PolicyVersion
 from kbqa.telemetry import Metrics
 
@@ -28,7 +29,12 @@ class Hosted(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it still computes."""
+        """Whether it still computes, or will again by itself."""
+        ...
+
+    @property
+    def available(self) -> bool:
+        """Whether it computes now."""
         ...
 
     def swap(self, version: PolicyVersion) -> None:
@@ -121,6 +127,10 @@ class _InProcess:
     def alive(self) -> bool:
         return self.policy.alive
 
+    @property
+    def available(self) -> bool:
+        return self.policy.alive
+
     def swap(self, version: PolicyVersion) -> None:
         if (adapted := self._adapted) is not None:
             probe = version.manifest.probe
@@ -136,20 +146,28 @@ class _InProcess:
 
 
 class OnVllm:
-    """A vLLM server as engine. It belongs to this worker: nothing else may change its weights.
+    """One or more vLLM servers as engine. They belong to this process: nothing else may change their weights.
 
     Args:
         precision, timeout_s: as those of `VllmPolicy`.
+        patience_s: as that of `Fleet`.
     """
 
     def __init__(
-        self, server: VllmServer, metrics: Metrics, *, precision: Precision, timeout_s: float
+        self,
+        servers: Sequence[VllmServer],
+        metrics: Metrics,
+        *,
+        precision: Precision,
+        timeout_s: float,
+        patience_s: float = 30.0,
     ) -> None:
-        self._server = server
-        self._policy = partial(VllmPolicy, server, metrics=metrics, precision=precision, timeout_s=timeout_s)
+        self._servers = servers
+        self._policy = partial(VllmPolicy, metrics=metrics, precision=precision, timeout_s=timeout_s)
+        self._fleet = partial(Fleet, metrics=metrics, patience_s=patience_s)
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        hosted = _OnVllm(self._policy(codec=codec))
+        hosted = _OnVllm(self._fleet([self._policy(server, codec) for server in self._servers]))
         try:
             hosted.swap(version)
         except BaseException:
@@ -158,16 +176,21 @@ class OnVllm:
         return hosted
 
     def unready(self) -> str | None:
-        return self._server.unready()
+        reasons = [server.unready() for server in self._servers]
+        return None if None in reasons else "; ".join(str(reason) for reason in reasons)
 
 
 class _OnVllm:
-    def __init__(self, policy: VllmPolicy) -> None:
+    def __init__(self, policy: Fleet) -> None:
         self.policy = policy
 
     @property
     def alive(self) -> bool:
         return self.policy.alive
+
+    @property
+    def available(self) -> bool:
+        return self.policy.available
 
     def swap(self, version: PolicyVersion) -> None:
         manifest = version.manifest

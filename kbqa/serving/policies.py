@@ -33,9 +33,10 @@ class ServedPolicy:
         recipe: name of the recipe that it was trained with or, for an external model, plays by.
         players: what plays its episodes.
         close: frees it; called once, when nobody uses it any more.
-        alive: whether it can still answer.
+        alive: whether it can still answer, if not now, then later by itself.
         graphs: names of the graphs that it answers for; empty for all.
         calibration: how sure its answers are; None where that was not measured.
+        available: whether it can answer now.
     """
 
     run: str
@@ -46,6 +47,7 @@ class ServedPolicy:
     alive: Callable[[], bool]
     graphs: tuple[str, ...] = ()
     calibration: Calibration | None = None
+    available: Callable[[], bool] = lambda: True
 
     def answers_for(self, kg: str | None) -> bool:
         """Whether it is meant for a graph; None is any."""
@@ -149,7 +151,10 @@ class FollowedPolicies:
         with self._lock:
             if self._current is None:
                 return self._reason
-            return None if self._current.served.alive() else "the policy engine failed and is built again"
+            served = self._current.served
+        if not served.alive():
+            return "the policy engine failed and is built again"
+        return None if served.available() else "the policy engine does not answer, and is tried again"
 
     def refresh(self) -> None:
         """Check once which version is wanted, and serve it."""
@@ -339,4 +344,5 @@ def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:
         alive=lambda: hosted.alive,
         graphs=version.manifest.graphs,
         calibration=version.manifest.calibration,
+        available=lambda: hosted.available,
     )

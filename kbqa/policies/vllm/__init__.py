@@ -5,7 +5,8 @@ VLLM_SERVER_DEV_MODE=1. Adapters also need `--enable-lora`, VLLM_ALLOW_RUNTIME_L
 `--max-loras` above the number of versions in use at a time. Tested with vLLM 0.32.
 """
 
+from kbqa.policies.vllm.fleet import Fleet
 from kbqa.policies.vllm.policy import Precision, VllmPolicy, Weights
 from kbqa.policies.vllm.server import VllmServer
 
-__all__ = ["Precision", "VllmPolicy", "VllmServer", "Weights"]
+__all__ = ["Fleet", "Precision", "VllmPolicy", "VllmServer", "Weights"]
