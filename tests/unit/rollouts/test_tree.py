@@ -196,7 +196,7 @@ def test_at_its_deadline_a_tree_stops_growing(monkeypatch):
 
 
 class Losing(ScriptedPolicy):
-    """Of its calls one, counted from 0, ends its first completion, or all of them, for a reason of its own."""
+    """Of its calls one, counted from 0, ends its first completion, or all, for another reason."""
 
     def __init__(self, call, reason, *, whole=False):
         super().__init__(CODEC, Script())
