@@ -87,7 +87,7 @@ def _measure(home: Path, stack: ExitStack) -> list[str]:
     control = VllmServer(server.url)
     stack.callback(control.close)
     host = _Rehearsal(
-        OnVllm(control, Metrics(CollectorRegistry()), precision="bfloat16", timeout_s=600), script
+        OnVllm([control], Metrics(CollectorRegistry()), precision="bfloat16", timeout_s=600), script
     )
     engine = Engine(store, Metrics(CollectorRegistry()), host)
     stack.callback(engine.close)
@@ -236,6 +236,10 @@ class _Rehearsed:
     @property
     def alive(self) -> bool:
         return self._hosted.alive
+
+    @property
+    def available(self) -> bool:
+        return self._hosted.available
 
     @property
     def max_length(self) -> int:

@@ -149,9 +149,16 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "1 while the worker takes no requests, because it failed or its clock is off.",
     ),
+    Metric(
+        "kbqa_rollout_trees_timed_out_total", "counter", "Trees whose time was over before they were grown."
+    ),
+    Metric(
+        "kbqa_rollout_lost_total", "counter", "Episodes left out because the engine failed to complete them."
+    ),
     Metric("kbqa_rollout_undelivered_total", "counter", "Replies that the broker did not take in time."),
     # an engine in a process of its own, behind rollout_worker or gateway
     Metric("kbqa_engine_requests_running", "gauge", "Completions that the engine is computing now."),
+    Metric("kbqa_engine_servers_working", "gauge", "Servers of the engine that get completions."),
     Metric(
         "kbqa_engine_failures_total",
         "counter",

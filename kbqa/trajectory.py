@@ -104,6 +104,8 @@ class Status(StrEnum):
     OUT_OF_TURNS = "out_of_turns"
     OUT_OF_TOKENS = "out_of_tokens"
     TIMED_OUT = "timed_out"
+    LOST = "lost"
+    """The engine failed to complete a turn. That says nothing about the policy, so it is not rewarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +276,15 @@ class Tree:
         prompt_ids: tokens before the first turn.
         steps: all branches that were kept; parents come before their children.
         sampled: number of branches before pruning.
+        timed_out: whether its time was over before it was fully grown.
+        lost: branches that the engine failed to complete; they are not among the steps.
     """
 
     prompt_ids: tuple[int, ...]
     steps: tuple[Step, ...]
     sampled: int
+    timed_out: bool = False
+    lost: int = 0
 
     def path(self, index: int) -> list[int]:
         """Indices of the steps from the root to a step, the step itself included."""

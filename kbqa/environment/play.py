@@ -49,6 +49,7 @@ class Play(ABC):
     def __init__(self, question: Question, protocol: AgentProtocol, budget: Budget) -> None:
         self.question = question
         self.status: Status | None = None
+        self.loss = ""  # why it was lost
         self._dialogue = protocol.begin(question, budget.max_turns)
         self.actions: tuple[Action, ...] = self._dialogue.first_look()
         self._budget = budget
@@ -96,6 +97,10 @@ class Play(ABC):
     def expire(self) -> None:
         """End the episode because its time is over."""
         self.status = Status.TIMED_OUT
+
+    def lose(self, reason: str) -> None:
+        """End the episode because the engine failed to complete its turn."""
+        self.status, self.loss = Status.LOST, reason
 
     def trajectory(self) -> Trajectory:
         """The finished episode.

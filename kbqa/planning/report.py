@@ -14,9 +14,10 @@ def refusal(plan: Plan) -> str:
     """Why a recipe does not fit, and what would."""
     name, phase = max(plan.phases.items(), key=lambda item: item[1].memory.peak)
     advice = "; or ".join(plan.advice)
+    takes, usable = _gib(phase.memory.peak), _gib(plan.machine.usable)
     return (
-        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
-        f"{phase.row} tokens takes {_gib(phase.memory.peak)}, and each process may use {_gib(plan.machine.usable)}. "
+        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of {phase.row} "
+        f"tokens takes {takes}, and each process may use {usable}. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 

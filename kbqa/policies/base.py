@@ -17,11 +17,13 @@ from kbqa.trajectory import Segment
 
 
 class FinishReason(StrEnum):
-    """Why a completion ended: at a stop string, at its token limit, or because the caller aborted it."""
+    """Why a completion ended: at a stop string, at its token limit, because the caller aborted it, or because
+    the engine failed to complete this one, which says nothing about others."""
 
     STOP = "stop"
     LENGTH = "length"
     ABORTED = "aborted"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class SamplingParams:
         stop: a completion ends with the first of these strings that it contains.
         seed: makes a call repeatable, whatever else the engine does meanwhile.
         truncation: ignored at temperature 0.
+        affinity: names what begins alike, such as the episodes of one question. Of several engines, the same
+            one gets it each time, because that one has computed its prefix.
     """
 
     max_tokens: int
@@ -63,6 +67,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     truncation: Truncation = Truncation()
+    affinity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +80,14 @@ class Completion:
             after temperature and truncation, renormalised); at temperature 0, under temperature 1.
         policy_version: full id of the version that wrote it, or that began it, if the engine changed its
             weights during the completion.
+        detail: why it was lost.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
     policy_version: str
+    detail: str = ""
 
 
 class Policy(Protocol):
@@ -107,10 +114,10 @@ class Policy(Protocol):
             cancelled: once set, aborts completions in the same way.
 
         Returns:
-            The completion of each prompt; it may be empty if it was aborted.
+            The completion of each prompt; it may be empty if it was aborted, and is if it was lost.
 
         Raises:
-            PolicyUnavailableError: the engine does not answer.
+            PolicyUnavailableError: the engine can compute nothing.
             ValueError: a prompt leaves no room for a completion.
         """
         ...

@@ -9,10 +9,11 @@ from typing import Protocol, TypeVar
 
 from kbqa.chat import ChatParams
 from kbqa.environment import Budget, ChatEpisode, Episode, Play
+from kbqa.errors import PolicyUnavailableError
 from kbqa.kg.actions import GraphTools
 from kbqa.policies.base import ChatPolicy, Codec, FinishReason, Policy, SamplingParams, Truncation
 from kbqa.protocols import AgentProtocol
-from kbqa.trajectory import Question
+from kbqa.trajectory import Question, Status
 
 _TURN_STRIDE = 7919  # keeps the streams of neighbouring turns and samples apart
 
@@ -84,7 +85,7 @@ class Agent:
         return episode.token_ids
 
     def speak(self, episodes: Sequence[Episode], sampling: Sampling) -> None:
-        """As `Player.speak`, by one call of the policy; an episode whose completion is late ends."""
+        """As `Player.speak`, by one call of the policy; an episode whose completion is late or lost ends."""
         completions = self.policy.generate(
             [self.read(episode) for episode in episodes],
             SamplingParams(
@@ -94,6 +95,7 @@ class Agent:
                 stop=(*self.protocol.stop, *filter(None, [self.codec.frame.end])),
                 seed=sampling.stream,
                 truncation=self.truncation,
+                affinity=episodes[0].question.id if episodes else "",
             ),
             deadline=sampling.deadline,
             cancelled=sampling.cancelled,
@@ -101,6 +103,8 @@ class Agent:
         for episode, completion in zip(episodes, completions, strict=True):
             if completion.finish_reason is FinishReason.ABORTED:
                 episode.expire()
+            elif completion.finish_reason is FinishReason.LOST:
+                episode.lose(completion.detail)
             else:
                 episode.act(completion)
 
@@ -148,14 +152,6 @@ class ChatAgent:
                 episode.act(reply)
 
 
-def take_turn(
-    player: Player[EpisodeT], question: Question, episodes: Sequence[EpisodeT], sampling: Sampling
-) -> None:
-    """Play one turn of all running episodes, by one call of the policy and one of the graph."""
-    player.speak(episodes, sampling)
-    consult(player.tools, question, episodes)
-
-
 def consult(tools: GraphTools, question: Question, episodes: Sequence[Play]) -> None:
     """Execute the actions of the episodes' turns on the graph."""
     # Actions of a turn may need the results of earlier ones, so they are executed in batches.
@@ -164,3 +160,13 @@ def consult(tools: GraphTools, question: Question, episodes: Sequence[Play]) -> 
         results = iter(tools.execute(question.kg, batch, graph=question.graph))
         for episode in waiting:
             episode.observe([next(results) for _ in episode.actions])
+
+
+def require_one(episodes: Sequence[Play]) -> None:
+    """Make sure that the engine has not lost all episodes.
+
+    Raises:
+        PolicyUnavailableError: it has.
+    """
+    if episodes and all(episode.status is Status.LOST for episode in episodes):
+        raise PolicyUnavailableError(episodes[0].loss)

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Protocol
 
 from kbqa.kg.actions import Action
-from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult
+from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult, require_one
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Trajectory, Turn
 
@@ -48,8 +48,8 @@ def linear_rollout(
         cancelled: once set, episodes that still run time out.
 
     Raises:
-        PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
-            all episodes are lost, because a group must be complete.
+        PolicyUnavailableError: the engine lost all episodes. Those that it lost beside others end as `LOST`.
+        PolicyRefusedError, GraphNotFoundError, GraphUnavailableError: nothing is left of any episode.
     """
     tools = QueryCache(player.tools) if n > 1 else player.tools
     episodes = [player.begin(question) for _ in range(n)]
@@ -72,4 +72,5 @@ def linear_rollout(
             for run, episode in spoken:
                 listener.took(run, episode.turns[-1])
         turn += 1
+    require_one(episodes)
     return [episode.trajectory() for episode in episodes]

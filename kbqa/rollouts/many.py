@@ -6,11 +6,14 @@ import random
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from itertools import count, islice
 
+from kbqa.errors import PolicyUnavailableError
 from kbqa.rollouts.agent import EpisodeT, Player
 from kbqa.rollouts.linear import linear_rollout
 from kbqa.trajectory import Question, Trajectory
+
+_ATTEMPTS = 3  # of an episode that the engine loses
 
 
 def many_rollouts(
@@ -35,15 +38,21 @@ def many_rollouts(
         The index of a question and its trajectory, in the order in which episodes end.
 
     Raises:
-        PolicyUnavailableError, PolicyRefusedError, GraphNotFoundError, GraphUnavailableError:
-            trajectories that were yielded before remain valid.
+        PolicyUnavailableError: the engine has lost an episode several times.
+        PolicyRefusedError, GraphNotFoundError, GraphUnavailableError: an episode cannot be played.
+            Trajectories that were yielded before remain valid, in each case.
     """
     waiting, cancelled = iter(enumerate(questions)), threading.Event()
 
     def play(place: int, question: Question) -> Trajectory:
         stream = None if seed is None else random.Random(f"{seed}/{place}").getrandbits(31)
-        [trajectory] = linear_rollout(player, question, 1, temperature, seed=stream, cancelled=cancelled)
-        return trajectory
+        attempts = count(1)
+        while True:
+            try:
+                return linear_rollout(player, question, 1, temperature, seed=stream, cancelled=cancelled)[0]
+            except PolicyUnavailableError:
+                if next(attempts) == _ATTEMPTS or cancelled.is_set():
+                    raise
 
     with ThreadPoolExecutor(width, thread_name_prefix="episode") as pool:
         places: dict[Future[Trajectory], int] = {}

@@ -12,12 +12,14 @@ from typing import Any, Literal
 from kbqa.answers import answer_set
 from kbqa.environment import Episode
 from kbqa.kg.actions import ActionResult, Failure, Item
-from kbqa.rollouts.agent import Agent, Sampling, consult, take_turn
+from kbqa.rollouts.agent import Agent, Sampling, consult, require_one
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Status, Step, Tree
 
 Pruning = Literal["parent", "tree", "none"]
 Beyond = Literal["stop", "single"]
+
+_UNWRITTEN = (Status.LOST, Status.TIMED_OUT)  # of an episode whose turn the engine did not complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +73,39 @@ def tree_rollout(
 
     Args:
         seed: as in `linear_rollout`; the errors are the same, too.
-        deadline: `time.monotonic()` after which the tree grows no further, as at a cap.
+        deadline: `time.monotonic()` after which the tree grows no further, as at a cap; it then says that it
+            timed out. Branches that are not complete by then, or that the engine loses, are left out.
     """
     agent = replace(agent, tools=QueryCache(agent.tools))
     root = agent.begin(question)
     consult(agent.tools, question, [root])
     prompt_ids, steps, sampled = tuple(root.token_ids), list[Step](), 0
     redundancy = _Redundancy(branching.pruning, filter_errors=branching.filter_errors)
+    timed_out, lost = False, 0
     active = [] if root.done else [_Branch(None, root)]
     for level in range(agent.budget.max_turns):
         parents = _parents(_spread(active, steps), branching, branching.max_nodes - len(steps))
-        if not parents or (deadline is not None and monotonic() > deadline):
+        timed_out = bool(parents) and deadline is not None and monotonic() > deadline
+        if timed_out or not parents:
             break
         children = [_Branch(p.step, p.episode.fork()) for p in parents]
         episodes = [child.episode for child in children]
-        take_turn(agent, question, episodes, Sampling(level, temperature, seed))
+        agent.speak(episodes, Sampling(level, temperature, seed, deadline))
+        if not steps:
+            require_one(episodes)
+        lost += sum(episode.status is Status.LOST for episode in episodes)
+        timed_out = any(episode.status is Status.TIMED_OUT for episode in episodes)
+        children = [child for child in children if child.episode.status not in _UNWRITTEN]
+        consult(agent.tools, question, [child.episode for child in children])
         sampled += len(children)
         active = []
         for child in redundancy.kept(children):
             steps.append(_step(child))
             if steps[-1].status is None:
                 active.append(_Branch(len(steps) - 1, child.episode))
-    return Tree(prompt_ids, tuple(steps), sampled)
+        if timed_out:
+            break
+    return Tree(prompt_ids, tuple(steps), sampled, timed_out, lost)
 
 
 def _parents(states: Sequence[_Branch], branching: Branching, room: int) -> list[_Branch]:

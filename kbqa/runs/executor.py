@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from kbqa.trajectory import (
     RewardedTrajectory,
     RewardedTree,
     ScoredRollout,
+    Status,
     Trajectory,
     Tree,
 )
@@ -51,11 +53,33 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a request waits, in seconds: for its version, for the graph, for its episodes."""
+    """How long a request waits, in seconds.
+
+    Attributes:
+        policy_s: for its version.
+        graph_s: for the graph to come back.
+        rollout_s: for its episodes, or longer, if a recipe's `schedule.request_deadline_s` is longer.
+        longest_s: for its episodes at most, whatever its recipe says.
+    """
 
     policy_s: float
     graph_s: float
     rollout_s: float
+    longest_s: float = math.inf
+
+    def rollout_of(self, recipe: Recipe) -> float:
+        """How long the episodes of a recipe may take, in seconds."""
+        # A single query may take as long as all other turns together.
+        least = self.rollout_s + (recipe.graph.query_timeout_s or 0.0)
+        return min(self.longest_s, max(least, recipe.schedule.request_deadline_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A scored rollout, and the number of completions that the engine lost, each of an episode of its own."""
+
+    rollout: ScoredRollout
+    lost: int
 
 
 class RolloutExecutor:
@@ -78,7 +102,8 @@ class RolloutExecutor:
             with self._engine.lease(request.run, request.min_policy_version, self._patience.policy_s) as held:
                 leased = time.time()
                 stopwatch = Stopwatch()
-                rollout = self._retrying(lambda: self._roll_out(held, request, stopwatch))
+                until = time.monotonic() + self._patience.rollout_of(held.recipe)
+                played = self._retrying(lambda: self._roll_out(held, request, stopwatch, until))
                 timings = Timings(
                     queued_s=queued_s,
                     policy_s=max(0.0, leased - began),
@@ -86,7 +111,7 @@ class RolloutExecutor:
                     engine_s=stopwatch.engine_s,
                     graph_s=stopwatch.graph_s,
                 )
-                return self._reply(request, timings, rollout, sampled_tokens=stopwatch.sampled_tokens)
+                return self._reply(request, timings, played, sampled_tokens=stopwatch.sampled_tokens)
         except Exception as error:  # the trainer must learn of every failure
             reason = error.reason if isinstance(error, _Refused) else reason_of(error)
             failure = RolloutFailure(reason=reason, detail=str(error) or type(error).__name__)
@@ -98,7 +123,9 @@ class RolloutExecutor:
         """The reply to a request that is not executed."""
         return self._reply(request, Timings(), failure=failure)
 
-    def _roll_out(self, held: Held, request: RolloutRequest, stopwatch: Stopwatch) -> ScoredRollout:
+    def _roll_out(
+        self, held: Held, request: RolloutRequest, stopwatch: Stopwatch, deadline: float
+    ) -> _Played:
         if held.recipe_digest != request.recipe_digest:
             raise _Refused(
                 FailureReason.RECIPE_MISMATCH,
@@ -110,11 +137,7 @@ class RolloutExecutor:
         # A group in training is sampled as the other runs of a question are.
         agent = players.player(stopwatch.tools(self._graphs), int(request.purpose is Purpose.TRAIN))
         assert isinstance(agent, Agent)
-        until: dict[str, Any] = {
-            "seed": request.seed,
-            # A single query may take as long as all other turns together.
-            "deadline": time.monotonic() + self._patience.rollout_s + (recipe.graph.query_timeout_s or 0.0),
-        }
+        until: dict[str, Any] = {"seed": request.seed, "deadline": deadline}
         question, n, temperature = request.question, request.n, request.temperature
         try:
             # Inference, and with it every evaluation, is linear.
@@ -123,11 +146,14 @@ class RolloutExecutor:
             else:
                 played = linear_rollout(agent, question, n, temperature, **until)
         except PolicyUnavailableError:
-            self._engine.discard(held)
+            if not held.hosted.alive:
+                self._engine.discard(held)
             raise
         if isinstance(played, Tree):
-            return self._score_tree(recipe, agent.tools, request, played)
-        return Group(request.request_id, question, self._score(recipe, agent.tools, request, played))
+            return _Played(self._score_tree(recipe, agent.tools, request, played), played.lost)
+        whole = [trajectory for trajectory in played if trajectory.status is not Status.LOST]
+        members = self._score(recipe, agent.tools, request, whole)
+        return _Played(Group(request.request_id, question, members), len(played) - len(whole))
 
     def _score_tree(
         self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, tree: Tree
@@ -184,10 +210,11 @@ class RolloutExecutor:
         self,
         request: RolloutRequest,
         timings: Timings,
-        rollout: ScoredRollout | None = None,
+        played: _Played | None = None,
         failure: RolloutFailure | None = None,
         sampled_tokens: int = 0,
     ) -> RolloutReply:
+        rollout = None if played is None else played.rollout
         return RolloutReply(
             run=request.run,
             request_id=request.request_id,
@@ -198,4 +225,5 @@ class RolloutExecutor:
             worker=self.worker,
             timings=timings,
             sampled_tokens=sampled_tokens,
+            lost=0 if played is None else played.lost,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
-from kbqa.policies.vllm import Precision, Sent, VllmPolicy, VllmServer, Weights
+from kbqa.policies.vllm import Fleet, Precision, Sent, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import Manifest, PolicyVersion
 from kbqa.telemetry import Metrics
 
@@ -30,7 +30,12 @@ class Hosted(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it still computes."""
+        """Whether it still computes, or will again by itself."""
+        ...
+
+    @property
+    def available(self) -> bool:
+        """Whether it computes now."""
         ...
 
     def swap(self, version: PolicyVersion) -> None:
@@ -130,6 +135,10 @@ class _InProcess:
     def alive(self) -> bool:
         return self.policy.alive
 
+    @property
+    def available(self) -> bool:
+        return self.policy.alive
+
     def swap(self, version: PolicyVersion) -> None:
         if (adapted := self._adapted) is not None:
             probe = version.manifest.probe
@@ -145,29 +154,33 @@ class _InProcess:
 
 
 class OnVllm:
-    """A vLLM server as engine. It belongs to this worker: nothing else may change its weights.
+    """One or more vLLM servers as engine. They belong to this process: nothing else may change their weights.
 
     Args:
         precision, timeout_s: as those of `VllmPolicy`.
+        patience_s: as that of `Fleet`.
         sender: address of the trainer's sender of whole weights; None reads files.
         verify: makes sure of a version's files; needed with a sender, for when it does not answer.
     """
 
     def __init__(
         self,
-        server: VllmServer,
+        servers: Sequence[VllmServer],
         metrics: Metrics,
         *,
         precision: Precision,
         timeout_s: float,
+        patience_s: float = 30.0,
         sender: tuple[str, int] | None = None,
         verify: Callable[[PolicyVersion], None] = lambda version: None,
     ) -> None:
-        self._server, self._sender, self._verify = server, sender, verify
-        self._policy = partial(VllmPolicy, server, metrics=metrics, precision=precision, timeout_s=timeout_s)
+        self._servers, self._sender, self._verify = servers, sender, verify
+        self._policy = partial(VllmPolicy, metrics=metrics, precision=precision, timeout_s=timeout_s)
+        self._fleet = partial(Fleet, metrics=metrics, patience_s=patience_s)
 
     def build(self, version: PolicyVersion, codec: TokenizerCodec, *, deterministic: bool) -> Hosted:
-        hosted = _OnVllm(self._policy(codec=codec), self._sent)
+        policies = [self._policy(server, codec) for server in self._servers]
+        hosted = _OnVllm(self._fleet(policies), self._sent)
         try:
             hosted.swap(version)
         except BaseException:
@@ -176,7 +189,8 @@ class OnVllm:
         return hosted
 
     def unready(self) -> str | None:
-        return self._server.unready()
+        reasons = [server.unready() for server in self._servers]
+        return None if None in reasons else "; ".join(str(reason) for reason in reasons)
 
     def reads(self, version: PolicyVersion) -> bool:
         return self._sender is None or _WEIGHTS not in version.manifest.files
@@ -197,12 +211,16 @@ class OnVllm:
 
 
 class _OnVllm:
-    def __init__(self, policy: VllmPolicy, sent: Callable[[PolicyVersion], Sent | None]) -> None:
+    def __init__(self, policy: Fleet, sent: Callable[[PolicyVersion], Sent | None]) -> None:
         self.policy, self._sent = policy, sent
 
     @property
     def alive(self) -> bool:
         return self.policy.alive
+
+    @property
+    def available(self) -> bool:
+        return self.policy.available
 
     def swap(self, version: PolicyVersion) -> None:
         manifest = version.manifest

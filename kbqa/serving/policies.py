@@ -30,9 +30,10 @@ class ServedPolicy:
         recipe: name of the recipe that it was trained with or, for an external model, plays by.
         players: what plays its episodes.
         close: frees it; called once, when nobody uses it any more.
-        alive: whether it can still answer.
+        alive: whether it can still answer, if not now, then later by itself.
         graphs: names of the graphs that it answers for; empty for all.
         calibration: how sure its answers are; None where that was not measured.
+        available: whether it can answer now.
     """
 
     run: str
@@ -43,6 +44,7 @@ class ServedPolicy:
     alive: Callable[[], bool]
     graphs: tuple[str, ...] = ()
     calibration: Calibration | None = None
+    available: Callable[[], bool] = lambda: True
 
     def answers_for(self, kg: str | None) -> bool:
         """Whether it is meant for a graph, or for the graph that a view (GRAPH@VIEW) is of; None is any."""
@@ -239,4 +241,5 @@ def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:
         alive=lambda: hosted.alive,
         graphs=version.manifest.graphs,
         calibration=version.manifest.calibration,
+        available=lambda: hosted.available,
     )

@@ -130,7 +130,10 @@ class FollowedPolicies:
                 return None
             if self._current is None:
                 return self._reason
-            return None if self._current.served.alive() else "the policy engine failed and is built again"
+            served = self._current.served
+        if not served.alive():
+            return "the policy engine failed and is built again"
+        return None if served.available() else "the policy engine does not answer, and is tried again"
 
     def refresh(self) -> None:
         """Check once which version is wanted, and serve it, or the last good one if it cannot serve."""

@@ -143,6 +143,7 @@ class RolloutReply(WireMessage):
         group, tree: its id is the request's.
         worker: name of the worker, for people.
         sampled_tokens: tokens that the policy wrote for it, pruned branches included.
+        lost: episodes, or branches of a tree, that are left out because the engine failed to complete them.
     """
 
     run: RunId
@@ -154,6 +155,7 @@ class RolloutReply(WireMessage):
     worker: str
     timings: Timings = Timings()
     sampled_tokens: Count = 0
+    lost: Count = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -47,7 +47,7 @@ CHAT = "openai:"
 
 _ROWS = 64  # concurrent episodes; another one costs memory, but hardly makes a step longer
 _CHATS = 16  # concurrent conversations
-_VLLM_TIMEOUT_S = 120.0  # for the completions of a turn
+_VLLM_TIMEOUT_S = 600.0  # for a completion
 _RANKED = 4  # questions whose paths are ranked at a time; the encoder computes one batch after the other
 _CACHED_TOKENS = 131_072  # tokens in the key-value cache of all concurrent episodes
 _CHAT_RECIPE = "kg-r1"
@@ -229,7 +229,7 @@ def _on_vllm(url: str, version: PolicyVersion, codec: TokenizerCodec, opened: Ex
     server = VllmServer(url)
     opened.callback(server.close)
     metrics = Metrics(CollectorRegistry())
-    host = OnVllm(server, metrics, precision="bfloat16", timeout_s=_VLLM_TIMEOUT_S)
+    host = OnVllm([server], metrics, precision="bfloat16", timeout_s=_VLLM_TIMEOUT_S)
     if (why := host.unready()) is not None:
         raise PolicyUnavailableError(f"--vllm {url}: {why}")
     return host.build(version, codec, deterministic=False)

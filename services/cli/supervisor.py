@@ -57,9 +57,10 @@ def training_workers(recipe: Recipe | None = None) -> int:
     """Number of rollout workers with which training is fastest on this machine; each uses one thread.
 
     For a chooser it is 1: all episodes of a worker share its encoded texts, and a second worker would encode
-    the same texts again.
+    the same texts again. With vLLM it is 1: a worker owns its servers, and changes their weights.
     """
-    if recipe is not None and recipe.protocol.name == "chooser":
+    chooses = recipe is not None and recipe.protocol.name == "chooser"
+    if chooses or os.environ.get("KBQA_ROLLOUT_WORKER_ENGINE", os.environ.get("KBQA_ENGINE")) == "vllm":
         return 1
     return min(os.cpu_count() or 1, _MOST_WORKERS)
 

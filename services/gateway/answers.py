@@ -41,8 +41,8 @@ def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerSt
     """The status of a question for which topic entities were found."""
     if answers:
         return "answered" if not all(answer.unsupported for answer in answers) else "unsupported"
-    timed_out = not runs or any(run.status is Status.TIMED_OUT for run in runs)
-    return "partial" if timed_out else "no_answer"
+    broken_off = not runs or any(run.status in (Status.TIMED_OUT, Status.LOST) for run in runs)
+    return "partial" if broken_off else "no_answer"
 
 
 def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | None:

@@ -91,7 +91,7 @@ def create_app(
     access.add_headers(app)
     app.state.operations = operations_app(metrics, unready) if closed else None
     if settings.engine == "vllm":
-        relay_engine_metrics(app.state.operations or app, settings.vllm_url)
+        relay_engine_metrics(app.state.operations or app, settings.vllm_urls)
     for router in (
         questions_router(settings, service, access.saved),
         feedback_router(settings, access.saved, access.feedback, metrics),

@@ -28,7 +28,7 @@ def is_repeatable(request: AnswerRequest, document: AnswerResponse) -> bool:
     if request.n_runs > 1 or document.status == "partial" or document.linking is None:
         return False
     turns = [turn for run in document.runs for turn in run.trajectory]
-    return all(run.status != "timed_out" for run in document.runs) and not any(
+    return all(run.status not in ("timed_out", "lost") for run in document.runs) and not any(
         action.get("code") == _TRANSIENT_CODE for turn in turns for action in turn.actions
     )
 

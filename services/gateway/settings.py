@@ -32,12 +32,12 @@ class GatewaySettings(AccessSettings):
         poll_s: seconds between checks for a newly promoted policy.
         engine: what computes completions: "transformers" in this process, "vllm", or "external",
             a model behind somebody else's API (`KBQA_GATEWAY_ENGINE`, else `KBQA_ENGINE`).
-        vllm_url: URL of a vLLM server that only this gateway uses
-            (`KBQA_GATEWAY_VLLM_URL`, else `KBQA_VLLM_URL`).
-        vllm_precision: precision of that server (its `--dtype`).
-        vllm_timeout_s: timeout for the completions of a turn, in seconds.
-        vllm_update_timeout_s: timeout for loading weights into that server, in seconds; by default 120, and
-            10 more for each GB of weights.
+        vllm_urls: URLs of one or more vLLM servers that only this gateway uses, separated by commas
+            (`KBQA_GATEWAY_VLLM_URL`, else `KBQA_VLLM_URL`). The runs of a question stay on one.
+        vllm_precision: precision of these servers (their `--dtype`).
+        vllm_timeout_s: timeout for a completion, in seconds from sending it to vLLM.
+        vllm_update_timeout_s: timeout for loading weights into a server, in seconds; by default 120, and 10
+            more for each GB of weights.
         chat_url: OpenAI-compatible API of the external model, for example https://api.openai.com/v1.
         chat_model: name of the external model.
         chat_api_key: API key of the external model, sent as a bearer token.
@@ -78,8 +78,10 @@ class GatewaySettings(AccessSettings):
     engine: Literal["transformers", "vllm", "external"] = Field(
         "transformers", validation_alias=AliasChoices("KBQA_GATEWAY_ENGINE", "KBQA_ENGINE")
     )
-    vllm_url: str = Field(
-        "http://127.0.0.1:8000", validation_alias=AliasChoices("KBQA_GATEWAY_VLLM_URL", "KBQA_VLLM_URL")
+    vllm_urls: Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)] = Field(
+        ("http://127.0.0.1:8000",),
+        min_length=1,
+        validation_alias=AliasChoices("KBQA_GATEWAY_VLLM_URL", "KBQA_VLLM_URL"),
     )
     vllm_precision: Literal["bfloat16", "float32"] = "bfloat16"
     vllm_timeout_s: float = Field(60.0, gt=0)

@@ -115,8 +115,10 @@ def _followed(
     store = settings.policies()
     host: Host = InProcess(settings.max_rows)
     if settings.engine == "vllm":
-        server = VllmServer(settings.vllm_url, update_timeout_s=settings.vllm_update_timeout_s)
-        host = OnVllm(server, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
+        servers = [
+            VllmServer(url, update_timeout_s=settings.vllm_update_timeout_s) for url in settings.vllm_urls
+        ]
+        host = OnVllm(servers, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
     # Versions in use are not deleted; each source declares the version that it uses.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 

@@ -68,7 +68,9 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
     store = settings.policies()
     engine = Engine(store, metrics, _host(settings, metrics, store))
-    patience = Patience(settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s)
+    patience = Patience(
+        settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s, settings.longest_rollout_s
+    )
     executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
     standing = Standing(metrics, partial(pause_consuming, ROLLOUTS))
     handler = RequestHandler(executor, celery, metrics, standing, settings.deliver_wait_s)
@@ -76,7 +78,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
     web = create_app(celery, graphs, engine, metrics, standing)
     expose_disks(metrics, settings)
     if settings.engine == "vllm":
-        relay_engine_metrics(web, settings.vllm_url)
+        relay_engine_metrics(web, settings.vllm_urls)
     try:
         with background(web, settings.host, settings.port) as url, on_termination(stop_consuming):
             logger.info("waiting for rollout requests", extra={"url": url, "worker": handler.worker})
@@ -95,12 +97,20 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
 def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore) -> Host:
     if settings.engine == "transformers":
         return InProcess(settings.max_rows)
-    server = VllmServer(settings.vllm_url, update_timeout_s=settings.vllm_update_timeout_s)
+    servers = [
+        VllmServer(
+            url,
+            update_timeout_s=settings.vllm_update_timeout_s,
+            max_in_flight=settings.vllm_max_in_flight,
+        )
+        for url in settings.vllm_urls
+    ]
     return OnVllm(
-        server,
+        servers,
         metrics,
         precision=settings.vllm_precision,
         timeout_s=settings.vllm_timeout_s,
+        patience_s=settings.policy_wait_s,
         sender=settings.sender(),
         verify=store.verify,
     )
@@ -155,6 +165,8 @@ class RequestHandler:
         self._tokens = metrics.counter("kbqa_rollout_generated_tokens_total")
         self._unjudged = metrics.counter("kbqa_rollout_unjudged_total")
         self._capped = metrics.counter("kbqa_rollout_capped_total")
+        self._timed_out = metrics.counter("kbqa_rollout_trees_timed_out_total")
+        self._lost = metrics.counter("kbqa_rollout_lost_total")
         self._undelivered = metrics.counter("kbqa_rollout_undelivered_total")
 
     @property
@@ -199,8 +211,10 @@ class RequestHandler:
             if reply.tree is not None:
                 tree = reply.tree.tree
                 self._capped.inc(sum(tree.steps[leaf].status is None for leaf in tree.leaves))
+                self._timed_out.inc(tree.timed_out)
+            self._lost.inc(reply.lost)
             if reply.group is not None:
-                self._unjudged.inc(request.n - len(reply.group.members))
+                self._unjudged.inc(request.n - reply.lost - len(reply.group.members))
             self._deliver(reply)
 
     def _clock_failure(self) -> RolloutFailure | None:

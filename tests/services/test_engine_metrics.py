@@ -14,7 +14,7 @@ EXPOSED = 'vllm:num_requests_running{engine="0"} 3.0\n'
 
 def relaying(url):
     app = FastAPI()
-    relay_engine_metrics(app, url)
+    relay_engine_metrics(app, [url])
     return TestClient(app)
 
 

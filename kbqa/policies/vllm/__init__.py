@@ -7,8 +7,9 @@ also need VLLM_SERVER_DEV_MODE=1. Adapters also need `--enable-lora`, VLLM_ALLOW
 """
 
 from kbqa.policies.probe import Precision
+from kbqa.policies.vllm.fleet import Fleet
 from kbqa.policies.vllm.policy import VllmPolicy
 from kbqa.policies.vllm.server import VllmServer
 from kbqa.policies.vllm.weights import Sent, Weights
 
-__all__ = ["Precision", "Sent", "VllmPolicy", "VllmServer", "Weights"]
+__all__ = ["Fleet", "Precision", "Sent", "VllmPolicy", "VllmServer", "Weights"]

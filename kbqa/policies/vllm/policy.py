@@ -1,8 +1,8 @@
 """The policy port over a vLLM server.
 
-Every prompt is a separate request; all are in flight at once, and vLLM batches them. vLLM's prefix
-cache holds what was computed before, so the next turn of an episode and the siblings of a question
-start from there.
+Every prompt is a separate request; all are in flight at once, and vLLM batches them. A request that fails
+loses one completion and nothing else (ADR 57). vLLM's prefix cache holds what was computed before, so the
+next turn of an episode and the siblings of a question start from there.
 
 There are two ways to hold a version. A LoRA adapter is loaded beside the older ones under its own
 name; calls in flight finish with the adapter that they began with. Full weights replace the old ones:
@@ -14,28 +14,26 @@ with which each token was drawn.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
 from kbqa.policies.probe import Precision
-from kbqa.policies.vllm.exchange import Exchange
-from kbqa.policies.vllm.server import VllmServer, refusal
+from kbqa.policies.vllm.client import Answer
+from kbqa.policies.vllm.completions import GENERATE, choice_of, request_bodies
+from kbqa.policies.vllm.server import VllmServer
 from kbqa.policies.vllm.weights import Weights
 from kbqa.telemetry import Metrics
-from kbqa.trajectory import Segment
 
 logger = logging.getLogger(__name__)
 
-_GENERATE = "/inference/v1/generate"
 _REMEMBERED = 16  # versions that a completion may have begun with
 _POLL_S = 0.1  # how soon a cancellation is noticed
 _NO_NUMBER = -9999.0  # what vLLM writes for a log-probability that is not finite
@@ -47,8 +45,7 @@ class VllmPolicy:
     Args:
         codec: the versions' tokenizer; a stop tag that is one token stops the engine by its id.
         precision: what the server was started with (`--dtype`).
-        timeout_s: maximum seconds of a call of `generate`.
-        max_in_flight: maximum completions requested at a time; others wait here.
+        timeout_s: maximum seconds of one completion, counted from when it is sent to the server.
     """
 
     def __init__(
@@ -58,8 +55,7 @@ class VllmPolicy:
         metrics: Metrics,
         *,
         precision: Precision = "bfloat16",
-        timeout_s: float = 120.0,
-        max_in_flight: int = 1024,
+        timeout_s: float = 600.0,
     ) -> None:
         self._server, self._codec, self._timeout_s = server, codec, timeout_s
         self._precision = precision
@@ -67,15 +63,19 @@ class VllmPolicy:
         self._failures = metrics.counter("kbqa_engine_failures_total")
         self._gap = metrics.gauge("kbqa_engine_logprob_gap")
         self._seconds = metrics.histogram("kbqa_engine_update_seconds")
-        self._threads = ThreadPoolExecutor(max_in_flight, thread_name_prefix="vllm")
         self._changed = threading.Condition()
         self._weights: Weights | None = None
+        self._base: str | None = None  # label of the whole weights that it has loaded last
         self._versions: dict[str, str] = {}  # label → version, of all weights that were verified
         self._updating = self._failed = self._closed = False
-        self._exchanges: set[Exchange] = set()
+        self._exchanges: set[Future[Answer]] = set()
         self._users: Counter[str] = Counter()  # calls in flight, by the label that they began with
         self._adapters: set[str] = set()  # adapters that the server holds for this policy
         self._max_length: int | None = None
+
+    @property
+    def url(self) -> str:
+        return self._server.url
 
     @property
     def max_length(self) -> int:
@@ -85,8 +85,18 @@ class VllmPolicy:
 
     @property
     def alive(self) -> bool:
-        """Whether it has weights, and no call has failed since it got them."""
+        """Whether it has weights, and no call has found that the server lost them."""
         return self._weights is not None and not self._failed and not self._closed
+
+    @property
+    def changing(self) -> AbstractContextManager[Any]:
+        """Held while weights are loaded into the server, by this policy or another one."""
+        return self._server.changing
+
+    @property
+    def superseded(self) -> bool:
+        """Whether another policy has loaded whole weights into the server, which replace this one's."""
+        return self._base is not None and self._server.wanted != self._base
 
     def hold(self, weights: Weights) -> None:
         """Load weights, and verify them with their trainer's probe.
@@ -99,21 +109,38 @@ class VllmPolicy:
             PolicyUnavailableError: the server does not answer, or cannot load them.
         """
         began = time.monotonic()
-        before = self._weights
-        try:
-            self._server.require_healthy()
-            if weights.kind == "lora":
-                self._load_adapter(weights)
-            else:
-                self._replace_base(weights)
-        except BaseException:
-            self._failures.labels("update").inc()
-            self._give_up()
-            raise
-        self._failed = False
+        with self._server.changing:
+            before = self._weights
+            try:
+                self._server.require_healthy()
+                if weights.kind == "lora":
+                    self._load_adapter(weights)
+                else:
+                    self._replace_base(weights)
+            except BaseException:
+                self._failures.labels("update").inc()
+                self._give_up()
+                raise
+            self._failed = False
         self._seconds.labels(weights.kind).observe(time.monotonic() - began)
         if before is not None and before.label != weights.label:
             self._retire(before.label)
+
+    def renew(self, weights: Weights) -> None:
+        """Verify that the server still computes with these weights; load them if it does not hold them.
+
+        Raises:
+            PolicyUnavailableError: another policy has loaded its weights since. Otherwise as `hold`.
+        """
+        with self._server.changing:
+            if self.superseded:
+                raise PolicyUnavailableError(f"vLLM at {self.url} has been given other weights")
+            self._server.require_healthy()
+            if self._weights == weights and self._holds(weights):
+                self._verify(weights)
+                self._failed = False
+            else:
+                self.hold(weights)
 
     def generate(
         self,
@@ -123,32 +150,27 @@ class VllmPolicy:
         deadline: float | None = None,
         cancelled: threading.Event | None = None,
     ) -> list[Completion]:
+        """As `Policy.generate`.
+
+        A completion that the server does not give in time, or refuses, is lost. The call fails only if the
+        server has other weights than this policy's, since then no completion can be right.
+        """
         limit = min(self.max_length, params.max_total_tokens)
         for prompt in prompts:
             if not 0 < len(prompt) < limit:
                 raise ValueError(f"a prompt of {len(prompt)} tokens leaves no room within {limit}")
         with self._using() as weights:
-            common = self._sampling(params)
-            exchanges = []
-            for index, prompt in enumerate(prompts):
-                sampling = common | {"max_tokens": min(params.max_tokens, limit - len(prompt))}
-                if params.seed is not None:
-                    # One stream per sample, so that it does not depend on the rest of the batch.
-                    sampling["seed"] = random.Random(f"{params.seed}/{index}").getrandbits(62)
-                body: dict[str, Any] = {"token_ids": list(prompt), "sampling_params": sampling}
-                if weights.kind == "lora":
-                    body["model"] = weights.label
-                exchanges.append(self._exchange(body))
-            choices = self._choices(exchanges, deadline, cancelled)
+            model = weights.label if weights.kind == "lora" else None
+            bodies = request_bodies(prompts, params, limit, self._codec, model)
+            answers = self._answers(bodies, deadline, cancelled)
             self._settle()
-            return [self._completion(choice, weights) for choice in choices]
+            return [self._completion(answer, weights) for answer in answers]
 
     def close(self) -> None:
         """Abandon calls in flight, and unload the adapter; the server keeps running."""
         with self._changed:
             self._closed = True
         self._give_up()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- weights
 
@@ -157,7 +179,7 @@ class VllmPolicy:
         with self._changed:
             self._adapters.add(weights.label)
         try:
-            self._verify(weights, weights.label)
+            self._verify(weights)
         except BaseException:
             self._unload(weights.label)
             raise
@@ -167,9 +189,10 @@ class VllmPolicy:
     def _replace_base(self, weights: Weights) -> None:
         with self._changed:
             self._updating = True
+        self._base = weights.label
         try:
             self._server.replace_weights(weights.label, partial(self._load_base, weights), self._give_up)
-            self._verify(weights, None)
+            self._verify(weights)
             with self._changed:
                 self._weights = weights
                 self._versions[weights.label] = weights.version
@@ -193,12 +216,18 @@ class VllmPolicy:
             sent.verify()
         self._server.read_weights(weights.path)
 
-    def _verify(self, weights: Weights, model: str | None) -> None:
+    def _holds(self, weights: Weights) -> bool:
+        if weights.kind == "lora":
+            return self._server.has_adapter(weights.label)
+        return self._server.weight_label() == weights.label
+
+    def _verify(self, weights: Weights) -> None:
         if weights.probe is None:
             logger.warning(
                 "this version has no probe, so it is not verified", extra={"version": weights.version}
             )
             return
+        model = weights.label if weights.kind == "lora" else None
         gap = weights.probe.gap(self._server.score(weights.probe, model))
         largest = weights.probe.largest_gap(self._precision)
         self._gap.set(gap)
@@ -219,7 +248,7 @@ class VllmPolicy:
             doomed = list(self._exchanges)
             self._changed.notify_all()
         for exchange in doomed:
-            exchange.abandon()
+            exchange.cancel()
         if before is not None:
             self._retire(before.label)
 
@@ -255,7 +284,7 @@ class VllmPolicy:
         try:
             yield weights
         except PolicyUnavailableError:
-            self._failed = True
+            self._failed |= self._weights is weights
             self._failures.labels("generate").inc()
             raise
         finally:
@@ -278,97 +307,76 @@ class VllmPolicy:
         with self._changed:
             self._await_update()
 
-    def _sampling(self, params: SamplingParams) -> dict[str, Any]:
-        """All sampling parameters of a call, so that a model's `generation_config.json` has no effect."""
-        spelled = [self._codec.encode([Segment(stop)]) for stop in params.stop]
-        return {
-            "temperature": params.temperature,
-            "top_p": params.truncation.top_p,
-            "top_k": params.truncation.top_k or 0,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "stop": list(params.stop),
-            "stop_token_ids": [tokens[0] for tokens in spelled if len(tokens) == 1],
-            "skip_special_tokens": False,  # tags are special tokens; skipped, they would never be found
-            "logprobs": 0,
-        }
+    def _answers(
+        self, bodies: Iterable[Mapping[str, Any]], deadline: float | None, cancelled: threading.Event | None
+    ) -> list[dict[str, Any] | PolicyUnavailableError | None]:
+        """The choice that answers each request, or why there is none; None if the call was aborted before.
 
-    def _exchange(self, body: dict[str, Any]) -> Exchange:
-        return Exchange(self._server.connections, "POST", _GENERATE, body, timeout_s=self._timeout_s)
-
-    def _choices(
-        self, exchanges: Sequence[Exchange], deadline: float | None, cancelled: threading.Event | None
-    ) -> list[dict[str, Any] | None]:
-        """The result of each exchange, None if the call was aborted first; raises the first failure.
-
-        Exchanges that are still running then are abandoned.
+        Raises:
+            PolicyUnavailableError: the policy was closed, or its weights are in doubt.
         """
-        with self._changed:
-            self._exchanges.update(exchanges)
+        exchanges = [self._submit(body) for body in bodies]
         try:
-            futures = self._submit(exchanges)
-            if self._await(futures, deadline, cancelled):
-                return [future.result() for future in futures]
-            return [future.result() if future.done() else None for future in futures]
-        except CancelledError as error:
-            raise PolicyUnavailableError("the policy was closed") from error
+            self._await(exchanges, deadline, cancelled)
+            aborted = [not exchange.done() for exchange in exchanges]
+            if any(exchange.cancelled() for exchange in exchanges):
+                raise PolicyUnavailableError(
+                    f"the completions of vLLM at {self._server.url} were stopped: the policy was closed, or "
+                    "new weights could not be loaded"
+                )
+            return [
+                None if late else choice_of(self._server.url, e)
+                for e, late in zip(exchanges, aborted, strict=True)
+            ]
         finally:
             for exchange in exchanges:
-                exchange.abandon()
-            with self._changed:
-                self._exchanges.difference_update(exchanges)
+                exchange.cancel()
+
+    def _submit(self, body: Mapping[str, Any]) -> Future[Answer]:
+        exchange = self._server.client.submit("POST", GENERATE, body, self._timeout_s)
+        self._in_flight.inc()
+        with self._changed:
+            self._exchanges.add(exchange)
+        exchange.add_done_callback(self._landed)
+        if self._weights is None:  # given up since
+            exchange.cancel()
+        return exchange
+
+    def _landed(self, exchange: Future[Answer]) -> None:
+        self._in_flight.dec()
+        with self._changed:
+            self._exchanges.discard(exchange)
 
     def _await(
-        self, futures: Sequence[Future[Any]], deadline: float | None, cancelled: threading.Event | None
-    ) -> bool:
-        """Wait for all, or for the first failure; False if the deadline passed or the call was cancelled."""
-        until = time.monotonic() + self._timeout_s
-        pending: set[Future[Any]] = set(futures)
+        self, exchanges: Sequence[Future[Answer]], deadline: float | None, cancelled: threading.Event | None
+    ) -> None:
+        """Wait for all; less, if the deadline passes or the call is cancelled."""
+        pending: set[Future[Answer]] = set(exchanges)
         while pending:
-            now = time.monotonic()
-            if (deadline is not None and now >= deadline) or (cancelled is not None and cancelled.is_set()):
-                return False
-            if now >= until:
-                raise PolicyUnavailableError(
-                    f"vLLM at {self._server.url} has not answered within {self._timeout_s:g} s"
-                )
-            left = min(until, deadline or until) - now
-            done, pending = wait(pending, left if cancelled is None else min(left, _POLL_S), FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        return True
+            left = None if deadline is None else deadline - time.monotonic()
+            if (left is not None and left <= 0) or (cancelled is not None and cancelled.is_set()):
+                return
+            if cancelled is not None:
+                left = _POLL_S if left is None else min(left, _POLL_S)
+            pending = wait(pending, left).not_done
 
-    def _submit(self, exchanges: Sequence[Exchange]) -> list[Future[dict[str, Any]]]:
-        try:
-            return [self._threads.submit(self._run, exchange) for exchange in exchanges]
-        except RuntimeError as error:  # the threads are shut down
-            raise PolicyUnavailableError("the policy is closed") from error
-
-    def _run(self, exchange: Exchange) -> dict[str, Any]:
-        with self._in_flight.track_inprogress():
-            status, answer = exchange.run()
-        if status != 200:
-            raise refusal(self._server.url, _GENERATE, status, answer)
-        choice: dict[str, Any] = answer["choices"][0]
-        return choice
-
-    def _completion(self, choice: dict[str, Any] | None, weights: Weights) -> Completion:
+    def _completion(
+        self, choice: dict[str, Any] | PolicyUnavailableError | None, weights: Weights
+    ) -> Completion:
         if choice is None:
             return Completion((), (), FinishReason.ABORTED, weights.version)
+        if isinstance(choice, PolicyUnavailableError):
+            self._failures.labels("generate").inc()
+            return Completion((), (), FinishReason.LOST, weights.version, str(choice))
         tokens, content = choice["token_ids"], choice["logprobs"]["content"]
         logprobs = tuple(entry["logprob"] for entry in content)
-        reason = choice["finish_reason"]
-        if reason not in ("stop", "length") or [entry["token_id"] for entry in content] != tokens:
-            raise PolicyUnavailableError(f"vLLM at {self._server.url} aborted a completion ({reason})")
         if min(logprobs, default=0.0) <= _NO_NUMBER:
             raise PolicyUnavailableError(
                 f"vLLM at {self._server.url} computes no probabilities with policy {weights.version}: "
                 "its weights are not finite"
             )
         version = weights.version if weights.kind == "lora" else self._author(choice)
-        return Completion(tuple(tokens), logprobs, FinishReason(reason), version)
+        return Completion(tuple(tokens), logprobs, FinishReason(choice["finish_reason"]), version)
 
     def _author(self, choice: dict[str, Any]) -> str:
         """The version that began a completion, by the labels that the engine put on its tokens."""

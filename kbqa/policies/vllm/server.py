@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,10 @@ from urllib.parse import urlencode
 
 from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.probe import Probe
-from kbqa.policies.vllm.exchange import Connections, Exchange
+from kbqa.policies.vllm.client import Client
+
+MAX_IN_FLIGHT = 1024
+"""What vLLM computes at a time on a large GPU, unless `--max-num-seqs` says otherwise."""
 
 _PROMPT_S = 10.0  # timeout of calls that compute nothing
 _HEALTH_S = 3.0
@@ -27,27 +31,36 @@ class VllmServer:
     Args:
         url: `http://host:port`.
         update_timeout_s: maximum seconds of a change of weights; None derives it from their size.
+        max_in_flight: maximum completions that the server computes or queues at a time; others wait here.
+
+    Attributes:
+        changing: held by whoever loads weights, or looks which are loaded.
+        wanted: label of the weights that were asked for last; None before.
 
     Raises:
         ConfigurationError: the URL is not of this form.
     """
 
-    def __init__(self, url: str, *, update_timeout_s: float | None = None) -> None:
-        self.connections = Connections(url)
+    def __init__(
+        self, url: str, *, update_timeout_s: float | None = None, max_in_flight: int = MAX_IN_FLIGHT
+    ) -> None:
+        self.client = Client(url, max_in_flight=max_in_flight)
         self._update_timeout_s = update_timeout_s
         self._loaded: set[str] = set()
+        self.changing = threading.RLock()
+        self.wanted: str | None = None
 
     @property
     def url(self) -> str:
-        return self.connections.url
+        return self.client.url
 
     def update_timeout_s(self, size: int) -> float:
         """Maximum seconds of a change of weights of `size` bytes."""
         return self._update_timeout_s or _STEP_S + size / _SLOWEST_READ
 
     def close(self) -> None:
-        """Close all connections, each as soon as it is idle."""
-        self.connections.close()
+        """Cancel what is in flight, and close all connections."""
+        self.client.close()
 
     def require_healthy(self) -> None:
         """Make sure that the server and its engine run.
@@ -90,6 +103,10 @@ class VllmServer:
     def unload_adapter(self, name: str) -> None:
         self._loaded.discard(name)
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+
+    def has_adapter(self, name: str) -> bool:
+        """Whether an adapter is loaded."""
+        return any(model["id"] == name for model in self._ask("GET", "/v1/models")["data"])
 
     def weight_label(self) -> str:
         """The label of the weights that the engine holds; "default" after its start."""
@@ -167,6 +184,7 @@ class VllmServer:
         Raises:
             PolicyUnavailableError: it failed, or the engine does not confirm the label.
         """
+        self.wanted = label
         try:
             self._ask("POST", "/pause?" + urlencode({"mode": "keep"}), timeout_s=_STEP_S)
             load()
@@ -207,7 +225,7 @@ class VllmServer:
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = _PROMPT_S
     ) -> Any:
-        status, answer = Exchange(self.connections, method, path, body, timeout_s=timeout_s).run()
+        status, answer = self.client.ask(method, path, body, timeout_s=timeout_s)
         if status != 200:
             raise refusal(self.url, path, status, answer)
         return answer

@@ -129,7 +129,9 @@ def server(vllm) -> Iterator[VllmServer]:
 
 def hosting(server: VllmServer, metrics: Metrics, store: PolicyStore, sender: Sender | None) -> OnVllm:
     address = None if sender is None else sender.address
-    return OnVllm(server, metrics, precision="float32", timeout_s=WAIT_S, sender=address, verify=store.verify)
+    return OnVllm(
+        [server], metrics, precision="float32", timeout_s=WAIT_S, sender=address, verify=store.verify
+    )
 
 
 def checksums(vllm: Vllm) -> dict[str, str]:

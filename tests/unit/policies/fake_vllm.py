@@ -21,6 +21,8 @@ from kbqa.training.likelihood import token_logprobs
 
 Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 
+_LOADING = threading.Lock()  # transformers loads one model at a time in a process
+
 
 class FakeVllm:
     """Answers as `vllm serve` does; the path of an adapter is that of a whole model too.
@@ -97,7 +99,8 @@ class FakeVllm:
         return TransformersPolicy(model, self._codec, "engine", max_rows=64)
 
     def _replace(self, name: str, path: Path) -> None:
-        self._models[name] = load_model(path)
+        with _LOADING:
+            self._models[name] = load_model(path)
         self._engines[name] = self._engine(self._models[name])
 
     def _generate(self, body: dict[str, Any]) -> tuple[int, Any]:

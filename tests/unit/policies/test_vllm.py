@@ -14,9 +14,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError, PolicyMismatchError, PolicyUnavailableError
-from kbqa.policies.base import SamplingParams
+from kbqa.policies.base import FinishReason, SamplingParams
 from kbqa.policies.vllm import Sent, VllmPolicy, VllmServer, Weights
-from kbqa.policies.vllm.exchange import Connections
 from kbqa.telemetry import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
@@ -231,28 +230,42 @@ def test_a_server_that_hangs_is_waited_for_but_not_for_ever(fake, weights, metri
     policy.hold(weights(1))
     assert policy.max_length == 256
     fake.answer = lambda path, body: (200, never.wait())
-    with pytest.raises(PolicyUnavailableError, match="within 1 s"):
-        write(policy, count=3)
-    assert failures(metrics, "generate") == 1
+    completions = write(policy, count=3)
+    assert {c.finish_reason for c in completions} == {FinishReason.LOST}
+    assert "no answer within 1 s" in completions[0].detail
+    assert failures(metrics, "generate") == 3
+    assert policy.alive
     policy.close()
     server.close()
 
 
-def test_a_prompt_that_fails_takes_its_siblings_with_it_at_once(policy, fake, weights, never) -> None:
+def test_one_stuck_completion_and_one_refused_cost_nobody_else(fake, weights, metrics, never) -> None:
+    server = VllmServer(fake.url)
+    policy = VllmPolicy(server, CODEC, metrics, precision="float32", timeout_s=10.0)
     policy.hold(weights(1))
-    assert policy.max_length == 256
-    numbers = iter(range(100))
+    numbers = iter(range(1000))
 
     def answer(path, body):
-        if next(numbers) == 2:
-            return 500, {"error": {"message": "EngineCore encountered an issue"}}
-        return 200, never.wait()
+        if path == GENERATE and "stop" in body["sampling_params"]:
+            match next(numbers):
+                case 1:
+                    return 200, never.wait()
+                case 2:
+                    return 500, {"error": {"message": "EngineCore encountered an issue"}}
+        return fake.execute(path, body)
 
     fake.answer = answer
-    began = time.monotonic()
-    with pytest.raises(PolicyUnavailableError, match="EngineCore"):
-        write(policy, count=4)
-    assert time.monotonic() - began < PROMPTLY_S
+    with ThreadPoolExecutor(31) as others:
+        beside = [others.submit(write, policy) for _ in range(31)]
+        four = write(policy, count=4)
+    written = [*four, *(completion for call in beside for completion in call.result())]
+    lost = [c for c in written if c.finish_reason is FinishReason.LOST]
+    assert sorted("EngineCore" in c.detail for c in lost) == [False, True]
+    assert len(written) - len(lost) == 33
+    assert policy.alive
+    assert fake.label == weights(1).label
+    policy.close()
+    server.close()
 
 
 def test_closing_ends_calls_in_flight(policy, fake, weights, never, metrics) -> None:
@@ -282,24 +295,32 @@ def test_nobody_at_the_address_is_told_with_the_setting() -> None:
     with pytest.raises(PolicyUnavailableError, match="KBQA_VLLM_URL"):
         nobody.require_healthy()
     assert "KBQA_VLLM_URL" in nobody.unready()
+    nobody.close()
 
 
-def test_connections_that_nobody_wants_for_long_are_closed(fake, monkeypatch) -> None:
-    monkeypatch.setattr("kbqa.policies.vllm.exchange._IDLE_S", 0.05)
-    connections = Connections(fake.url)
-    burst = [connections.fresh() for _ in range(4)]
-    for connection in burst:
-        connections.put_back(connection)
-    time.sleep(0.1)
-    last = connections.idle()
-    assert last is burst[3]  # the one used last
-    connections.put_back(last)
-    assert [connection.sock is None for connection in burst] == [True, True, True, False]
-    connections.close()
-    assert last.sock is None
-    late = connections.fresh()
-    connections.put_back(late)
-    assert late.sock is None  # none is kept once all are to be closed
+def test_completions_beyond_the_bound_wait_here_and_their_time_begins_when_they_are_sent(
+    fake, weights, metrics
+) -> None:
+    server = VllmServer(fake.url, max_in_flight=2)
+    policy = VllmPolicy(server, CODEC, metrics, precision="float32", timeout_s=TIMEOUT_S)
+    policy.hold(weights(1))
+    running, most, lock = 0, 0, threading.Lock()
+
+    def answer(path, body):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        return fake.execute(path, body)
+
+    fake.answer = answer
+    assert len(write(policy, count=6, max_tokens=1)) == 6
+    assert most == 2
+    policy.close()
+    server.close()
 
 
 def test_connections_that_the_server_closed_while_idle_are_opened_again(policy, fake, weights) -> None:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from kbqa.advantages import Advantage, Baseline, has_spread
 from kbqa.environment import Budget
+from kbqa.errors import PolicyUnavailableError
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import GET_TAIL_ENTITIES, Action, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
+from kbqa.policies.base import Completion, FinishReason
 from kbqa.protocols.interactive_parsing import (
     InteractiveParsing,
     write_answer,
@@ -82,8 +84,8 @@ class CountingTools:
         return TOOLS.execute(kg, actions, graph=graph)
 
 
-def grow(script=None, tools=TOOLS, max_turns=4, max_tokens=3000, deadline=None, **branching):
-    policy = ScriptedPolicy(CODEC, script or Script())
+def grow(script=None, tools=TOOLS, max_turns=4, max_tokens=3000, deadline=None, policy=None, **branching):
+    policy = policy or ScriptedPolicy(CODEC, script or Script())
     budget = Budget(max_turns, max_tokens, 300, 300)
     agent = Agent(policy, CODEC, InteractiveParsing("brief"), tools, budget)
     shape = Branching(**{"k": 4, **WIDE, **branching})
@@ -190,6 +192,44 @@ def test_at_its_deadline_a_tree_stops_growing(monkeypatch):
     tree, _ = grow(deadline=1.0)
     assert [step.status for step in tree.steps] == [None, None, Status.UNPARSABLE]
     assert tree.unexplored == [0, 1]
+    assert tree.timed_out
+
+
+class Losing(ScriptedPolicy):
+    """Of its calls one, counted from 0, ends its first completion, or all, for another reason."""
+
+    def __init__(self, call, reason, *, whole=False):
+        super().__init__(CODEC, Script())
+        self._call, self._reason, self._whole = call, reason, whole
+
+    def generate(self, prompts, params, **stopping):
+        written = super().generate(prompts, params, **stopping)
+        self._call -= 1
+        if self._call != -1:
+            return written
+        gone = Completion((), (), self._reason, "", "no answer")
+        return [gone if n == 0 or self._whole else c for n, c in enumerate(written)]
+
+
+def test_a_branch_that_the_engine_loses_is_left_out_and_counted():
+    (whole, _), (tree, _) = grow(), grow(policy=Losing(1, FinishReason.LOST))
+    assert (whole.lost, tree.lost) == (0, 1)
+    assert not tree.timed_out
+    assert tree.sampled < whole.sampled
+    assert Status.LOST not in {step.status for step in tree.steps}
+
+
+def test_a_tree_whose_first_branches_are_all_lost_fails():
+    with pytest.raises(PolicyUnavailableError, match="no answer"):
+        grow(policy=Losing(0, FinishReason.LOST, whole=True))
+
+
+def test_a_tree_that_its_deadline_cut_says_so():
+    assert not grow()[0].timed_out
+    late, _ = grow(policy=Losing(1, FinishReason.ABORTED))
+    assert late.timed_out
+    assert Status.TIMED_OUT not in {step.status for step in late.steps}
+    assert max(len(late.path(leaf)) for leaf in late.leaves) == 2
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def fake() -> Iterator[FakeVllm]:
 @pytest.fixture
 def vllm(fake) -> Iterator[OnVllm]:
     server = VllmServer(fake.url)
-    yield OnVllm(server, Metrics(CollectorRegistry()), precision="float32", timeout_s=60)
+    yield OnVllm([server], Metrics(CollectorRegistry()), precision="float32", timeout_s=60)
     server.close()
 
 
@@ -81,7 +81,7 @@ def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(s
     first = load_policy(store, older, vllm)
     assert write(first) == older.id
     second = load_policy(store, newer, vllm)
-    with pytest.raises(PolicyUnavailableError, match="this process did not load"):
+    with pytest.raises(PolicyUnavailableError, match="has taken its place"):
         write(first)
     assert not first.alive()
     assert (write(second), second.alive()) == (newer.id, True)

@@ -159,7 +159,7 @@ def test_metrics_are_on_a_port_of_their_own(gateway, keys):
 
 
 def test_metrics_of_its_vllm_are_where_its_own_are(gateway, tmp_path):
-    nobody = {"engine": "vllm", "vllm_url": "http://127.0.0.1:9"}
+    nobody = {"engine": "vllm", "vllm_urls": ("http://127.0.0.1:9",)}
     is_problem(gateway(FixedPolicy(STARS), **nobody).get("/engine/metrics"), 503)
     closed = gateway(FixedPolicy(STARS), **nobody, require_keys=True)
     is_problem(closed.get("/engine/metrics"), 401)
