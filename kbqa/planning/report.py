@@ -16,8 +16,8 @@ def refusal(plan: Plan) -> str:
     advice = "; or ".join(plan.advice)
     takes, usable = _gib(phase.memory.peak), _gib(plan.machine.usable)
     return (
-        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of {phase.row} "
-        f"tokens takes {takes}, and each process may use {usable}. "
+        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
+        f"{phase.row} tokens takes {takes}, and each process may use {usable}. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 
