@@ -21,10 +21,14 @@ def store(tmp_path):
     """The policy store of the test's home, with two versions of the run `world-1`."""
     store = PolicyStore(tmp_path / "home" / "policies")
     for number in (1, 2):
+
+        def write(directory, number=number):
+            (directory / "model.safetensors").write_text(str(number))
+
         store.publish(
             "world-1",
             number,
-            lambda directory, number=number: (directory / "model.safetensors").write_text(str(number)),
+            write,
             recipe={"name": "kg-r1-small"},
             recipe_digest="0" * 64,
             step=number,

@@ -45,8 +45,9 @@ class Rollouts:
     def give_up(self):
         return self._lost
 
-    def release(self) -> None:
+    def release(self):
         """Nothing is kept."""
+        return lambda: None
 
 
 def evaluate(answer):

@@ -512,10 +512,10 @@ def test_a_stop_in_the_middle_of_a_step_undoes_that_step_and_loses_no_other(begi
     reinforcement = Reinforcement(context, material, start)
     update, done = reinforcement._learner.update, []
 
-    def stopped_at_the_third(questions, check):
+    def stopped_at_the_third(questions, rate, check):
         if len(done) == 2:
             context.stop.set()
-        result = update(questions, check)
+        result = update(questions, rate, check)
         done.append(result)
         return result
 
@@ -577,11 +577,12 @@ def test_tiers_come_one_after_the_other(begin, tiny_recipe) -> None:
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(begin) -> None:
     context, material, start = begin(steps=4, checkpoint_every=2)
     Reinforcement(context, material, start).run()
-    (context.directory.checkpoints_path / "step-000004" / "optimiser.safetensors").write_bytes(b"half")
+    (tensors,) = (context.directory.checkpoints_path / "step-000004").glob("*.safetensors")
+    tensors.write_bytes(b"half")
     Reinforcement(context, material, start)
     assert [record["step"] for record in records(context, "resumed")] == [2]
     (refused,) = records(context, "refused")
-    assert "step-000004/optimiser.safetensors: does not match its checksum" in refused["reason"]
+    assert f"step-000004: {tensors.name} does not match its checksum" in refused["reason"]
 
 
 def test_without_its_checkpoints_the_phase_begins_anew(begin) -> None:
