@@ -15,8 +15,9 @@ def refusal(plan: Plan) -> str:
     name, phase = max(plan.phases.items(), key=lambda item: item[1].memory.peak)
     advice = "; or ".join(plan.advice)
     return (
-        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of {phase.row} "
-        f"tokens takes {_gib(phase.memory.peak)}, and each process may use {_gib(plan.machine.usable)}. "
+        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
+        f"{phase.row} tokens takes {_gib(phase.memory.peak)} of the {_gib(plan.machine.usable)} that each process "
+        "may use. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 
