@@ -129,9 +129,9 @@ def _workloads(
 
 
 def _fitted(work: Workload, machine: Machine) -> PhasePlan:
-    """A phase with the longest rows that fit; if none do, with the shortest, which hold one episode."""
+    """A phase with the longest rows that fit; the shortest hold one episode."""
     whole = memory_of(work)
-    if whole.peak <= machine.usable or work.row == work.episode:
+    if whole.peak <= machine.usable or work.row == work.episode or whole.held > machine.usable:
         return PhasePlan(work.row, whole)
     shortest = memory_of(_with_rows(work, work.episode))
     room, growth = machine.usable - shortest.peak, whole.peak - shortest.peak
