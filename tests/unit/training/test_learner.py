@@ -12,8 +12,9 @@ from kbqa.policies.in_process import load_model
 from kbqa.training.adapters import Adapter, add_adapter, has_adapter, merged
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
-from kbqa.training.learner import Learner
+from kbqa.training.learner import Learner, begin
 from kbqa.training.likelihood import token_logprobs
+from kbqa.training.ranks import Ranks, layer_policy
 from kbqa.training.sft import Example, SftConfig, fine_tune
 from kbqa.training.tensor_files import trained_parameters
 from tests.unit.training.training_cases import (
@@ -227,3 +228,17 @@ def test_an_update_is_not_interrupted_once_weights_have_changed():
     check, calls = interrupt_at(backwards + 1)  # there are more: three questions are two mini-batches
     learner.update(questions(1), 1e-3, check)
     assert calls[0] == backwards
+
+
+def test_weights_of_four_bits_are_refused_on_several_processes_with_a_way_out():
+    four_bits = GrpoConfig(adapter=Adapter(rank=4, quantised=True))
+    with pytest.raises(ConfigurationError, match="cannot be sharded.*KBQA_TRAINING_PROCESSES=1"):
+        begin(build({}), four_bits, ranks=Ranks(rank=0, size=2))
+
+
+def test_layers_are_gathered_in_bf16_on_gpus_alone_and_gradients_are_summed_in_fp32():
+    policy = layer_policy("bf16", torch.device("cuda", 0))
+    assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
+    assert not policy.cast_forward_inputs
+    for precision, device in (("bf16", "cpu"), ("fp32", "cuda")):
+        assert layer_policy(precision, torch.device(device)).param_dtype is None
