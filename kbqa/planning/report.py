@@ -16,8 +16,8 @@ def refusal(plan: Plan) -> str:
     advice = "; or ".join(plan.advice)
     return (
         f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
-        f"{phase.row} tokens takes {_gib(phase.memory.peak)} of the {_gib(plan.machine.usable)} that each process "
-        "may use. "
+        f"{phase.row} tokens takes {_gib(phase.memory.peak)}, and each process may use "
+        f"{_gib(plan.machine.usable)}. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 
