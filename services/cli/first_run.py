@@ -59,7 +59,8 @@ def begin(
 
     It is safe to repeat this command: an existing run is continued.
     """
-    api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")
+    # Before it accepts a run, the trainer plans it.
+    api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL", timeout_s=180.0)
     deadline = time.monotonic() + wait_s
     runs = _get(api, "/v1/runs", deadline)["runs"]
     if runs:

@@ -158,7 +158,8 @@ def with_base_here(recipe: Recipe) -> Recipe:
 
 
 def _api(url: str) -> Api:
-    return Api("trainer", url, "--trainer or KBQA_TRAINER_URL")
+    # Before it accepts a run, the trainer plans it.
+    return Api("trainer", url, "--trainer or KBQA_TRAINER_URL", timeout_s=180.0)
 
 
 @contextmanager
