@@ -14,6 +14,7 @@ from benchmarks import (
     graph,
     graph_server,
     hub,
+    in_flight,
     large_graph,
     mfu,
     trl_step,
@@ -28,6 +29,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "graph": graph.measure,
     "graph-server": graph_server.measure,
     "hub": hub.measure,
+    "in-flight": in_flight.measure,
 }
 _ALL = _USUAL | {
     "gateway": gateway.measure,
