@@ -14,6 +14,7 @@ from benchmarks import (
     graph,
     graph_server,
     hub,
+    in_flight,
     large_graph,
     mfu,
     rows,
@@ -30,6 +31,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "graph-server": graph_server.measure,
     "hub": hub.measure,
     "rows": rows.measure,
+    "in-flight": in_flight.measure,
 }
 _ALL = _USUAL | {
     "gateway": gateway.measure,
