@@ -108,7 +108,7 @@ def _print(made: Made) -> None:
     if made.dropped:
         console.print(dropped)
     typer.echo(
-        f"relations: {sum(uses > 0 for uses in made.uses.values())} of {made.relations} are asked about"
+        f"questions cover {sum(uses > 0 for uses in made.uses.values())} of {made.relations} relations"
     )
     for reason, number in made.left_out.items():
         typer.echo(f"  not read, {reason}: {number}")

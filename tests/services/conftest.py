@@ -30,6 +30,8 @@ def start_service(home: Path, broker_url: str, graph_server: Service) -> Iterato
     """Starts services that share a home, a broker and a graph; kills them when the module is done.
 
     `start_service("trainer", KBQA_TRAINER_MAX_RESTARTS="1")`
+
+    A home has one trainer at a time, so starting a trainer kills the one before.
     """
     started: list[Service] = []
 
@@ -41,6 +43,9 @@ def start_service(home: Path, broker_url: str, graph_server: Service) -> Iterato
             "KBQA_TRAINER_RECIPE_DIRECTORIES": "/",  # tests make base models anywhere
             **environment,
         }
+        for other in started:
+            if other.name == name == "trainer" and other.process.poll() is None:
+                other.kill()
         service = Service(name, home, values)
         started.append(service)
         return service

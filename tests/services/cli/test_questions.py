@@ -24,7 +24,7 @@ def test_a_file_of_triples_becomes_questions_that_can_be_split(in_process, films
     code, output, _ = in_process(*arguments, "--heads", "directed_by=film")
     assert code == 0, output
     assert "60 questions" in output
-    assert "relations: 4 of 4 are asked about" in output
+    assert "questions cover 4 of 4 relations" in output
     written = [json.loads(line) for line in films.read_text(encoding="utf-8").splitlines()]
     assert len(written) == 60
     assert all(record["answers"] and record["form"] and record["kg"] == "films" for record in written)
