@@ -17,7 +17,7 @@ def refusal(plan: Plan) -> str:
     takes, usable = _gib(phase.memory.peak), _gib(plan.machine.usable)
     return (
         f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
-        f"{phase.row} tokens takes {takes} of the {usable} that each process may use. "
+        f"{phase.row} tokens takes {takes}, but each process may use only {usable}. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 
