@@ -17,7 +17,7 @@ from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import prepare
 from kbqa.runs.training import train
-from tests.unit.runs.test_reinforcement import Workers
+from tests.unit.runs.test_reinforcement import Killed, Workers
 
 FEW = SplitLimits(train=8, validation=2, test=3)
 
@@ -141,3 +141,36 @@ def test_a_version_that_cannot_be_written_says_what_to_do(begin, small, monkeypa
     monkeypatch.setattr(context.store, "publish", full)
     with pytest.raises(RunError, match="no space left on device.*free some disk space"):
         train(context)
+
+
+class Late(Workers):
+    """Answers as the trainer lets through: while there is a summary, every reply counts as late."""
+
+    def _answer(self, request) -> None:
+        assert not (self._inbox._directory.parent / "summary.json").exists()
+        super()._answer(request)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_run_that_dies_behind_its_summary_ends_with_the_same_summary(begin, small, monkeypatch, finished):
+    context, finish = begin(small), Journal.finish
+
+    def die(journal: Journal) -> None:
+        if finished:
+            finish(journal)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", die)
+        with pytest.raises(Killed):
+            train(context)
+    before = json.loads(context.directory.summary_path.read_text())
+    again = begin(directory=context.directory, workers=Late)
+    train(again)
+    after = json.loads(context.directory.summary_path.read_text())
+    assert again.directory.progress()["phase"] == "done"
+    assert {name: after[name] for name in ("f1", "questions", "run")} == {
+        name: before[name] for name in ("f1", "questions", "run")
+    }
+    assert (after == before) or not finished
+    assert bool(again.rollouts.asked) is not finished  # what is done is not judged twice
