@@ -59,9 +59,10 @@ check: setup ## check lint, types, import contracts, docs/cli.md and docs/action
 	@$(BIN)/python -m deploy.dashboards --check
 	@$(BIN)/python scripts/action_reference.py --check
 
+# One thread a process: with more threads than cores they wait for each other actively, and take seconds for milliseconds.
 test: setup ## run unit and service tests, with a real Redis and real worker processes; as root, installs WordNet
 	@bash scripts/wordnet.sh
-	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile
 
 test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and Docker; as root, installs them
 	@bash scripts/integration-packages.sh
