@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -149,22 +150,24 @@ def _with_rows(work: Workload, tokens: int) -> Workload:
 def _advice(recipe: Recipe, machine: Machine, works: Mapping[str, Workload]) -> Iterator[str]:
     """Changes, each of which makes the recipe fit by itself."""
 
+    def shortest_rows(machine: Machine, **changes: Any) -> Iterator[Memory]:
+        for work in works.values():
+            config = replace(work.config, **changes, token_budget=work.episode)
+            yield memory_of(replace(work, ranks=machine.ranks, config=config))
+
     def fits(machine: Machine, **changes: Any) -> bool:
-        changed = (
-            replace(work, ranks=machine.ranks, config=replace(work.config, **changes))
-            for work in works.values()
-        )
-        return all(_fitted(work, machine).memory.peak <= machine.usable for work in changed)
+        return all(memory.peak <= machine.usable for memory in shortest_rows(machine, **changes))
 
     config: GrpoConfig = works["reinforcement"].config
     if not config.gradient_checkpointing and fits(machine, gradient_checkpointing=True):
         yield "recompute activations: optimisation.gradient_checkpointing: true"
     larger = machine if machine.kind == "cuda" else Machine("cuda", 0, _USUAL_GPU)
-    for gpus in _SIZES:
-        if gpus > larger.ranks and fits(replace(larger, devices=gpus, nodes=1)):
-            yield f"train on {gpus} GPU{'s' * (gpus > 1)} of {larger.memory / GIB:.0f} GiB"
-            break
+    sizes = [gpus for gpus in _SIZES if gpus > larger.ranks]
+    # The more GPUs share a model, the less each of them holds.
+    fitting = bisect_left(sizes, True, key=lambda gpus: fits(replace(larger, devices=gpus, nodes=1)))
+    for gpus in sizes[fitting:][:1]:
+        yield f"train on {gpus} GPU{'s' * (gpus > 1)} of {larger.memory / GIB:.0f} GiB"
     if config.adapter is None and recipe.cold_start is None and fits(machine, adapter=Adapter()):
         yield "train an adapter: optimisation.lora: {rank: 32}"
-    if all(_fitted(work, machine).memory.held < machine.usable for work in works.values()):
+    if all(memory.held < machine.usable for memory in shortest_rows(machine)):
         yield f"shorten the episodes: rollout.max_tokens below {recipe.rollout.max_tokens}"
