@@ -95,6 +95,7 @@ def graph_says(action: Action) -> ActionResult:
 def play(protocol: AgentProtocol, text: str) -> None:
     """An episode that says `text`, turn by turn, ends in no exception, and its tokens only grow."""
     episode = Episode(QUESTION, protocol, Bytes(), BUDGET)
+    _execute(episode)  # the first look
     for turn in text.split(TURN_END):
         if episode.done:
             break
