@@ -161,7 +161,7 @@ def test_a_killed_rollout_worker_loses_nothing(runs, worker, long_recipe, home):
     worker.ready()
     began = time.monotonic()
     runs.wait(run, in_rl(step + 4))
-    assert time.monotonic() - began < 60  # the visibility timeout is 900 s
+    assert time.monotonic() - began < 450  # half of the visibility timeout
     view = runs.wait(run, is_done)
     assert_every_group_occurs_once(home / "runs" / run, view, questions_per_step=4)
     # What it had taken was asked for again under the same ids.

@@ -1,7 +1,7 @@
-"""Trainings by several processes, started by torchrun from a test: sharded.py DIRECTORY [RESUMED].
+"""Trainings by several processes, started by torchrun from a test: sharded.py DIRECTORY [SAVED RESUMED].
 
 Rank 0 writes the result of each case of `training_cases` to DIRECTORY, and a checkpoint of its first step.
-With RESUMED, the trainings continue from the checkpoints in that directory.
+With SAVED, each case is also continued from the checkpoint in that directory; RESUMED is for these results.
 """
 
 import json
@@ -18,22 +18,24 @@ from kbqa.training.tensor_files import trained_parameters
 from tests.unit.training.training_cases import CASES, STEPS, build, config, reference, train
 
 
-def main(directory: Path, resumed: Path | None) -> None:
+def main(directory: Path, saved: Path | None = None, resumed: Path | None = None) -> None:
     torch.set_num_threads(1)
     ranks = Ranks.join()
     if ranks.rank:
         follow(ranks)
     else:
         for name, case in CASES.items():
-            lead(name, case, directory, resumed, ranks)
+            lead(name, case, directory, None, ranks)
+            if saved is not None and resumed is not None:
+                lead(name, case, resumed, saved, ranks)
     ranks.leave()
 
 
-def lead(name: str, case: dict, directory: Path, resumed: Path | None, ranks: Ranks) -> None:
+def lead(name: str, case: dict, directory: Path, saved: Path | None, ranks: Ranks) -> None:
     learner = begin(build(case), config(case), lambda: reference(case), 5, ranks)
     first, losses = 0, []
-    if resumed is not None:
-        first = Checkpoints(resumed / name, "r").restore(learner).step
+    if saved is not None:
+        first = Checkpoints(saved / name, "r").restore(learner).step
     checkpoints = Checkpoints(directory / name, "r")
     for step in range(first, STEPS):
         losses.append(train(learner, case, step))
@@ -47,4 +49,4 @@ def lead(name: str, case: dict, directory: Path, resumed: Path | None, ranks: Ra
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(*map(Path, sys.argv[1:]))

@@ -37,8 +37,14 @@ def trained(case, steps=STEPS):
     return [train(learner, case, step) for step in range(steps)], learner
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """Losses and the learner of each case's training in this process."""
+    return {name: trained(case) for name, case in CASES.items()}
+
+
 def launch(processes, *directories):
-    """Train all cases in several processes."""
+    """Train all cases in several processes; with a third directory also from checkpoints in the second."""
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         + ["-m", "tests.unit.training.sharded", *map(str, directories)],
@@ -55,17 +61,16 @@ def sharded(tmp_path_factory):
     """Directories of trainings in two and four processes, and in two from the checkpoints of the four."""
     four, two, resumed = (tmp_path_factory.mktemp(name) for name in ("four", "two", "resumed"))
     launch(4, four)
-    launch(2, two)
-    launch(2, resumed, four)
+    launch(2, two, four, resumed)
     return {"4": four, "2": two, "4, then 2": resumed}
 
 
 @pytest.mark.timeout(1800)  # on a busy machine processes take their time to start
 @pytest.mark.parametrize("processes", ["2", "4", "4, then 2"])
 @pytest.mark.parametrize("name", CASES)
-def test_several_processes_learn_what_one_does(sharded, name, processes):
+def test_several_processes_learn_what_one_does(sharded, whole, name, processes):
     case, directory = CASES[name], sharded[processes]
-    losses, learner = trained(case)
+    losses, learner = whole[name]
     found = json.loads((directory / f"{name}.json").read_text())
     assert found == pytest.approx(losses[-len(found) :], abs=1e-5)
     assert len(found) == (STEPS - 1 if "then" in processes else STEPS)
@@ -80,14 +85,14 @@ def test_several_processes_learn_what_one_does(sharded, name, processes):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", CASES)
-def test_one_process_resumes_what_four_have_saved(sharded, name):
+def test_one_process_resumes_what_four_have_saved(sharded, whole, name):
     case = CASES[name]
     learner = Learner(build(case), config(case), lambda: reference(case), seed=6)
     Checkpoints(sharded["4"] / name, "r").restore(learner)
     found = [train(learner, case, step) for step in range(1, STEPS)]
-    losses, whole = trained(case)
+    losses, other = whole[name]
     assert found == pytest.approx(losses[1:], abs=1e-5)
-    assert torch.allclose(flat(learner.model), flat(whole.model), atol=1e-5)
+    assert torch.allclose(flat(learner.model), flat(other.model), atol=1e-5)
 
 
 def test_gradient_checkpointing_changes_nothing():

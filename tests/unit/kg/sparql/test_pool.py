@@ -85,7 +85,8 @@ def test_waiting_for_a_process_is_bounded(pool, store):
 
 def test_a_query_that_exhausts_memory_fails_alone(store):
     pool = QueryPool(1, memory_bytes=320 * 2**20)
-    hungry = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } ORDER BY ?c ?f ?i ?a ?d ?g"
+    doubled = " ".join(f"BIND(CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(26))
+    hungry = f'SELECT ?x26 {{ BIND("sixteen letters " AS ?x0) {doubled} }}'
     with pytest.raises(QueryMemoryError, match="memory"):
         run(pool, store, hungry, deadline_s=600.0)
     assert run(pool, store, "ASK {}").rows == 1
