@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import json
 import weakref
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.embedded.indexing import as_stored
 from kbqa.kg.embedded.members import FormIndex
+from kbqa.kg.embedded.sides import MappedSide, Side
 from kbqa.kg.embedded.surveying import Surveyor
-from kbqa.kg.embedded.tables import StringTable, map_numbers
+from kbqa.kg.embedded.tables import map_numbers
+from kbqa.kg.embedded.terms import Terms, Times
 from kbqa.kg.embedded.walks import (
     Numbers,
-    Ranges,
     Reached,
-    WalkedSide,
-    bisected,
-    concatenated,
     relations_among,
     spread,
     vias,
@@ -36,11 +33,6 @@ from kbqa.kg.forms import resolved_name
 from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.logical_forms.algebra import Expression, entities
 from kbqa.logical_forms.compiler import FREEBASE
-
-Columns = tuple[Numbers, Numbers, Numbers]
-
-# Entries per cache; look-ups repeat.
-_KEPT = 1 << 16
 
 
 class Adjacency:
@@ -52,9 +44,12 @@ class Adjacency:
         directory: written by `IndexBuilder.write`.
     """
 
+    # The type of arrays of numbers.
+    _numbered_by: type[np.number[Any]] = np.int64
+
     def __init__(self, directory: Path) -> None:
-        self._nodes = _Terms(directory, "nodes", "names", "labels")
-        relations = _Terms(directory, "relations", "relation_names", "relation_labels")
+        self._nodes = Terms(directory, "nodes", "names", "labels")
+        relations = Terms(directory, "relations", "relation_names", "relation_labels")
         self._relations = tuple(map(relations.item, range(len(relations))))
         self._relation_terms = relations
         self.sides = MappedSide(directory, "out"), MappedSide(directory, "in")
@@ -62,7 +57,7 @@ class Adjacency:
         self._in: Side
         self._out, self._in = self.sides
         self._types = map_numbers(directory / "types.npy")
-        self._times = _Times(directory)
+        self._times = Times(directory)
         counts = json.loads((directory / "index.json").read_text())
         self._num_triples, self._num_entities = int(counts["triples"]), int(counts["entities"])
 
@@ -107,11 +102,28 @@ class Adjacency:
 
     def numbers(self, ids: Iterable[str]) -> Numbers:
         """The distinct numbers of nodes, ascending; unknown ids are skipped."""
-        return np.unique(np.array(_known(map(self._nodes.number, ids)), np.int64))
+        return np.unique(np.array(_known(map(self._nodes.number, ids)), self._numbered_by))
 
     def side(self, *, inverse: bool) -> Side:
         """The triples by head, or by tail if `inverse`."""
         return self._in if inverse else self._out
+
+    @property
+    def terms(self) -> tuple[Terms, Terms]:
+        """The nodes, and the relations."""
+        return self._nodes, self._relation_terms
+
+    def links(self) -> Iterable[tuple[int, Item]]:
+        """The relations by number, ascending."""
+        return enumerate(self._relations)
+
+    def num_with(self, link: int) -> int:
+        """The number of triples with a relation."""
+        return int(self._sizes[link])
+
+    @cached_property
+    def _sizes(self) -> Numbers:
+        return self.sides[0].sizes(len(self._relations))
 
     def links_named(self, *names: str) -> list[int]:
         """The numbers of relations, given by id or label."""
@@ -263,256 +275,6 @@ class Adjacency:
                     times.update(self._times.of(edge))
         item = self._nodes.item(other)
         return DatedItem(item.id, item.label, tuple(sorted(times))) if times else item
-
-
-class _Terms:
-    """Ids and labels of nodes or relations by number; numbers are in the order of labels, then ids."""
-
-    def __init__(self, directory: Path, ids: str, names: str, labels: str) -> None:
-        self._ids, self._names = StringTable(directory, ids), StringTable(directory, names)
-        self._owners = map_numbers(directory / f"{names}.owners.npy")
-        preferred = map_numbers(directory / f"{labels}.npy")
-        # No bound methods: they would form a reference cycle and keep an unused graph open until collected.
-        self.item: Callable[[int], Item] = lru_cache(_KEPT)(partial(_item, self._ids, self._names, preferred))
-        self._number: Callable[[str], int] = lru_cache(_KEPT)(partial(_number, self._ids))
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def number(self, id_: str) -> int | None:
-        try:
-            return self._number(id_)
-        except KeyError:
-            return None
-
-    def id_of(self, number: int) -> str:
-        return self._ids[number]
-
-    def resolve(self, name: str) -> tuple[str, ...]:
-        """`name` itself if it is an id, else all ids with that label, sorted."""
-        if self.number(name) is not None:
-            return (name,)
-        return self.labelled_by(name)
-
-    def labelled_by(self, label: str) -> tuple[str, ...]:
-        """All ids with a label, sorted."""
-        places = self._names.find(label)
-        return tuple(sorted(self._ids[self._owners[place]] for place in places)) if places else ()
-
-    def labelled(self) -> Iterator[tuple[str, Item]]:
-        """(label, item) for every label; an item without a label yields its id."""
-        for number in range(len(self._ids)):
-            item = self.item(number)
-            if item.label == item.id:
-                yield item.id, item
-        for place in range(len(self._names)):
-            yield self._names[place], self.item(self._owners[place])
-
-
-def _item(ids: StringTable, names: StringTable, preferred: memoryview, number: int) -> Item:
-    id_, name = ids[number], preferred[number]
-    return Item(id_, names[name] if name < len(names) else id_)
-
-
-def _number(ids: StringTable, id_: str) -> int:
-    found = ids.find(id_)
-    if not found:
-        # Raised, because lru_cache does not store exceptions: unknown ids are unbounded.
-        raise KeyError(id_)
-    return found[0]
-
-
-class Side(WalkedSide, Protocol):
-    """Triples indexed by the node at one end; nodes and relations are numbers."""
-
-    def all_neighbours(self, node: int) -> memoryview:
-        """Neighbours by any relation; one reached by several relations occurs several times."""
-        ...
-
-    def columns(self, nodes: Numbers) -> Columns:
-        """(node, relation, neighbour) columns of all triples with one of `nodes` at this end."""
-        ...
-
-    def degrees(self, nodes: Numbers) -> Numbers:
-        """The number of triples with each node at this end."""
-        ...
-
-    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
-        """The position of a triple among all triples of the graph; None if it is not on this side."""
-        ...
-
-
-class MappedSide:
-    """A `Side` on disk: one group per (node, relation), with its neighbours."""
-
-    def __init__(self, directory: Path, side: str) -> None:
-        self._groups = map_numbers(directory / f"{side}.groups.npy")
-        self._relations = map_numbers(directory / f"{side}.relations.npy")
-        self._starts = map_numbers(directory / f"{side}.starts.npy")
-        self._neighbours = map_numbers(directory / f"{side}.neighbours.npy")
-
-    def relations_of(self, node: int) -> memoryview:
-        return self._relations[self._groups[node] : self._groups[node + 1]]
-
-    def nodes(self) -> Numbers:
-        """The nodes that have a triple at this end, ascending."""
-        return np.flatnonzero(np.diff(np.asarray(self._groups).astype(np.int64)))
-
-    def nodes_with(self, relations: Sequence[int]) -> Numbers:
-        """The nodes that have a triple with one of the relations at this end, ascending."""
-        groups = np.flatnonzero(np.isin(np.asarray(self._relations), relations))
-        # A node without groups begins where the next one does.
-        return np.unique(np.searchsorted(np.asarray(self._groups), groups, side="right") - 1)
-
-    def neighbours(self, node: int, relation: int) -> memoryview:
-        start, end = self._group(node, relation)
-        return self._neighbours[start:end]
-
-    def all_neighbours(self, node: int) -> memoryview:
-        start, end = self._starts[self._groups[node]], self._starts[self._groups[node + 1]]
-        return self._neighbours[start:end]
-
-    def columns(self, nodes: Numbers) -> Columns:
-        groups, starts = np.asarray(self._groups), np.asarray(self._starts)
-        first, last = groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64)
-        group = concatenated(first, last)
-        first_edge, last_edge = starts[group].astype(np.int64), starts[group + 1].astype(np.int64)
-        sizes = last_edge - first_edge
-        return (
-            np.repeat(np.repeat(nodes, last - first), sizes),
-            np.repeat(np.asarray(self._relations)[group], sizes),
-            np.asarray(self._neighbours)[concatenated(first_edge, last_edge)],
-        )
-
-    def degrees(self, nodes: Numbers) -> Numbers:
-        starts, groups = np.asarray(self._starts), self.listed(nodes)
-        return starts[groups.end].astype(np.int64) - starts[groups.first].astype(np.int64)
-
-    def columns_at(self, edges: Numbers) -> Columns:
-        """(node, relation, neighbour) columns of the triples at positions `edges`."""
-        group = np.searchsorted(np.asarray(self._starts), edges, side="right") - 1
-        node = np.searchsorted(np.asarray(self._groups), group, side="right") - 1
-        return node, np.asarray(self._relations)[group], np.asarray(self._neighbours)[edges]
-
-    def runs(self, nodes: Numbers, relation: int) -> Ranges:
-        relations, starts = np.asarray(self._relations), np.asarray(self._starts)
-        groups = self.listed(nodes)
-        group = bisected(relations, groups, relation)
-        is_there = group < groups.end
-        is_there[is_there] = relations[group[is_there]] == relation
-        first_edge = starts[group].astype(np.int64)
-        return Ranges(first_edge, np.where(is_there, starts[group + is_there], first_edge))
-
-    def neighbours_at(self, places: Numbers) -> Numbers:
-        return np.asarray(self._neighbours)[places]
-
-    def listed(self, nodes: Numbers) -> Ranges:
-        groups = np.asarray(self._groups)
-        return Ranges(groups[nodes].astype(np.int64), groups[nodes + 1].astype(np.int64))
-
-    def relations_at(self, places: Numbers) -> Numbers:
-        return np.asarray(self._relations)[places]
-
-    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
-        start, end = self._group(node, relation)
-        place = bisect_left(self._neighbours, neighbour, start, end)
-        return place if place < end and self._neighbours[place] == neighbour else None
-
-    def _group(self, node: int, relation: int) -> tuple[int, int]:
-        first, end = self._groups[node], self._groups[node + 1]
-        group = bisect_left(self._relations, relation, first, end)
-        if group == end or self._relations[group] != relation:
-            return 0, 0
-        return self._starts[group], self._starts[group + 1]
-
-
-class MemorySide:
-    """A `Side` in memory, for a subset of a graph's triples.
-
-    Args:
-        columns: (node, relation, neighbour) of each triple, in any order, without duplicates.
-        whole: the same side of the whole graph.
-    """
-
-    def __init__(self, columns: Columns, whole: MappedSide) -> None:
-        nodes, relations, neighbours = columns
-        order = np.lexsort((neighbours, relations, nodes))
-        self._nodes, self._relations, self._neighbours = (
-            np.ascontiguousarray(column[order]).data for column in columns
-        )
-        self._whole = whole
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def nodes(self) -> Numbers:
-        return np.unique(self._nodes)
-
-    def relations(self) -> Numbers:
-        return np.unique(self._relations)
-
-    def relations_of(self, node: int) -> memoryview:
-        return np.unique(self._relations[self._run(node)]).data
-
-    def neighbours(self, node: int, relation: int) -> memoryview:
-        run = self._run(node)
-        start = bisect_left(self._relations, relation, run.start, run.stop)
-        return self._neighbours[start : bisect_right(self._relations, relation, start, run.stop)]
-
-    def all_neighbours(self, node: int) -> memoryview:
-        return self._neighbours[self._run(node)]
-
-    def runs(self, nodes: Numbers, relation: int) -> Ranges:
-        relations, rows = np.asarray(self._relations), self.listed(nodes)
-        return Ranges(bisected(relations, rows, relation), bisected(relations, rows, relation, right=True))
-
-    def columns(self, nodes: Numbers) -> Columns:
-        first, end = self.listed(nodes)
-        rows = concatenated(first, end)
-        relations, neighbours = np.asarray(self._relations)[rows], np.asarray(self._neighbours)[rows]
-        return np.repeat(nodes, end - first), relations, neighbours
-
-    def degrees(self, nodes: Numbers) -> Numbers:
-        first, end = self.listed(nodes)
-        return end - first
-
-    def neighbours_at(self, places: Numbers) -> Numbers:
-        return np.asarray(self._neighbours)[places]
-
-    def listed(self, nodes: Numbers) -> Ranges:
-        column = np.asarray(self._nodes)
-        return Ranges(np.searchsorted(column, nodes), np.searchsorted(column, nodes, side="right"))
-
-    def relations_at(self, places: Numbers) -> Numbers:
-        return np.asarray(self._relations)[places]
-
-    def edge(self, node: int, relation: int, neighbour: int) -> int | None:
-        found = self.neighbours(node, relation)
-        place = bisect_left(found, neighbour)
-        is_here = place < len(found) and found[place] == neighbour
-        return self._whole.edge(node, relation, neighbour) if is_here else None
-
-    def _run(self, node: int) -> slice:
-        start = bisect_left(self._nodes, node)
-        return slice(start, bisect_right(self._nodes, node, start))
-
-
-class _Times:
-    """The times of dated facts, by position of the edge."""
-
-    def __init__(self, directory: Path) -> None:
-        self._edges = map_numbers(directory / "dated.edges.npy")
-        self._starts = map_numbers(directory / "dated.starts.npy")
-        self._times = StringTable(directory, "times")
-
-    def __len__(self) -> int:
-        return len(self._edges)
-
-    def of(self, edge: int) -> list[str]:
-        place = bisect_left(self._edges, edge)
-        if place == len(self._edges) or self._edges[place] != edge:
-            return []
-        return [self._times[time] for time in range(self._starts[place], self._starts[place + 1])]
 
 
 def _known(numbers: Iterable[int | None]) -> list[int]:

@@ -13,6 +13,7 @@ label, then id. A result is therefore a run of ascending numbers, and a page is 
     in.*                         the same from tail to head
     types                        tails of the type relations
     dated.*, times.*             edges of `out` that have times, and the times
+    names.json                   `NamingRules`, by which changes of the graph find names
     index.json                   counts
 """
 
@@ -23,42 +24,28 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from kbqa.kg.embedded.names import (
+    FURTHER_NAME,
+    LABEL_RELATIONS,
+    NAMING,
+    SKOS_LABELS,
+    SUBPROPERTY,
+    TEXT,
+    TYPE_RELATIONS,
+    NamingRules,
+    literal_value,
+)
 from kbqa.kg.embedded.tables import StringTable, starts_of, write_numbers
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.naming import name_of
 
-# Relations that give an entity's type.
-TYPE_RELATIONS = frozenset(
-    {
-        "http://www.w3.org/1999/02/22-rdf-syntax-ns#type",
-        "http://rdf.freebase.com/ns/type.object.type",
-        "http://www.wikidata.org/prop/direct/P31",
-        "type.object.type",
-    }
-)
-# Relations that give an entity's name.
-LABEL_RELATIONS = frozenset(
-    {"http://www.w3.org/2000/01/rdf-schema#label", "http://rdf.freebase.com/ns/type.object.name"}
-)
-# Further names: of all entities by SKOS and by relations declared to be kinds of rdfs:label; of entities
-# that have no other name, by relations whose IRI ends with such a word.
-SKOS_LABELS = frozenset(f"http://www.w3.org/2004/02/skos/core#{name}" for name in ("prefLabel", "altLabel"))
-_SUBPROPERTY = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf"
-_NAMING = re.compile(r".*[/#:](?:name|title|label)", re.IGNORECASE | re.DOTALL)
-_TEXT = re.compile(r'".*"(?:@([A-Za-z0-9-]+))?', re.DOTALL)  # a literal without a datatype
-# Preferences of names, after the preferred ones of files of labels: by `LABEL_RELATIONS`, aliases of files of
-# labels, and by other relations; the rank of a name's language is added.
-FIRST_NAME, ALIAS, _FURTHER_NAME = 1, 50, 51
-
 _NUMBER = re.compile(r"\+?(?P<sign>-?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)")
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
-_ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-
 Numbers = npt.NDArray[np.integer]
 
 
@@ -83,6 +70,7 @@ class IndexBuilder:
     ) -> None:
         self._languages = languages
         self._named = named
+        self._rules = NamingRules(tuple(languages), tuple(type_relations))
         self._type_relations = TYPE_RELATIONS.union(type_relations)
         self._nodes, self._relations = _Numbering(), _Numbering()
         self._heads, self._links, self._tails = array("I"), array("I"), array("I")
@@ -165,6 +153,7 @@ class IndexBuilder:
             for (head, link, tail), times in self._times.items()
         }
         _write_times(directory, dated)
+        self._rules.write(directory)
         counts = {"triples": len(heads), "entities": num_entities}
         (directory / "index.json").write_text(json.dumps(counts) + "\n")
         return len(heads)
@@ -178,40 +167,32 @@ class IndexBuilder:
         terms, labelled = list(self._nodes), self._node_labels.owners()
         heads, links, tails = _numbers(self._heads), _numbers(self._links), _numbers(self._tails)
         declared = {*LABEL_RELATIONS, *SKOS_LABELS}
-        if _SUBPROPERTY in self._relations:
+        if SUBPROPERTY in self._relations:
             kinds = [self._nodes[id_] for id_ in declared if id_ in self._nodes]
-            below = heads[(links == self._relations[_SUBPROPERTY]) & np.isin(tails, kinds)]
+            below = heads[(links == self._relations[SUBPROPERTY]) & np.isin(tails, kinds)]
             declared.update(terms[number] for number in below.tolist())
+        counts: dict[str, tuple[int, int]] = {}
         for id_, link in self._relations.items():
-            if id_ in LABEL_RELATIONS or not (id_ in declared or _NAMING.fullmatch(id_)):
+            if id_ in LABEL_RELATIONS or not (id_ in declared or NAMING.fullmatch(id_)):
                 continue
             rows = np.flatnonzero(links == link)
-            pairs = zip(heads[rows].tolist(), (terms[tail] for tail in tails[rows].tolist()), strict=True)
+            pairs = dict.fromkeys(zip(heads[rows].tolist(), tails[rows].tolist(), strict=True))
             texts = [
-                (head, literal_value(term), tag[1]) for head, term in pairs if (tag := _TEXT.fullmatch(term))
+                (head, literal_value(term), tag[1])
+                for head, term in ((head, terms[tail]) for head, tail in pairs)
+                if (tag := TEXT.fullmatch(term))
             ]
             if id_ not in declared:
-                if 2 * len({text for _, text, _ in texts}) < len(texts):
+                counts[id_] = len(texts), len({text for _, text, _ in texts})
+                if 2 * counts[id_][1] < counts[id_][0]:
                     continue
                 texts = [named for named in texts if named[0] not in labelled]
             for head, text, language in texts:
-                self._node_labels.add(head, text, _FURTHER_NAME + rank(language or "", self._languages))
+                self._node_labels.add(head, text, FURTHER_NAME + rank(language or "", self._languages))
+        self._rules = replace(self._rules, declared=frozenset(declared - LABEL_RELATIONS), texts=counts)
 
     def _ids(self, terms: _Numbering) -> list[str]:
         return [name_of(term) for term in terms] if self._named else list(terms)
-
-
-def literal_value(literal: str) -> str:
-    """The lexical form of an N-Triples literal: `a"b` for `"a\\"b"@en`."""
-    value = literal[1 : literal.rindex('"')]
-    if "\\" not in value:
-        return value
-
-    def plain(match: re.Match[str]) -> str:
-        code = match[1] or match[2]
-        return chr(int(code, 16)) if code else _ESCAPED.get(match[3], match[3])
-
-    return _ESCAPE.sub(plain, value)
 
 
 def as_stored(name: str) -> str:

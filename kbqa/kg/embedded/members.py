@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, concatenated, fitting_ranges, spread
 from kbqa.kg.forms import check_members, resolved_name
 from kbqa.kg.store import MAX_FRONTIER
@@ -117,7 +117,8 @@ class FormIndex:
                     # Of one type, or all neighbours of a hub would be converted.
                     wanted = nodes.astype(neighbours.dtype)
                     places = np.minimum(np.searchsorted(neighbours, wanted), len(neighbours) - 1)
-                    are_linked |= neighbours[places] == wanted
+                    # Nodes of a changed graph may have numbers that no neighbour in the base has.
+                    are_linked |= (neighbours[places] == wanted) & (wanted == nodes)
         return are_linked
 
     def _members(self, form: Expression, apart: tuple[str, ...]) -> NodeSet:

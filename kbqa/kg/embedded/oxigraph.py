@@ -18,15 +18,16 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import pyoxigraph as ox
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.adjacency import Adjacency
-from kbqa.kg.embedded.indexing import ALIAS, FIRST_NAME, LABEL_RELATIONS, IndexBuilder
-from kbqa.kg.embedded.vocabulary import texts, vocabulary
+from kbqa.kg.embedded.indexing import IndexBuilder
+from kbqa.kg.embedded.names import ALIAS, FIRST_NAME, LABEL_RELATIONS, NamingRules
+from kbqa.kg.embedded.vocabulary import Vocabulary, naming_relations, texts, vocabulary
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
@@ -35,7 +36,7 @@ from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.subgraphs import Subgraph, Subgraphs
 
-STORE, _INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
+STORE, INDEX, SUBGRAPHS = "store", "index", "subgraphs"  # in the directory of a graph
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 # Typed literals that the store is known to return unchanged.
@@ -60,7 +61,8 @@ class OxigraphStore(Adjacency):
     def __init__(
         self, directory: Path, *, version: str, named: bool, queries: QueryPool | None = None
     ) -> None:
-        super().__init__(directory / _INDEX)
+        super().__init__(directory / INDEX)
+        self.rules = NamingRules.read(directory / INDEX)
         self._directory, self._version, self._named = directory / STORE, version, named
         self._subgraphs = Subgraphs(directory / SUBGRAPHS)
         self._linker: EntityLinker | None = None
@@ -115,16 +117,33 @@ class OxigraphStore(Adjacency):
         return str(literal)
 
     def link(self, question: str) -> list[Mention]:
+        return self.linker().link(question)
+
+    def linker(self) -> EntityLinker:
+        """Finds the entities of this version in questions."""
         with self._linker_lock:
             if self._linker is None:
                 # Building takes a while for millions of names, so only callers of `link` wait for it.
-                names, (schema, classes) = self.nodes(), vocabulary(self, named=self._named)
-                if self._named:
-                    self._linker = EntityLinker(names, schema=schema, classes=classes)
-                else:
-                    entities = (name for name in names if not _is_literal(name[1]))
-                    self._linker = EntityLinker(entities, schema=schema, classes=classes, values=texts(self))
-        return self._linker.link(question)
+                self._linker = self._make_linker()
+        return self._linker
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What of the graph is schema."""
+        return vocabulary(self, named=self._named)
+
+    @cached_property
+    def naming(self) -> frozenset[str]:
+        """Relations to names and identifiers that do not serve as labels."""
+        return frozenset(self.relation_at(link).id for link in naming_relations(self))
+
+    def _make_linker(self) -> EntityLinker:
+        schema, classes = self.vocabulary
+        if self._named:
+            return EntityLinker(self.nodes(), schema=schema, classes=classes)
+        entities = (name for name in self.nodes() if not _is_literal(name[1]))
+        values = texts(self, self.links_named(*self.naming))
+        return EntityLinker(entities, schema=schema, classes=classes, values=values)
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         query = check_query(text)
@@ -160,8 +179,8 @@ def write_graph(
     store.bulk_extend(_labelled(labels, index, named=named))
     store.flush()
     del store  # closes it
-    (directory / _INDEX).mkdir()
-    return index.write(directory / _INDEX)
+    (directory / INDEX).mkdir()
+    return index.write(directory / INDEX)
 
 
 def named_quad(head: str, relation: str, tail: str) -> ox.Quad:
@@ -186,11 +205,11 @@ def _indexed(
     """Yield the facts as quads, and add each to the index."""
     for fact in facts:
         quad, time = fact
-        head, relation, tail = _term(quad.subject), quad.predicate.value, quad.object
+        head, relation, tail = id_of_term(quad.subject), quad.predicate.value, quad.object
         label = tail if relation in LABEL_RELATIONS and isinstance(tail, ox.Literal) else None
         # Graphs of names have no literals, so a label is not a triple there.
         if label is None or not named:
-            index.add(head, relation, _term(tail), (time,) if time else ())
+            index.add(head, relation, id_of_term(tail), (time,) if time else ())
         if label is not None:
             index.add_label(head, label.value, FIRST_NAME + rank(label.language or "", languages))
         yield quad
@@ -208,7 +227,7 @@ def _labelled(labels: Iterable[Label], index: IndexBuilder, *, named: bool) -> I
                 yield label_quad(term, label)
 
 
-def _term(term: Term) -> str:
+def id_of_term(term: Term) -> str:
     """A term as the store returns it; the store normalises numbers (`01` becomes `1`)."""
     if isinstance(term, ox.NamedNode):
         return term.value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.embedded.members import FormIndex, Mask
+from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, relations_among, spread
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Survey
 from kbqa.kg.values import most_frequent

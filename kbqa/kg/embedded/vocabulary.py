@@ -13,11 +13,11 @@ Any other class is also an ordinary entity, such as the piano in Wikidata.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, SKOS_LABELS, TYPE_RELATIONS
 from kbqa.kg.linking.fuzzy_names import MAX_MEANINGS
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _AMONG_CLASSES = (f"{_RDFS}subClassOf",)
 _AMONG_PROPERTIES = (f"{_RDFS}subPropertyOf",)
 _TO_CLASSES = (f"{_RDFS}domain", f"{_RDFS}range")
 
-_NAMING = re.compile(r".*[/#:](?:name|title|label|id|identifier)", re.IGNORECASE | re.DOTALL)
+NAMING = re.compile(r".*[/#:](?:name|title|label|id|identifier)", re.IGNORECASE | re.DOTALL)
 
 # A longer literal is a description, not a name.
 _MAX_CHARS, _MAX_WORDS = 60, 6
@@ -86,9 +86,7 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
         declared = set()
 
     describing = {*types, *index.links_named(*LABEL_RELATIONS)}
-    describing.update(
-        link for link, relation in enumerate(index.relations()) if relation.id.startswith(_LANGUAGES)
-    )
+    describing.update(link for link, relation in index.links() if relation.id.startswith(_LANGUAGES))
     pure = {
         node
         for node in used
@@ -101,14 +99,26 @@ def vocabulary(index: Adjacency, *, named: bool) -> Vocabulary:
     return Vocabulary(frozenset(schema), frozenset(index.id_at(node) for node in used - declared - pure))
 
 
-def texts(index: Adjacency) -> Iterator[tuple[str, Item]]:
+def is_about_schema(relation: str) -> bool:
+    """Whether facts with a relation may decide what is schema: they declare, and do not only name."""
+    names = relation in LABEL_RELATIONS or relation in SKOS_LABELS
+    return relation in TYPE_RELATIONS or (relation.startswith(_LANGUAGES) and not names)
+
+
+def texts(
+    index: Adjacency, naming: Iterable[int], nodes: Iterable[int] | None = None
+) -> Iterator[tuple[str, Item]]:
     """Short literals without a datatype, of which a question may name one, with what they stand for.
 
     That is the literal itself, but the entities that have it as a name or identifier, if these are few.
+
+    Args:
+        naming: `naming_relations` of the graph.
+        nodes: the literals to look at; None for all.
     """
     outward, inward = index.sides
-    naming = set(_naming_relations(index))
-    for node in inward.nodes().tolist():
+    naming = set(naming)
+    for node in inward.nodes().tolist() if nodes is None else nodes:
         if len(outward.relations_of(node)):
             continue
         id_, label = index.id_at(node), index.label_at(node)
@@ -121,14 +131,14 @@ def texts(index: Adjacency) -> Iterator[tuple[str, Item]]:
             yield from ((label, index.item_at(bearer)) for bearer in sorted(bearers) or [node])
 
 
-def _naming_relations(index: Adjacency) -> Iterator[int]:
-    """The relations to names and identifiers that do not serve as labels, by what they are called.
+def naming_relations(index: Adjacency) -> Iterator[int]:
+    """The numbers of relations to names and identifiers that do not serve as labels, by what they are called.
 
     Most of their values belong to one entity each, unlike the title of an employee.
     """
     outward, inward = index.sides
-    for link, relation in enumerate(index.relations()):
-        if _NAMING.fullmatch(relation.id):
+    for link, relation in index.links():
+        if NAMING.fullmatch(relation.id):
             num_values, num_bearers = len(inward.nodes_with([link])), len(outward.nodes_with([link]))
             if 2 * num_values >= num_bearers:
                 yield link

@@ -113,8 +113,8 @@ def _spread_few(side: WalkedSide, nodes: Numbers, relations: Sequence[int], most
             for neighbour in run:
                 found.setdefault(neighbour, node)
     ordered = sorted(found)
-    sources = np.fromiter(map(found.__getitem__, ordered), np.int64, len(ordered))
-    return Reached(np.array(ordered, np.int64), sources).first(most)
+    sources = np.array([found[node] for node in ordered], nodes.dtype)
+    return Reached(np.array(ordered, nodes.dtype), sources).first(most)
 
 
 def relations_among(side: WalkedSide, nodes: Numbers) -> list[int]:
@@ -160,7 +160,7 @@ def vias(hops: Sequence[Reached], nodes: Numbers) -> Numbers:
     Returns:
         [len(nodes), number of hops], without the nodes themselves.
     """
-    chains = np.empty((len(nodes), len(hops) - 1), np.int64)
+    chains = np.empty((len(nodes), len(hops) - 1), hops[0].nodes.dtype)
     for number in range(len(hops) - 1, 0, -1):
         nodes = hops[number].sources[np.searchsorted(hops[number].nodes, nodes)]
         chains[:, number - 1] = nodes

@@ -95,6 +95,7 @@ class GraphSource:
             lines `name TAB id`.
         type_relations: ids of further relations that give an entity's type.
         calendar: converts the times in the files to dates, if they are numbers.
+        underscored: whether underscores in the names of delimited files stand for blanks, as in ICEWS.
     """
 
     files: Sequence[Path]
@@ -104,6 +105,7 @@ class GraphSource:
     relation_names: Path | None = None
     type_relations: tuple[str, ...] = ()
     calendar: Calendar | None = None
+    underscored: bool = False
 
     @contextmanager
     def open(
@@ -147,12 +149,16 @@ class GraphReader:
         self._digest = hashlib.sha256(
             f"{self._formats} {graph.calendar} {sorted(graph.type_relations)}\n".encode()
         )
+        if graph.underscored:
+            self._digest.update(b"underscored")
         delimited = all(format in _SEPARATORS for format in self._formats)
         if len(sources) > 1 and not delimited:
             self._require_rdf()
-        if (graph.entity_names or graph.relation_names or graph.calendar) and not delimited:
+        only_delimited = graph.entity_names or graph.relation_names or graph.calendar or graph.underscored
+        if only_delimited and not delimited:
             raise ConfigurationError(
-                "--entities, --relations and --time-unit can only be used with tab- or |-separated files"
+                "--entities, --relations, --time-unit and --underscores-as-blanks can only be used with "
+                "tab- or |-separated files"
             )
 
     def facts(self) -> Iterator[Fact]:
@@ -167,9 +173,8 @@ class GraphReader:
                 quads = read_rdf(source, _SYNTAXES[format], reject)
                 yield from map(Fact, kept_apart(quads, number) if len(self._sources) > 1 else quads)
             else:
-                yield from _delimited(
-                    source, _SEPARATORS[format], entities, relations, self._graph.calendar, reject
-                )
+                names = entities, relations
+                yield from _delimited(source, _SEPARATORS[format], names, self._graph, reject)
             self._digest.update(source.digest.digest())
         self._rejected.settle()
 
@@ -289,11 +294,11 @@ def _is_dated(sample: bytes, separator: str) -> bool:
 def _delimited(
     source: LineSource,
     separator: str,
-    entities: Mapping[str, str] | None,
-    relations: Mapping[str, str] | None,
-    calendar: Calendar | None,
+    names: tuple[Mapping[str, str] | None, Mapping[str, str] | None],
+    graph: GraphSource,
     reject: Callable[[int, str], None],
 ) -> Iterator[Fact]:
+    (entities, relations), calendar = names, graph.calendar
     expected, most = "subject, relation, object", 3
     if calendar is not None or _is_dated(source.sample, separator):
         expected, most = f"{expected}, time, or start and end", 5
@@ -310,6 +315,8 @@ def _delimited(
                 head, tail = _name(entities, head, "subject"), _name(entities, tail, "object")
             if relations is not None:
                 relation = _name(relations, relation, "relation")
+            if graph.underscored:
+                head, relation, tail = (name.replace("_", " ") for name in (head, relation, tail))
             time = time_of(times[0], times[1] if len(times) > 1 else None, calendar) if times else ""
         except ValueError as error:
             reject(number, str(error))

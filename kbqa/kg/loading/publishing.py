@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kbqa.kg.loading.versions import sync
-
 
 @contextmanager
 def aside(graph: Path) -> Iterator[Path]:
@@ -47,6 +45,15 @@ def remove_others(graph: Path, current: str) -> None:
             entry.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
             os.close(lock)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of a directory's files, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

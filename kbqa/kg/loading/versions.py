@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from kbqa.errors import ConfigurationError, GraphLoadError, QueryError
-from kbqa.kg.embedded.oxigraph import STORE, SUBGRAPHS, OxigraphStore, write_graph
+from kbqa.kg.embedded.oxigraph import INDEX, STORE, SUBGRAPHS, OxigraphStore, write_graph
 from kbqa.kg.endpoint.discovery import find_labels, find_server, some_iris
 from kbqa.kg.endpoint.record import LABEL_PROPERTIES, Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.languages import DEFAULT_LANGUAGES
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress, open_source
+from kbqa.kg.loading.publishing import sync
 from kbqa.kg.loading.rejected import RejectedLines
 from kbqa.kg.loading.rog import read_records
 from kbqa.kg.loading.views import ViewFacts, ViewLimits
@@ -51,6 +52,22 @@ class ViewOf:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesOf:
+    """What a version that changed has more and less than the version that was last written whole.
+
+    Attributes:
+        base: name of that version.
+        number: of the version, counted from the base.
+        inserted, deleted: number of triples that it has more, and less.
+    """
+
+    base: str
+    number: int
+    inserted: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
 class GraphManifest:
     """Metadata of a version, readable without opening it.
 
@@ -63,6 +80,8 @@ class GraphManifest:
         endpoint: of an attached graph; None for a loaded one.
         namespaces: that make its ids short.
         view: for a view, the graph that it shows a part of.
+        changes: since the graph was written whole; None if there are none.
+        lost_relations: relations that facts had when the graph was loaded, and that no fact has any more.
     """
 
     name: str
@@ -78,9 +97,14 @@ class GraphManifest:
     endpoint: Endpoint | None = None
     namespaces: Namespaces = Namespaces()
     view: ViewOf | None = None
+    changes: ChangesOf | None = None
+    lost_relations: tuple[str, ...] = ()
 
     def info(self) -> GraphInfo:
-        return GraphInfo(self.name, self.version, self.triples, self.entities)
+        deadline_s = None if self.endpoint is None else self.endpoint.query_deadline_s
+        return GraphInfo(
+            self.name, self.version, self.triples, self.entities, self.lost_relations, deadline_s
+        )
 
 
 def write_version(
@@ -123,7 +147,7 @@ def write_version(
         skipped_lines=rejected.count,
         namespaces=namespaces,
     )
-    _finish(directory, manifest)
+    finish(directory, manifest)
     return manifest
 
 
@@ -180,7 +204,7 @@ def attach_version(
         namespaces=namespaces,
     )
     store.close()
-    _finish(directory, manifest)
+    finish(directory, manifest)
     return manifest
 
 
@@ -225,7 +249,7 @@ def write_view(
         namespaces=namespaces,
         view=ViewOf(whole.name, whole.version, limits),
     )
-    _finish(directory, manifest)
+    finish(directory, manifest)
     return manifest
 
 
@@ -245,7 +269,7 @@ def extend_version(
         before: directory of the previous version, which is open as `store`.
         write: writes the set into an empty directory.
     """
-    _link(before, directory)
+    link(before, directory)
     sets = directory / SUBGRAPHS
     added = write_set(sets, partial(write, store))
     manifest = read_manifest(before)
@@ -255,29 +279,34 @@ def extend_version(
     if any(stored.leaking for stored in list_sets(sets)):
         version += "-leaking"
     manifest = replace(manifest, version=version)
-    _finish(directory, manifest)
+    finish(directory, manifest)
     return manifest, added
 
 
-def _link(version: Path, directory: Path) -> None:
+def link(version: Path, directory: Path) -> None:
     """Share a version's files, which never change, by hard links."""
 
-    def link(source: str, target: str) -> None:
+    def link_file(source: str, target: str) -> None:
         try:
             os.link(source, target)
         except OSError:  # the file system has no hard links
             shutil.copy2(source, target)
 
-    own = shutil.ignore_patterns("lock", "manifest.json")
-    shutil.copytree(version, directory, ignore=own, copy_function=link, dirs_exist_ok=True)
+    own = shutil.ignore_patterns("lock", "manifest.json", "changes", "replies.json")
+    shutil.copytree(version, directory, ignore=own, copy_function=link_file, dirs_exist_ok=True)
 
 
-def _finish(directory: Path, manifest: GraphManifest) -> None:
-    """Write the manifest, and sync the whole version to disk."""
+def finish(directory: Path, manifest: GraphManifest, *, shared: bool = False) -> None:
+    """Write the manifest, and sync the whole version to disk.
+
+    Args:
+        shared: whether the store and the index are links to files that were synced before.
+    """
     fields = asdict(manifest) | {"namespaces": dict(manifest.namespaces.declared)}
     (directory / "manifest.json").write_text(json.dumps(fields, indent=2) + "\n")
     for entry in sorted(directory.rglob("*"), reverse=True):
-        sync(entry)
+        if not shared or entry.is_dir() or entry.parent.name not in (STORE, INDEX):
+            sync(entry)
     sync(directory)
 
 
@@ -288,15 +317,10 @@ def read_manifest(directory: Path) -> GraphManifest:
     # Versions from before there were namespaces have none.
     namespaces = Namespaces(tuple(map(Namespace._make, fields.get("namespaces", {}).items())))
     parsed: dict[str, Any] = {"format": format, "endpoint": endpoint, "namespaces": namespaces}
+    if (changes := fields.get("changes")) is not None:
+        parsed["changes"] = ChangesOf(**changes)
     if (view := fields.get("view")) is not None:
         limits = ViewLimits(**{name: tuple(values) for name, values in view["limits"].items()})
         parsed["view"] = ViewOf(view["graph"], view["version"], limits)
+    parsed["lost_relations"] = tuple(fields.get("lost_relations", ()))
     return GraphManifest(**fields | parsed)
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

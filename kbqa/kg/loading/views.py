@@ -15,25 +15,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import pyoxigraph as ox
 
 from kbqa.errors import ConfigurationError
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, SKOS_LABELS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, SKOS_LABELS, TYPE_RELATIONS
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.loading.facts import Fact, Label
+from kbqa.kg.loading.stored import Mask, Numbers, PlacedColumns, columns_of, facts_of, labels_of
 from kbqa.kg.naming import RELATION_NAMESPACE
 from kbqa.kg.store import GraphStore
 
-_CHUNK = 1 << 16  # nodes whose facts are looked at together
 _NAMING = LABEL_RELATIONS | SKOS_LABELS
-_LABEL = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
-_ALIAS = ox.NamedNode("http://www.w3.org/2004/02/skos/core#altLabel")
-
-Numbers = npt.NDArray[np.integer]
-Mask = npt.NDArray[np.bool_]
-# Positions of facts among all facts of the graph, and their heads, relations and tails.
-Columns = tuple[Numbers, Numbers, Numbers, Numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +82,7 @@ class ViewFacts:
         )
         kept = np.ones(store.triples, bool)
         for chosen in self._tests(limits):
-            kept &= np.concatenate([chosen(columns) for columns in self._columns()] or [kept])
+            kept &= np.concatenate([chosen(columns) for columns in columns_of(self._store)] or [kept])
         self._kept = kept
         self._nodes, self._mentioned = self._mentions()
         if not store.of_names:
@@ -99,28 +90,13 @@ class ViewFacts:
 
     def facts(self) -> Iterator[Fact]:
         """The facts with their times, as reading a file yields them."""
-        for places, heads, links, tails in self._columns():
-            kept = np.flatnonzero(self._kept[places])
-            rows = zip(*(column[kept].tolist() for column in (places, heads, links, tails)), strict=True)
-            known = list(rows)
-            lines = (self._line(head, link, tail) for _, head, link, tail in known)
-            quads = ox.parse("".join(lines).encode(), format=ox.RdfFormat.N_TRIPLES)
-            for (place, *_), quad in zip(known, quads, strict=True):
-                times = self._store.times_of(place)
-                yield from (Fact(quad, time) for time in times or ("",))
+        yield from facts_of(self._store, self._kept)
 
     def labels(self, store: Path) -> Iterator[Label]:
         """Names from a file of labels, which are in the graph's Oxigraph store, but no facts."""
-        stored = ox.Store.read_only(str(store))
-        for relation in (_LABEL, _ALIAS):
-            for quad in stored.quads_for_pattern(None, relation, None):
-                assert isinstance(quad.subject, ox.NamedNode | ox.BlankNode)
-                assert isinstance(quad.object, ox.Literal)
-                is_blank, subject = isinstance(quad.subject, ox.BlankNode), quad.subject.value
-                id_ = self._store.id_of({"type": "bnode" if is_blank else "uri", "value": subject})
-                is_fact = self._store.edge(id_, relation.value, str(quad.object)) is not None
-                if not is_fact and self._is_mentioned(subject, id_):
-                    yield Label(id_, quad.object.value, relation is _LABEL)
+        for subject, label in labels_of(self._store, store):
+            if self._is_mentioned(subject, label.id):
+                yield label
 
     def begins_with(self, iri: str) -> bool:
         """Whether any id of the view does."""
@@ -130,7 +106,7 @@ class ViewFacts:
         nodes = map(self._store.id_at, np.flatnonzero(self._nodes).tolist())
         return any(id_.startswith(iri) for ids in (relations, nodes) for id_ in ids)
 
-    def _tests(self, limits: ViewLimits) -> Iterator[Callable[[Columns], Mask]]:
+    def _tests(self, limits: ViewLimits) -> Iterator[Callable[[PlacedColumns], Mask]]:
         if limits.relations:
             links = self._relations(limits.relations)
             yield lambda columns: np.isin(columns[2], links)
@@ -140,7 +116,7 @@ class ViewFacts:
             edges = self._edges(limits.subgraphs)
             yield lambda columns: np.isin(columns[0], edges)
 
-    def _of_types(self, names: Sequence[str]) -> Callable[[Columns], Mask]:
+    def _of_types(self, names: Sequence[str]) -> Callable[[PlacedColumns], Mask]:
         ids = [self._found("type", name, self._shown.resolve_entity) for name in names]
         types = self._store.numbers(self._below([id_ for some in ids for id_ in some]))
         named = {*TYPE_RELATIONS, *self.type_relations}
@@ -150,7 +126,7 @@ class ViewFacts:
             for link in links:
                 is_known[np.asarray(self._store.sides[1].neighbours(kind, link))] = True
 
-        def chosen(columns: Columns) -> Mask:
+        def chosen(columns: PlacedColumns) -> Mask:
             _, heads, relations, tails = columns
             says_type: Mask = np.isin(relations, links) & np.isin(tails, types)
             ends: Mask = is_known[tails] | says_type | self._are_values(tails)
@@ -187,19 +163,10 @@ class ViewFacts:
             raise ConfigurationError(f'the graph has no {kind} "{name}": name it by its id or label')
         return found
 
-    def _columns(self) -> Iterator[Columns]:
-        """All facts in the order of their positions, in pieces."""
-        place = 0
-        for first in range(0, self._store.num_nodes, _CHUNK):
-            nodes = np.arange(first, min(first + _CHUNK, self._store.num_nodes))
-            heads, links, tails = self._out.columns(nodes)
-            yield np.arange(place, place + len(heads)), heads, links, tails
-            place += len(heads)
-
     def _mentions(self) -> tuple[Mask, Mask]:
         """The nodes and the relations of the facts that are kept."""
         nodes, links = np.zeros(self._store.num_nodes, bool), np.zeros(len(self._links), bool)
-        for places, heads, relations, tails in self._columns():
+        for places, heads, relations, tails in columns_of(self._store):
             kept = self._kept[places]
             nodes[heads[kept]] = nodes[tails[kept]] = True
             links[relations[kept]] = True
@@ -211,7 +178,7 @@ class ViewFacts:
         ids = [item.id for item, there in zip(self._store.relations(), self._mentioned, strict=True) if there]
         named = self._nodes.copy()
         named[self._store.numbers(ids)] = True
-        for places, heads, relations, tails in self._columns():
+        for places, heads, relations, tails in columns_of(self._store):
             self._kept[places] |= np.isin(relations, naming) & named[heads] & self._are_values(tails)
 
     def _is_mentioned(self, term: str, id_: str) -> bool:
@@ -222,8 +189,3 @@ class ViewFacts:
         if self._store.of_names:  # a relation and an entity may share a name
             return is_relation if term.startswith(RELATION_NAMESPACE) else is_node
         return is_relation or is_node
-
-    def _line(self, head: int, link: int, tail: int) -> str:
-        terms = (self._store.entity_term(self._store.id_at(node)) for node in (head, tail))
-        subject, value = terms
-        return f"{subject} {self._store.relation_term(self._store.relations()[link].id)} {value} .\n"

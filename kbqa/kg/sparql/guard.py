@@ -27,6 +27,7 @@ MAX_PARTS = 2_000
 _FORMS: tuple[QueryForm, ...] = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 _REFUSED = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH", "USING")
 _REFUSED_IN_QUERIES = ("SERVICE", "FROM")
+_INSTEAD = {"SERVICE": "; instead of SERVICE wikibase:label, ask for rdfs:label"}
 # A store holds one graph. In the embedded store, the clause would find nothing and look like
 # an empty result; at an endpoint, it would read another graph than the requested one.
 _NAMED_GRAPH = "GRAPH"
@@ -167,4 +168,5 @@ def _refuse(word: str, refused: tuple[str, ...]) -> None:
         if keyword in word:
             raise QueryRefusedError(
                 f"{keyword} is refused: queries only read the graph that they are sent to"
+                f"{_INSTEAD.get(keyword, '')}"
             )

@@ -23,6 +23,7 @@ from typing import IO, Any, TypeVar
 import pyoxigraph as ox
 from cachetools import LRUCache
 
+from kbqa.kg.sparql.copies import StoreCopy, base_of
 from kbqa.kg.sparql.dialect import HIDDEN_VARIABLE
 from kbqa.kg.sparql.functions import FUNCTIONS
 from kbqa.kg.sparql.guard import ResultFormat
@@ -45,6 +46,7 @@ _GRAPH_FORMATS = {
 _XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 
 T = TypeVar("T")
+_Stores = LRUCache[str, "ox.Store | StoreCopy"]
 
 
 def _write_frame(stream: IO[bytes], payload: bytes) -> None:
@@ -64,7 +66,7 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
     # The parent handles interrupts from the terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    stores: LRUCache[str, ox.Store] = LRUCache(_OPEN_STORES)
+    stores: _Stores = LRUCache(_OPEN_STORES)
     _write_frame(answers, b"ready")
     answers.flush()
     while (frame := _read_frame(requests)) is not None:
@@ -78,7 +80,7 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
         answers.flush()
 
 
-def _answer(stores: LRUCache[str, ox.Store], request: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
+def _answer(stores: _Stores, request: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     try:
         solutions = _open(stores, request["path"]).query(request["query"], custom_functions=FUNCTIONS)
         return _write(solutions, ResultFormat(request["format"]), request["max_rows"], request["max_bytes"])
@@ -92,10 +94,24 @@ def _answer(stores: LRUCache[str, ox.Store], request: dict[str, Any]) -> tuple[d
         return {"error": "failed", "message": _first_line(error)}, None
 
 
-def _open(stores: LRUCache[str, ox.Store], path: str) -> ox.Store:
-    if path not in stores:
-        stores[path] = ox.Store.read_only(path)
-    return stores[path]
+def _open(stores: _Stores, path: str) -> ox.Store:
+    version = Path(path).parent
+    base = base_of(version)
+    if base is None:
+        stores.pop(str(version.parent), None)  # a copy of what was before is not needed any more
+        opened = stores[path] = stores.get(path) or ox.Store.read_only(path)
+        assert isinstance(opened, ox.Store)
+        return opened
+    # One copy for all versions of a graph with the same base.
+    copy = stores.get(key := str(version.parent))
+    if not isinstance(copy, StoreCopy) or copy.base != base:
+        stores.pop(key, None)
+        copy = stores[key] = StoreCopy(version, base)
+    try:
+        return copy.at(version)
+    except BaseException:
+        del stores[key]  # it may be between two versions
+        raise
 
 
 def _write(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kbqa.kg.actions import DatedItem, Item
 from kbqa.kg.embedded.adjacency import Adjacency
-from kbqa.kg.embedded.indexing import IndexBuilder, literal_value
+from kbqa.kg.embedded.indexing import IndexBuilder
+from kbqa.kg.embedded.names import literal_value
 from kbqa.kg.store import Page
 
 ENTITIES = st.sampled_from(["a", "b", "c", "d", "1999", "_:x", "é", "😀", "e\u0301", '"a b"', '"1"@en'])

