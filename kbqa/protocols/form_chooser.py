@@ -17,6 +17,11 @@ same options again, without this one, and chooses what comes nearest: a candidat
 
     <options><1> written by<2> release year<3><none> none of these</options>    <3>
     <options><1> written by<2> release year</options>                           <1>
+
+If the protocol says `look_ahead`, a relation is followed by those of the nodes that it leads to, so that the
+policy sees which first step makes the second one possible:
+
+    <options><1> directed by<then> born in<then><inverse> directed by<2> runtime …</options>
 """
 
 from __future__ import annotations
@@ -36,6 +41,9 @@ from kbqa.protocols.registry import PROTOCOLS
 from kbqa.trajectory import DECLINED, Question, Segment
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
+THEN = "<then>"
+"""Before each relation of the nodes that an option leads to."""
+
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _MESSAGE_CHARS = 200
@@ -61,12 +69,15 @@ class FormChoosingProtocol:
         revisit: whether a form may lead back to the topics.
         operations: operations of `expand` that are offered; all of them by default.
         may_decline: whether the policy may say, once an episode, that no option leads to the answer.
+        look_ahead: whether each relation is listed with those of the nodes that it leads to, where the graph
+            is not behind an endpoint.
     """
 
     max_options: Annotated[int, Field(ge=1, lt=MOST_OPTIONS)] = 200
     revisit: bool = False
     operations: tuple[str, ...] = ()
     may_decline: bool = False
+    look_ahead: bool = False
 
     name: ClassVar[str] = "form-chooser"
     begins_anywhere: ClassVar[bool] = True
@@ -75,6 +86,7 @@ class FormChoosingProtocol:
         *TOPICS[1:],
         *(f"<{operation}>" for operation in _OPERATIONS),
         "<none>",
+        THEN,
     )
     stop: ClassVar[tuple[str, ...]] = (">",)
 
@@ -84,11 +96,16 @@ class FormChoosingProtocol:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A form to choose, and how the policy reads what is new in it."""
+    """A form to choose, and how the policy reads what is new in it.
+
+    Attributes:
+        behind: tags and words of the relations of the nodes that it leads to.
+    """
 
     form: str
     tags: str
     words: str
+    behind: tuple[tuple[str, str], ...] = ()
 
 
 class FormDialogue(Dialogue):
@@ -170,7 +187,8 @@ class FormDialogue(Dialogue):
             arguments["form"] = form
         if protocol.operations:
             arguments["operations"] = list(protocol.operations)
-        return Action(EXPAND, {**arguments, "return": True} if protocol.revisit else arguments)
+        flags = {"return": protocol.revisit, "ahead": protocol.look_ahead}
+        return Action(EXPAND, {**arguments, **{flag: True for flag, is_set in flags.items() if is_set}})
 
     def _answers(self) -> Iterator[PredictedAnswer]:
         if self._form is not None:
@@ -217,7 +235,11 @@ class FormDialogue(Dialogue):
             if operand is not None and len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS):
                 tags += TOPICS[number - 1]
             of = expansion.get("of", "")
-            return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip())
+            behind = tuple(
+                ("<inverse>" if hop["inverse"] else "", in_words([{**hop, "direction": ""}])[0])
+                for hop in expansion.get("behind", ())
+            )
+            return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip(), behind)
         is_date = bool(expansion.get("date"))
         value = operand["label"].lower() if operand is not None and says_value else ""
         if operation in _EXTREMES:
@@ -243,5 +265,8 @@ class FormDialogue(Dialogue):
         for number, option in self._options.items():
             yield Segment(f"<{number}>{option.tags}")
             yield Segment(f" {option.words}", trusted=False)
+            for tags, words in option.behind:
+                yield Segment(f"{THEN}{tags}")
+                yield Segment(f" {words}", trusted=False)
         if self._declining is not None:
             yield Segment(f"<{self._declining}><none> {DECLINED}")

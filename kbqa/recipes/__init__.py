@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -33,26 +34,32 @@ def load_recipe(name: str, overrides: Mapping[str, Any] | None = None) -> Recipe
     Raises:
         RecipeError: unknown recipe, unknown key or impossible value; names the key.
     """
-    values = _read(name)
-    for key, value in (overrides or {}).items():
-        *parents, leaf = key.split(".")
-        section = values
-        for parent in parents:
-            section = section.setdefault(parent, {})
-            if not isinstance(section, dict):
-                raise RecipeError(f"recipe {name}: {key}: {parent} is not a section")
-        section[leaf] = value
-    return recipe_from(values, name)
+    return recipe_from(_read(name), name, overrides)
 
 
-def recipe_from(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
+def recipe_from(
+    values: Mapping[str, Any], source: str = "recipe", overrides: Mapping[str, Any] | None = None
+) -> Recipe:
     """Build a recipe from plain values.
+
+    Args:
+        source: where they come from, for messages.
+        overrides: as those of `load_recipe`.
 
     Raises:
         RecipeError: names each wrong key and what is allowed there.
     """
+    resolved: dict[str, Any] = deepcopy(dict(values))
+    for key, value in (overrides or {}).items():
+        *parents, leaf = key.split(".")
+        section = resolved
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise RecipeError(f"recipe {source}: {key}: {parent} is not a section")
+        section[leaf] = value
     try:
-        return Recipe.model_validate(values)
+        return Recipe.model_validate(resolved)
     except ValidationError as error:
         faults = "; ".join(map(_explain, error.errors()))
         raise RecipeError(f"{source}: {faults}") from None

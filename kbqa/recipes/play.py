@@ -64,10 +64,18 @@ class EpisodeSection(SamplingSection):
 
 
 class LinearSection(EpisodeSection):
-    """N independent episodes of a question."""
+    """N independent episodes of a question.
+
+    Attributes:
+        screened: whether a question is asked once before, and not N times if that episode answers it
+            rightly: a group of the one episode, which teaches nothing, then stands for it. A policy that
+            already answers most questions so meets more of the others in the same time. The episode is no
+            member of a group of N, so that the group remains a fair sample.
+    """
 
     kind: Literal["linear"]
     n: Positive
+    screened: bool = False
 
     @property
     def width(self) -> int:

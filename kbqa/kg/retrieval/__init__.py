@@ -15,6 +15,7 @@ from kbqa.kg.retrieval import (
     distance,
     describe,
     resolve_names,
+    labels,
     follow_path,
     expand,
     link_entities,

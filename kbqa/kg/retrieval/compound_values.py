@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.naming import ENTITY_NAMESPACE
 from kbqa.kg.store import GraphStore
 

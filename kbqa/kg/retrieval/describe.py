@@ -8,7 +8,7 @@ from typing import Any
 from kbqa.kg.actions import DESCRIBE, ActionResult, ErrorKind, Item, Success
 from kbqa.kg.arguments import ENTITY
 from kbqa.kg.descriptions import DESCRIPTION_RELATIONS, description_of
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.handlers import Surroundings, paging, resolved_entities
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import GraphStore, Page

@@ -17,13 +17,16 @@ whole form that has members (a comparison, one that may have), and its operation
     at      the members whose interval includes a time that the question mentions      (TC … from 2009)
     type    the members of a class                       (AND (film.film) …)
     count   their number                                 (COUNT …)
+
+With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
+Heat's director", a nationality lies behind the director and behind no actor's gender.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +43,7 @@ from kbqa.kg.arguments import (
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
+from kbqa.kg.retrieval.look_ahead import Hop, behind, fitting
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Page, Survey
@@ -95,25 +99,32 @@ class Expansion:
         operand: the class, the topic, the value or the time, if the operation has one.
         is_date: whether the operation compares dates.
         of: class of the topic that a join begins at, where another topic has the same name.
+        behind: relations of the nodes that a join leads to, each like those of the path.
     """
 
     form: Expression
     operation: Operation
-    path: tuple[tuple[Item, bool], ...] = ()
+    path: tuple[Hop, ...] = ()
     operand: Item | None = None
     is_date: bool = False
     of: str = ""
+    behind: tuple[Hop, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        relations = [{"id": r.id, "label": r.label, "inverse": inverse} for r, inverse in self.path]
         written: dict[str, Any] = {
             "form": print_s_expression(self.form),
             "operation": self.operation,
-            "path": relations,
+            "path": _hops(self.path),
         }
         if self.operand is not None:
             written["operand"] = {"id": self.operand.id, "label": self.operand.label}
+        if self.behind:
+            written["behind"] = _hops(self.behind)
         return written | ({"date": True} if self.is_date else {}) | ({"of": self.of} if self.of else {})
+
+
+def _hops(relations: Sequence[Hop]) -> list[dict[str, Any]]:
+    return [{"id": r.id, "label": r.label, "inverse": inverse} for r, inverse in relations]
 
 
 TOPICS = ArgumentKind(
@@ -150,6 +161,8 @@ class _Expanding:
         self._question = arguments["question"]
         self._wanted = frozenset(arguments.get("operations", Operation))
         self._returns = arguments.get("return", False)
+        # The nodes from which joins lead: of each topic, or the members of the form (None).
+        self._nodes: dict[str | None, Sequence[str]] = {}
         named = set() if form is None else set(leaves(form))
         # What the form says of each topic, which is an entity or a literal.
         self._topics = {
@@ -170,6 +183,7 @@ class _Expanding:
                 labelled = self._store.items(ids[:1]).get(ids[0], Item(topic, topic))
                 survey = self._store.survey(ids, returning=self._returns)
                 known[topic] = Item(topic, labelled.label), survey
+                self._nodes[topic] = ids
         named = Counter(item.label for item, _ in known.values())
         expansions: list[Expansion] = []
         for item, survey in known.values():
@@ -196,6 +210,7 @@ class _Expanding:
         if form.size + _LARGEST > MAX_NODES:
             return self._answer(found, [])
         survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
+        self._nodes[None] = [item.id for item in found.items]
         expansions = list(self._joins(form, survey))
         if found.total > 1:
             expansions += self._selections(form, survey, found.total)
@@ -290,7 +305,7 @@ class _Expanding:
         self,
         form: Expression,
         operation: Operation,
-        path: tuple[tuple[Item, bool], ...] = (),
+        path: tuple[Hop, ...] = (),
         operand: Item | None = None,
         *,
         is_date: bool = False,
@@ -308,8 +323,22 @@ class _Expanding:
             page.items,
             page.total,
             truncated=not page.complete or self._arguments.get("offset", 0) + len(page.items) < page.total,
-            details={**about, "expansions": [one.to_json() for one in self._best(expansions, most)]},
+            details={**about, "expansions": [one.to_json() for one in self._listed(expansions, most)]},
         )
+
+    def _listed(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
+        """The best expansions, if asked with what lies behind the joins."""
+        best = self._best(expansions, most)
+        # Over a network, one query for each join would take too long.
+        if not self._arguments.get("ahead", False) or self._store.is_remote:
+            return best
+        found = [self._behind(one) if one.operation is Operation.JOIN else [] for one in best]
+        listed = fitting(found, self._question, self._surroundings.schema.relations)
+        return [replace(one, behind=tuple(hops)) for one, hops in zip(best, listed, strict=True)]
+
+    def _behind(self, join: Expansion) -> list[Hop]:
+        topic = join.operand.id if join.operand is not None else None
+        return behind(self._store, self._nodes[topic], join.path[0])
 
     def _best(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
         """The expansions; if there are too many, the joins whose relation fits the question best.
@@ -351,11 +380,16 @@ ACTIONS.register(
             "return": Argument(
                 FLAG, "whether a form may come back to the topics, which are left out otherwise"
             ),
+            "ahead": Argument(
+                FLAG,
+                "whether each join lists the relations of the nodes that it leads to; not at an endpoint",
+            ),
         },
         answers="Items are the members of the form; without a form, the topics. Details: `expansions`, each "
         "with its `form`, its `operation`, the `path` of relations of the operation (`id`, `label`, and "
         "`inverse` if it is followed from tail to head), and its `operand`: a class, a topic, a value or a "
-        "time; `date` if dates are compared; `of`, the class of a topic that shares its name with another. "
+        "time; `date` if dates are compared; `of`, the class of a topic that shares its name with another; "
+        "`behind`, with `ahead`, the relations of the nodes that a join leads to, like `path`. "
         "If there are too many, the relations that fit the `question` best. `topics` has the `label` of "
         "each where a form begins; `expression` is the form, if there is one.",
         errors=(

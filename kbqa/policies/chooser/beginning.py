@@ -24,10 +24,11 @@ _IN_PLACE = dict(zip(TOPICS, ("it", "that", "this", "those"), strict=True))  # w
 
 
 def is_encoder(directory: Path) -> bool:
-    """Whether a Hugging Face directory holds an encoder, and no language model."""
+    """Whether a Hugging Face directory holds an encoder alone: no language model, and no chooser."""
     try:
-        return bool(json.loads((directory / "config.json").read_bytes()).get("model_type") == "bert")
-    except (OSError, ValueError, AttributeError):
+        config = json.loads((directory / "config.json").read_bytes())
+        return config.get("model_type") == "bert" and Chooser.__name__ not in config.get("architectures", ())
+    except (OSError, ValueError, AttributeError, TypeError):
         return False  # loading it reports what is wrong
 
 

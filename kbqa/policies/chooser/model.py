@@ -5,7 +5,8 @@ attends over the question's tokens, the important ones first. Each relation is a
 says it, whose weight then falls: what is left of the question is what remains to be done.
 The result is the query of the next turn (the instruction vectors of NSM, He et al. 2021, without its
 graph network). The score of an option has two terms: the cosine of its words and the query, and the
-gain in similarity between the whole path and the question. "answer" has a network of its own. Before
+gain in similarity between the whole path and the question. Where options list the relations behind them, the
+further gain by the best of these is a third term. "answer" has a network of its own. Before
 training, the first query is the encoder's own sentence vector, so the encoder's knowledge of language
 is available from the first question on.
 
@@ -61,6 +62,11 @@ class Encoded(NamedTuple):
     relations: Mapping[Words, int]
     vectors: Tensor
 
+    @property
+    def sentences(self) -> Tensor:
+        """Questions as vectors of unit length, [Q, W]."""
+        return functional.normalize((self.states * self.mask[..., None]).sum(1), dim=1)
+
 
 class _State(NamedTuple):
     """The state of N walks after some turns.
@@ -89,11 +95,14 @@ class Scores(NamedTuple):
         follow: [N, T, K], of each relation, with the question read around each topic.
         answer: [N].
         kinds: [N, KINDS], added to the options of each kind.
+        question, path: [N, W], for `further`.
     """
 
     follow: Tensor
     answer: Tensor
     kinds: Tensor
+    question: Tensor
+    path: Tensor
 
     def at(self, rows: Sequence[int]) -> Scores:
         return Scores(*(part[list(rows)] for part in self))
@@ -105,6 +114,8 @@ class Head(nn.Module):
     Attributes:
         scale: weight in the logits of the cosine of an option's words and the query.
         gain: weight in the logits of the gain in similarity between question and path; see `nearer`.
+        ahead: a tenth of the weight in the logits of what a relation behind an option adds to that gain; see
+            `further`.
         cover: how much the weight of a token falls if it has said a relation that was taken.
         near: how much the weight of a token falls with its distance from the topic.
         match, first, again: what tells which token says a relation: their cosine, less its distance from the
@@ -123,6 +134,7 @@ class Head(nn.Module):
         super().__init__()
         self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
         self.near, self.gain = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(15.0))
+        self.ahead = nn.Parameter(torch.tensor(2.0))
         self.match, self.first = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(1.0))
         self.again = nn.Parameter(torch.tensor(3.0))
         self.salient = nn.Linear(width, 1)
@@ -198,7 +210,8 @@ class Head(nn.Module):
         follow = self.scale * functional.normalize(queries, dim=2) @ encoded.vectors.T
         follow = follow + (gain * nearer(encoded, state))[:, None]
         answer = self.answer(features)[:, 0] + 0.25 * self.scale
-        return Scores(follow, answer, functional.pad(self.operate(features), (_RELATIONS, 0)))
+        kinds = functional.pad(self.operate(features), (_RELATIONS, 0))
+        return Scores(follow, answer, kinds, encoded.sentences[state.question], state.path)
 
 
 def nearer(encoded: Encoded, state: _State) -> Tensor:
@@ -206,13 +219,32 @@ def nearer(encoded: Encoded, state: _State) -> Tensor:
 
     cos(q, p + v) - cos(q, p). When the path already says what the question says, no relation gains.
     """
-    sentences = (encoded.states * encoded.mask[..., None]).sum(1)
-    question = functional.normalize(sentences, dim=1)[state.question]
-    vectors, path = encoded.vectors, state.path
+    question, vectors, path = encoded.sentences[state.question], encoded.vectors, state.path
     along = (question * path).sum(1, keepdim=True)
     squared = (path * path).sum(1, keepdim=True)
     longer = (squared + 2 * path @ vectors.T + (vectors * vectors).sum(1)).clamp(min=_TINY).sqrt()
     return (along + question @ vectors.T) / longer - along / squared.clamp(min=_TINY).sqrt()
+
+
+def further(question: Tensor, path: Tensor, vectors: Tensor, pairs: Tensor) -> Tensor:
+    """Gain in the cosine of question and path when a second relation follows a first one, [P].
+
+    cos(q, p + v + w) - cos(q, p + v).
+
+    Args:
+        question, path: of each of N walks, [N, W]; questions are of unit length.
+        vectors: relations, [K, W].
+        pairs: a walk, a first relation v and a second one w, [3, P].
+    """
+    walk, first, second = pairs
+    # Only products of these are needed, which are fewer than the pairs.
+    asked, onward, between = question @ vectors.T, path @ vectors.T, vectors @ vectors.T
+    own = between.diagonal()
+    along = (question * path).sum(1)[walk] + asked[walk, first]
+    squared = (path * path).sum(1)[walk] + 2 * onward[walk, first] + own[first]
+    longer = squared + 2 * (onward[walk, second] + between[first, second]) + own[second]
+    both = (along + asked[walk, second]) / longer.clamp(min=_TINY).sqrt()
+    return both - along / squared.clamp(min=_TINY).sqrt()
 
 
 class Chooser(BertPreTrainedModel):  # type: ignore[misc]
@@ -243,7 +275,10 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         try:
             with no_init_weights():
                 model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
-            model.load_state_dict(load_file(directory / "model.safetensors"))
+            weights = load_file(directory / "model.safetensors")
+            # Policies of earlier versions were not shown what lies behind options.
+            weights.setdefault("head.ahead", model.head.ahead.detach())
+            model.load_state_dict(weights)
         except RuntimeError as error:
             raise PolicyIntegrityError(
                 f"{directory}: the policy cannot be loaded: its weights are not those of this version of "
@@ -344,7 +379,28 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         columns, kinds = columns.to(self.device), kinds.to(self.device)
         logits = torch.cat([scores.follow.flatten(1), scores.answer[:, None]], dim=1)
         logits = logits.gather(1, columns.clamp(min=0)) + scores.kinds.gather(1, kinds.clamp(min=0))
+        logits = logits + 10 * self.head.ahead * self._best_behind(encoded, decisions, scores, most)
         return logits.masked_fill(columns < 0, float("-inf"))
+
+    def _best_behind(
+        self, encoded: Encoded, decisions: Sequence[Decision], scores: Scores, most: int
+    ) -> Tensor:
+        """The largest gain by a relation behind each option, [B, O]; 0 if none gains or none is listed."""
+        found = self.head.direction.new_zeros(len(decisions), most)
+        relations, pairs, options = encoded.relations, list[tuple[int, int, int]](), list[int]()
+        for row, decision in enumerate(decisions):
+            for place, option in enumerate(decision.options):
+                if option.words is not None and option.behind:
+                    first = relations[option.words.plain]
+                    pairs += ((row, first, relations[words]) for words in option.behind)
+                    options += [row * most + place] * len(option.behind)
+        if not pairs:
+            return found
+        gains = further(
+            scores.question, scores.path, encoded.vectors, torch.tensor(pairs, device=self.device).T
+        )
+        places = torch.tensor(options, device=self.device)
+        return found.flatten().scatter_reduce(0, places, gains, "amax").view_as(found)
 
     def _scores(self, encoded: Encoded, decisions: Sequence[Decision]) -> Scores:
         """Scores of the decisions. Shared parts (a question, a prefix of the path) are computed once."""
@@ -387,4 +443,5 @@ def relations_of(decisions: Sequence[Decision]) -> list[Words]:
     """The distinct relations of all decisions, without topics."""
     found = dict.fromkeys(words.plain for d in decisions for words in d.path)
     found |= dict.fromkeys(o.words.plain for d in decisions for o in d.options if o.words is not None)
+    found |= dict.fromkeys(words for d in decisions for o in d.options for words in o.behind)
     return list(found)

@@ -8,6 +8,10 @@ An option of a form begins with tags for its operation and for the topic that it
 
     <options> <0> answer <1><keep><topic2> starring <2><max> runtime <3><count> number </options> <2>
 
+The relations of the nodes that an option leads to may follow its own words:
+
+    <options> <1> directed by <then> born in <then><inverse> directed by <2> runtime </options> <1>
+
 The dialects are `kbqa.protocols.chooser` and `kbqa.protocols.form_chooser`; there each number and each tag
 is a token of its own.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from kbqa.errors import PolicyIntegrityError
@@ -62,10 +66,15 @@ class Words(NamedTuple):
 
 
 class Option(NamedTuple):
-    """An option: the token that takes it, and its words; None for the answer."""
+    """An option: the token that takes it, and its words; None for the answer.
+
+    Attributes:
+        behind: relations of the nodes that it leads to.
+    """
 
     token: int
     words: Words | None
+    behind: tuple[Words, ...] = ()
 
 
 class Decision(NamedTuple):
@@ -91,6 +100,7 @@ class ChooserVocabulary:
         operations: tokens that say what kind an option is.
         kinds: those of an option → index into `KINDS`.
         numbers: token → the option's number.
+        then: token before each relation that lies behind an option; None if the policy is shown none.
         first: the lowest id of all tags.
     """
 
@@ -101,6 +111,7 @@ class ChooserVocabulary:
     operations: frozenset[int]
     kinds: Mapping[tuple[int, ...], int]
     numbers: Mapping[int, int]
+    then: int | None
     first: int
 
     @classmethod
@@ -123,6 +134,7 @@ class ChooserVocabulary:
                     if all(tag in tags for tag in kind)
                 },
                 numbers={id_: int(tag[1:-1]) for tag, id_ in tags.items() if tag[1:-1].isdigit()},
+                then=tags.get("<then>"),
                 first=min(tags.values()),
             )
         except KeyError as error:
@@ -144,7 +156,8 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
             question = tuple(token_ids[opened:position])
         elif token == vocabulary.options[1]:
             options = tuple(_options(token_ids[opened:position], vocabulary))
-            offered, is_listing = dict(options), False
+            offered = {option.token: option.words for option in options}
+            is_listing = False
             if options:
                 yield position, Decision(question, tuple(path), options)
         elif token == vocabulary.error and offered:
@@ -166,7 +179,17 @@ def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterato
         if vocabulary.numbers[token] == ANSWER:
             yield Option(token, None)
         else:
-            yield Option(token, _words(token_ids[start + 1 : end], vocabulary))
+            words, *behind = _divided(token_ids[start + 1 : end], vocabulary.then)
+            yield Option(
+                token, _words(words, vocabulary), tuple(_words(relation, vocabulary) for relation in behind)
+            )
+
+
+def _divided(token_ids: Sequence[int], at: int | None) -> Iterator[Sequence[int]]:
+    """The parts of a text between the places of a token."""
+    places = [place for place, token in enumerate(token_ids) if token == at]
+    for start, end in pairwise((-1, *places, len(token_ids))):
+        yield token_ids[start + 1 : end]
 
 
 def _words(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Words:

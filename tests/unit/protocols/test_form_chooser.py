@@ -302,3 +302,14 @@ def test_only_forms_may_begin_without_a_topic(tools):
     dialogue = begun(tools, question("which film is the longest ?"))
     shown = choose(tools, dialogue, "<start> film")
     assert "<max> greatest runtime" in shown
+
+
+def test_a_policy_that_looks_ahead_reads_what_lies_behind_each_relation(tools):
+    dialogue = begun(tools, question("where was the director of Heat born", "heat"), look_ahead=True)
+    shown = said(dialogue.prompt())
+    assert "> directed by<then><inverse> directed by<then> born<then> type<" in shown
+    assert "<then>" not in said(begun(tools, question("where was he born", "heat")).prompt())
+    again = choose(tools, dialogue, " directed by")
+    assert "> born<then><inverse> born<" in again
+    choose(tools, dialogue, " born")
+    assert answers(dialogue) == ["Chicago"]

@@ -133,7 +133,7 @@ def test_options_that_are_left_out_are_resolved():
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("kg-r1", {"rollout.k": 4}, r"rollout\.k: unknown key \(known: temperature, .*, n\)"),
+        ("kg-r1", {"rollout.k": 4}, r"rollout\.k: unknown key \(known: temperature, .*, n, screened\)"),
         ("kg-r1", {"rollout.kind": "tree"}, r"rollout\.k: Field required"),
         (
             "isp-kgr",

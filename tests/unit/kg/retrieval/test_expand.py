@@ -337,3 +337,42 @@ def test_a_query_that_is_killed_is_a_failure():
         assert (result.kind, result.code) == ("query_timeout", "KG_SERVER_ERROR")
         server.answer_with(server.execute)
         assert names(expand(MANNS, f"{EX}foxx")) == ["ali", "heat", "miami"]
+
+
+def behind(result, relation):
+    """What lies behind a join, "^" before what is followed from tail to head."""
+    [join] = [one for one in result.details["expansions"] if f"(R {EX}{relation})" in one["form"]]
+    return [f"{'^' if hop['inverse'] else ''}{short(hop['id'])}" for hop in join.get("behind", ())]
+
+
+def test_a_join_lists_the_relations_of_the_nodes_that_it_leads_to_if_asked(expand_here):
+    result = expand_here(None, f"{EX}heat", operations=["join"], ahead=True)
+    assert behind(result, "director") == ["^director", "type"]
+    assert sorted(behind(result, "star")) == ["^star", "role", "type"]
+    assert behind(result, "minutes") == ["^minutes"]
+    [role] = (hop for one in result.details["expansions"] for hop in one["behind"] if "role" in hop["id"])
+    assert role == {"id": f"{EX}role", "label": f"{EX}role", "inverse": False}
+    deeper = expand_here(MANNS, f"{EX}foxx", operations=["join", "max"], ahead=True)
+    assert "role" in behind(deeper, "star")
+    assert all("behind" not in one for one in deeper.details["expansions"] if one["operation"] == "max")
+    unasked = expand_here(None, f"{EX}heat", operations=["join"])
+    assert behind(unasked, "star") == []
+
+
+def test_two_topics_have_joins_with_what_lies_behind_each(expand_here):
+    result = expand_here(None, f"{EX}pacino", f"{EX}mann", operations=["join"], ahead=True)
+    joins = {short(one["form"]): one["behind"] for one in result.details["expansions"]}
+    assert {short(hop["id"]) for hop in joins["(JOIN (R role) pacino)"]} >= {"at", "stint.from"}
+    assert {short(hop["id"]) for hop in joins["(JOIN director mann)"]} >= {"star", "minutes"}
+
+
+def test_of_too_many_relations_behind_those_that_fit_the_question_are_listed(expand_here, monkeypatch):
+    monkeypatch.setattr("kbqa.kg.retrieval.look_ahead.MAX_BEHIND", 4)
+    result = expand_here(None, f"{EX}heat", question="a role of the star", operations=["join"], ahead=True)
+    assert "role" in behind(result, "star")
+    assert sum(len(one.get("behind", ())) for one in result.details["expansions"]) <= 4
+
+
+def test_an_endpoint_is_not_asked_what_lies_behind(graphs):
+    result = expanding(graphs, "endpoint")(None, f"{EX}heat", operations=["join"], ahead=True)
+    assert behind(result, "star") == []

@@ -1,119 +1,65 @@
-"""A policy that chooses: what it reads, what it computes, its engine."""
+"""What the model of a chooser computes, and how it is saved."""
 
 from __future__ import annotations
 
 import copy
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import BertModel
 
-from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import FinishReason, SamplingParams, Truncation
+from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser, Encoded, Head, nearer
-from kbqa.policies.chooser.policy import ChooserPolicy, _Swap
-from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Option, Words, decisions
-from kbqa.policies.in_process import load_model, open_policy
+from kbqa.policies.chooser.model import Chooser, Encoded, Head, further, nearer
+from kbqa.policies.chooser.reading import Decision, Option, Words
+from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
-from kbqa.protocols.form_chooser import FormChoosingProtocol as Forms
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
-from tests.unit.encoders import save_encoder
-
-ASKED = "<question>who directed <topic> ?</question><options><1> directed by<2><inverse> starring</options>"
-AGAIN = f"{ASKED}<1><options><0> answer<1> born<2><inverse> directed by</options>"
+from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read, tokens
 
 
-@pytest.fixture(scope="module")
-def beginning(tmp_path_factory):
-    encoder = save_encoder(tmp_path_factory.mktemp("encoder"))
-    model, tokenizer = begin_chooser(encoder, Dialect.tags, seed=1)
-    return encoder, model, tokenizer
-
-
-@pytest.fixture
-def model(beginning):
-    return beginning[1]
-
-
-@pytest.fixture
-def codec(beginning):
-    return TokenizerCodec(beginning[2])
-
-
-def tokens(codec, text):
-    return codec.encode([Segment(text)])
-
-
-def read(codec, model, text):
-    return [decision for _, decision in decisions(tokens(codec, text), model.vocabulary)]
-
-
-@pytest.fixture
-def policy(model):
-    policy = ChooserPolicy(model, "v000001-aaaaaaaa")
-    yield policy
-    policy.close()
-
-
-def params(**values):
-    return SamplingParams(max_tokens=1, max_total_tokens=1024, **values)
-
-
-def test_decisions_are_read_from_tokens(codec, model):
-    first, second = read(codec, model, AGAIN)
-
-    def words(text, kind=0):
-        return Words(tuple(tokens(codec, text)), kind)
-
-    one, two, zero = (tokens(codec, f"<{number}>")[0] for number in (1, 2, 0))
-    assert first == Decision(
-        tuple(tokens(codec, "who directed <topic> ?")),
-        (),
-        (Option(one, words("directed by")), Option(two, words("starring", kind=1))),
-    )
-    assert second.path == (words("directed by"),)
-    assert second.options[0] == Option(zero, None)
-    assert second.options[2] == Option(two, words("directed by", kind=1))
-
-
-FORMS = (
-    "<question>films by <topic> with <topic2></question><options><1><inverse><topic> directed by"
-    "<2><inverse><topic2> starring<3><keep><inverse><topic2> starring<4><max> runtime<5><count> number"
-    "<6><inverse><keep> starring</options>"
-)
-
-
-@pytest.fixture(scope="module")
-def forms(tmp_path_factory):
-    """A chooser of forms, and its codec."""
-    encoder = save_encoder(tmp_path_factory.mktemp("forms"), words=("that", "this", "those"))
-    model, tokenizer = begin_chooser(encoder, Forms.tags, seed=1)
-    return model, TokenizerCodec(tokenizer)
-
-
-def test_an_option_of_a_form_has_a_kind_and_a_topic(forms):
+def test_the_best_relation_behind_an_option_raises_its_score(forms):
     model, codec = forms
-    [decision] = read(codec, model, FORMS)
-    read_as = [(KINDS[option.words.kind], option.words.topic) for option in decision.options]
-    assert read_as == [
-        (("<inverse>",), 1),
-        (("<inverse>",), 2),
-        (("<keep>", "<inverse>"), 2),
-        (("<max>",), 0),
-        (("<count>",), 0),
-        ((), 0),  # tags in an order that the dialect does not write
-    ]
-    assert decision.options[1].words.token_ids == tuple(tokens(codec, "starring"))
-    assert decision.options[1].words.plain == decision.options[1].words._replace(topic=0)
+    [decision] = read(codec, model, AHEAD)
+    plain = decision._replace(options=tuple(option._replace(behind=()) for option in decision.options))
+    with torch.no_grad():
+        gained = (model([decision]) - model([plain]))[0]
+        words = [option.words for option in decision.options]
+        encoded = model.encode(
+            [decision.question], [*words[:2], *decision.options[0].behind, *decision.options[1].behind]
+        )
+    question, vectors = encoded.sentences[0], encoded.vectors
+    first, second, city, born, starring = (vectors[place] for place in range(5))
+
+    def gain(one, *others):
+        sums = [one + other for other in others]
+        return max(
+            0.0, *(float(question @ both / both.norm() - question @ one / one.norm()) for both in sums)
+        )
+
+    weight = 10 * model.head.ahead.item()
+    assert gained.tolist() == pytest.approx(
+        [weight * gain(first, city, born), weight * gain(second, starring), 0.0], abs=1e-4
+    )
+
+
+def test_what_a_second_relation_adds_is_the_gain_of_the_whole_path():
+    generator = torch.Generator().manual_seed(1)
+    questions = functional.normalize(torch.randn(2, 8, generator=generator), dim=1)
+    paths, vectors = torch.randn(2, 8, generator=generator), torch.randn(5, 8, generator=generator)
+    paths[0] = 0  # nothing was taken yet
+    pairs = torch.tensor([[0, 1, 2], [1, 0, 4], [1, 3, 3]]).T
+
+    def cosine(walk, *relations):
+        path = paths[walk] + vectors[list(relations)].sum(0)
+        return float(questions[walk] @ path / path.norm())
+
+    wanted = [cosine(n, v, w) - cosine(n, v) for n, v, w in pairs.T.tolist()]
+    assert further(questions, paths, vectors, pairs).tolist() == pytest.approx(wanted, abs=1e-5)
 
 
 def test_an_option_about_a_topic_reads_the_question_around_it(forms):
@@ -231,27 +177,6 @@ def test_operations_get_a_score_of_their_own_once_it_has_learned_so(forms):
     assert (after - before).tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_what_could_not_be_followed_is_not_part_of_the_path(codec, model):
-    failed = f"{ASKED}<1><error>too late</error><options><1> directed by</options>"
-    assert [decision.path for decision in read(codec, model, failed)] == [(), ()]
-
-
-def test_text_that_looks_like_a_tag_is_text(codec, model):
-    forged = codec.encode(
-        [
-            Segment("<question>"),
-            Segment("</question><options><1> x</options>", trusted=False),
-            Segment("</question>"),
-        ]
-    )
-    assert list(decisions(forged, model.vocabulary)) == []
-
-
-def test_a_vocabulary_without_the_tags_is_refused():
-    with pytest.raises(PolicyIntegrityError, match="<question>"):
-        ChooserVocabulary.of({"<options>": 1})
-
-
 def test_at_the_beginning_the_first_query_is_the_sentence_vector(beginning):
     """So that what the encoder knows is there before anything is learned."""
     encoder, model, tokenizer = beginning
@@ -323,6 +248,15 @@ def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, mode
     assert float(again[1]) == pytest.approx(float(both - cosines[0]), abs=1e-5)
 
 
+def test_weights_of_a_version_that_was_shown_nothing_behind_options_are_loaded(beginning, tmp_path):
+    _, model, tokenizer = beginning
+    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["head.ahead"]
+    save_file(weights, tmp_path / "model.safetensors")
+    assert torch.equal(load_model(tmp_path).head.gain, model.head.gain)
+
+
 def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
     _, model, tokenizer = beginning
     save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
@@ -336,7 +270,7 @@ def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
     ]
     encoder = BertModel.from_pretrained(tmp_path, add_pooling_layer=False)
     torch.testing.assert_close(encoder.state_dict(), model.bert.state_dict())
-    assert is_encoder(tmp_path)
+    assert (is_encoder(tmp_path), is_encoder(beginning[0])) == (False, True)
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "absent"])
@@ -357,155 +291,3 @@ def test_a_damaged_directory_is_refused(beginning, tmp_path, damage):
 def test_a_base_that_is_no_encoder_in_english_is_refused(beginning, tmp_path):
     with pytest.raises(PolicyIntegrityError, match="no readable tokenizer"):
         begin_chooser(tmp_path, Dialect.tags, 1)
-
-
-def test_the_engine_draws_from_the_options(policy, codec):
-    prompts = [tokens(codec, AGAIN)] * 200
-    drawn = policy.generate(prompts, params(temperature=1.0, seed=3))
-    numbers = {codec.decode(completion.token_ids) for completion in drawn}
-    assert len(numbers) > 1
-    assert numbers <= {"<0>", "<1>", "<2>"}
-    assert all(c.finish_reason is FinishReason.STOP and c.policy_version == "v000001-aaaaaaaa" for c in drawn)
-    again = policy.generate(prompts, params(temperature=1.0, seed=3))
-    assert [c.token_ids for c in again] == [c.token_ids for c in drawn]
-
-
-def test_log_probabilities_are_those_of_the_model(policy, codec, model):
-    [completion] = policy.generate([tokens(codec, AGAIN)], params(temperature=0.5, seed=1))
-    decision = read(codec, model, AGAIN)[1]
-    with torch.no_grad():
-        logprobs = (model([decision])[0] / 0.5).log_softmax(0)
-    place = [option.token for option in decision.options].index(completion.token_ids[0])
-    assert completion.logprobs[0] == pytest.approx(float(logprobs[place]), abs=1e-5)
-
-
-def test_greedily_and_truncated_it_takes_the_likeliest(policy, codec, model):
-    decision = read(codec, model, AGAIN)[1]
-    with torch.no_grad():
-        best = decision.options[int(model([decision])[0].argmax())].token
-    for how in (params(temperature=0.0), params(temperature=1.0, truncation=Truncation(top_k=1))):
-        drawn = policy.generate([tokens(codec, AGAIN)] * 20, how)
-        assert {c.token_ids for c in drawn} == {(best,)}
-
-
-def test_texts_are_encoded_once_per_weights(policy, codec, model):
-    calls = []
-    hook = model.bert.register_forward_hook(lambda *_: calls.append(1))
-    for _ in range(3):
-        policy.generate([tokens(codec, AGAIN)], params())
-    before = len(calls)
-    assert before == 2  # the question, and the relations
-    policy.swap("v000002-bbbbbbbb", lambda model: None)
-    [completion] = policy.generate([tokens(codec, AGAIN)], params())
-    hook.remove()
-    assert len(calls) == 2 * before
-    assert completion.policy_version == "v000002-bbbbbbbb"
-
-
-def test_many_threads_share_a_pass(policy, codec):
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(
-            pool.map(lambda _: policy.generate([tokens(codec, ASKED)], params(temperature=0)), range(64))
-        )
-    assert len({completion.token_ids for [completion] in answers}) == 1
-
-
-def test_a_deterministic_engine_computes_the_same_to_the_digit(model, codec):
-    policy = open_policy(model, codec, "v", deterministic=True)
-    asked, other = tokens(codec, AGAIN), tokens(codec, ASKED.replace("who", "what is the city where"))
-    alone = policy.generate([asked], params(temperature=0))[0]
-    beside = policy.generate([other, asked], params(temperature=0))[1]
-    policy.close()
-    assert alone == beside
-
-
-@pytest.mark.parametrize("prompt", [(), "<question>who ?</question>", f"{ASKED}<1>"])
-def test_a_prompt_that_offers_nothing_is_refused(policy, codec, prompt):
-    with pytest.raises(ValueError, match="does not end with options"):
-        policy.generate([tokens(codec, prompt) if prompt else []], params())
-
-
-def test_what_nobody_waits_for_is_aborted(policy, codec):
-    cancelled = threading.Event()
-    cancelled.set()
-    for late in ({"cancelled": cancelled}, {"deadline": time.monotonic() - 1}):
-        [completion] = policy.generate([tokens(codec, ASKED)], params(), **late)
-        assert completion.finish_reason is FinishReason.ABORTED
-
-
-def test_a_closed_engine_says_so(model, codec):
-    policy = ChooserPolicy(model, "v")
-    policy.close()
-    assert not policy.alive
-    with pytest.raises(PolicyUnavailableError, match="closed"):
-        policy.generate([tokens(codec, ASKED)], params())
-
-
-def test_an_engine_that_fails_says_so_and_stops(model, codec, monkeypatch):
-    policy = ChooserPolicy(model, "v")
-
-    def fail(*_, **__):
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(model.head, "scores", fail)
-    with pytest.raises(PolicyUnavailableError, match="out of memory"):
-        policy.generate([tokens(codec, ASKED)], params())
-    assert not policy.alive
-    with pytest.raises(PolicyUnavailableError):
-        policy.generate([tokens(codec, ASKED)], params())
-
-
-def test_nobody_waits_for_an_engine_that_failed_before_their_turn(model, codec, monkeypatch):
-    """A request, and a swap that was taken up with it, as they are when both wait for one pass."""
-    policy = ChooserPolicy(model, "v")
-    begun, failing = threading.Event(), threading.Event()
-
-    def fail(*_, **__):
-        begun.set()
-        failing.wait(10)
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(model.head, "scores", fail)
-    with ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(policy.generate, [tokens(codec, ASKED)], params())]
-        assert begun.wait(10)
-        waiting.append(pool.submit(policy.generate, [tokens(codec, ASKED)], params()))
-        waiting.append(pool.submit(policy.swap, "v2", lambda model: None))
-        failing.set()
-        for future in waiting:
-            with pytest.raises(PolicyUnavailableError):
-                future.result(timeout=10)
-
-
-def test_a_batch_that_fails_fails_all_that_was_taken_up_with_it(model, codec):
-    policy = ChooserPolicy(model, "v")
-    policy.close()
-    swap = _Swap("v2", lambda model: None)
-    policy._refuse(PolicyUnavailableError("failed"), [swap])
-    with pytest.raises(PolicyUnavailableError, match="failed"):
-        swap.future.result(timeout=1)
-
-
-class _Encoder(torch.nn.Module):
-    """Gives states where it is given tokens; BERT itself looks at its mask, which `meta` does not hold."""
-
-    def forward(self, input_ids, attention_mask):
-        assert input_ids.device == attention_mask.device
-        return SimpleNamespace(last_hidden_state=torch.zeros(*input_ids.shape, 32, device=input_ids.device))
-
-
-def test_everything_is_computed_where_the_weights_are(model, codec):
-    """Without a GPU: tensors of the device `meta` refuse to meet those of another."""
-    elsewhere = copy.deepcopy(model)
-    elsewhere.bert = _Encoder()
-    assert elsewhere.to("meta")(read(codec, model, AGAIN)).device.type == "meta"
-
-
-def test_a_swap_that_fails_is_told_and_changes_nothing(policy, codec):
-    def fail(model):
-        raise PolicyIntegrityError("damaged")
-
-    with pytest.raises(PolicyIntegrityError, match="damaged"):
-        policy.swap("v000002-bbbbbbbb", fail)
-    assert policy.version == "v000001-aaaaaaaa"
-    assert policy.generate([tokens(codec, ASKED)], params())

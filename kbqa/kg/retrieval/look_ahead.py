@@ -1,0 +1,48 @@
+"""What lies behind a join: the relations of the nodes that it leads to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+
+from kbqa.kg.actions import Item
+from kbqa.kg.embedded.names import LABEL_RELATIONS
+from kbqa.kg.ranking.ranker import Ranker
+from kbqa.kg.retrieval.node_relations import INSTRUCTION
+from kbqa.kg.store import GraphStore, PathStep
+
+Hop = tuple[Item, bool]
+"""A relation, and whether it is followed from tail to head."""
+
+MAX_BEHIND = 600  # relations listed behind all joins together
+_NODES = 20  # from which a join is followed
+_NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
+
+
+def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
+    """The relations of the nodes to which a join leads from the first of some nodes, without those of names.
+
+    Raises:
+        QueryError, GraphUnavailableError: as `GraphStore.follow`.
+    """
+    relation, inverse = join
+    walk = store.follow(nodes[:_NODES], [PathStep((relation.id,), inverse)], limit=0)
+    found = [
+        (item, is_inverse) for items, is_inverse in ((walk.into, True), (walk.out, False)) for item in items
+    ]
+    return [hop for hop in found if store.relation_term(hop[0].id) not in _NAMING]
+
+
+def fitting(listed: Sequence[Sequence[Hop]], question: str, ranker: Ranker) -> list[list[Hop]]:
+    """What lies behind each of several joins; of more than `MAX_BEHIND` hops, the best for a question."""
+    times = Counter(hop for hops in listed for hop in hops)
+    if times.total() <= MAX_BEHIND:
+        return [list(hops) for hops in listed]
+    relations = {item.id: item for item, _ in times}
+    ranked = ranker.rank(question, relations.values(), instruction=INSTRUCTION)
+    places = {item.id: place for place, item in enumerate(ranked)}
+    best = sorted(times, key=lambda hop: (places[hop[0].id], hop[1]))
+    totals = accumulate(times[hop] for hop in best)
+    kept = {hop for hop, total in zip(best, totals, strict=True) if total <= MAX_BEHIND}
+    return [[hop for hop in hops if hop in kept] for hops in listed]
