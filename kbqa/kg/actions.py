@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 GET_TAIL_RELATIONS = "get_tail_relations"
 GET_HEAD_RELATIONS = "get_head_relations"
@@ -33,6 +33,8 @@ LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
 # ours, for gold answers, which data sets give by id or by label
 RESOLVE_NAMES = "resolve_names"
+# ours, for readers of other languages
+LABELS = "labels"
 # ours, for choosers, which select one of the relations that the graph lists
 FOLLOW_PATH = "follow_path"
 # ours, for choosers of logical forms
@@ -229,4 +231,15 @@ class GraphTools(Protocol):
             GraphNotFoundError: no graph named `kg`.
             GraphUnavailableError: the graph cannot be reached.
         """
+        ...
+
+
+@runtime_checkable
+class VersionedGraphTools(GraphTools, Protocol):
+    """Graph tools that tell which version of a graph answered."""
+
+    def execute_at(
+        self, kg: str, actions: Sequence[Action], *, graph: str | None = None
+    ) -> tuple[list[ActionResult], str]:
+        """Like `execute`, with the version of the graph; the last one, if it changed meanwhile."""
         ...

@@ -5,7 +5,9 @@
     HOME/graphs/NAME/VERSION/store/       Oxigraph, for SPARQL
     HOME/graphs/NAME/VERSION/index/       for one-hop look-ups
     HOME/graphs/NAME/VERSION/subgraphs/   per-question subgraphs, if any
+    HOME/graphs/NAME/VERSION/changes/     of a version that changed (`loading.changing`)
     HOME/graphs/NAME/VERSION/lock         held shared to read the version, exclusively to remove it
+    HOME/graphs/NAME/.changing            held to change the graph
 
 A version never changes. It is written to a temporary directory, synced and renamed before
 `current` names it. It is removed once another version is current and nobody has it open.
@@ -26,10 +28,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbqa.errors import ConfigurationError, GraphNotFoundError, GraphUnavailableError
+from kbqa.kg.embedded.changed import ChangedStore
 from kbqa.kg.embedded.oxigraph import SUBGRAPHS, OxigraphStore
 from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.languages import DEFAULT_LANGUAGES, check_languages
+from kbqa.kg.loading.changing import (
+    read_difference,
+)
 from kbqa.kg.loading.files import GraphFormat, GraphSource
 from kbqa.kg.loading.lines import Progress
 from kbqa.kg.loading.publishing import aside, lock_file, publish, remove_others, try_lock
@@ -65,8 +71,11 @@ _HOW_TO_NAME = 'use up to 64 letters, digits, ".", "_", "-", beginning with a le
 
 @dataclass(slots=True)
 class _Opened:
+    """An open graph: as callers see it, and below its namespaces."""
+
     store: GraphStore
-    checked_at: float
+    below: GraphStore
+    checked_at: float = 0.0
 
 
 class GraphCatalog:
@@ -78,11 +87,13 @@ class GraphCatalog:
         recheck_s: seconds between checks for a newer version.
     """
 
-    def __init__(self, home: Path, *, queries: QueryPool | None = None, recheck_s: float = 1.0) -> None:
-        self._root = home / "graphs"
-        self._queries = queries or QueryPool()
+    def __init__(self, home: Path, *, queries: QueryPool | None = None, recheck_s: float = 0.5) -> None:
+        self.root = home / "graphs"
+        self.queries = queries or QueryPool()
         self._recheck_s = recheck_s
         self._opened: dict[str, _Opened] = {}
+        # Versions that this process made, until they are opened.
+        self._made: dict[str, ChangedStore] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -123,7 +134,7 @@ class GraphCatalog:
             with lock_file(graph / ".lock", fcntl.LOCK_EX):
                 publish(graph, written, manifest.version)
                 remove_others(graph, manifest.version)
-        self._renew_views(name)
+        self.renew_views(name)
         return manifest.info()
 
     def attach(
@@ -167,21 +178,22 @@ class GraphCatalog:
             ConfigurationError: the graph is attached, not loaded.
             GraphUnavailableError: the graph was reloaded in the meantime.
         """
+        self._require_whole(name)
         store, _ = self._open(name)
         if not isinstance(store, OxigraphStore):
             raise ConfigurationError(f'the graph "{name}" is at an endpoint: only loaded ones have subgraphs')
-        graph = self._root / name
+        graph = self.root / name
         with aside(graph) as written:
             manifest, added = extend_version(written, graph / store.version, store, write)
             with lock_file(graph / ".lock", fcntl.LOCK_EX):
-                current = self._current(name)
+                current = self.current(name)
                 if current is None or current.version != store.version:
                     raise GraphUnavailableError(
                         f'the graph "{name}" was replaced in the meantime: run this command again'
                     )
                 publish(graph, written, manifest.version)
                 remove_others(graph, manifest.version)
-        self._renew_views(name)
+        self.renew_views(name)
         return added
 
     def make_view(self, graph: str, view: str, limits: ViewLimits) -> GraphInfo:
@@ -200,13 +212,14 @@ class GraphCatalog:
         name = f"{graph}@{view}"
         if not _VIEW.fullmatch(name):
             raise ConfigurationError(f'"{name[:130]}" cannot name a view: {_HOW_TO_NAME}')
+        self._require_whole(graph)
         store, whole = self._open(graph)
         if not isinstance(store, OxigraphStore):
             raise ConfigurationError(f'the graph "{graph}" is at an endpoint: only loaded ones have views')
-        directory = self._root / name
+        directory = self.root / name
         directory.mkdir(exist_ok=True)
         with aside(directory) as written:
-            manifest = write_view(written, name, self._root / graph / whole.version, whole, store, limits)
+            manifest = write_view(written, name, self.root / graph / whole.version, whole, store, limits)
             with lock_file(directory / ".lock", fcntl.LOCK_EX):
                 publish(directory, written, manifest.version)
                 remove_others(directory, manifest.version)
@@ -215,16 +228,38 @@ class GraphCatalog:
     def views(self, graph: str) -> dict[str, ViewLimits]:
         """The views of a graph by name, and what they hold; also those that are out of date."""
         found = {}
-        for entry in sorted(self._root.glob(f"{graph}@*")):
-            manifest = self._current(entry.name)
+        for entry in sorted(self.root.glob(f"{graph}@*")):
+            manifest = self.current(entry.name)
             if manifest is not None and manifest.view is not None:
                 found[entry.name.partition("@")[2]] = manifest.view.limits
         return found
 
+    def _require_whole(self, name: str) -> None:
+        manifest = self.current(name)
+        if manifest is not None and manifest.changes is not None:
+            raise ConfigurationError(f'the graph "{name}" has changed: first run kbqa kg compact {name}')
+
+    def latest(self, name: str) -> tuple[GraphStore, GraphStore, GraphManifest]:
+        """The newest version as callers see it, and by the ids of its files, and its manifest.
+
+        Raises:
+            GraphNotFoundError: no graph of that name is loaded.
+        """
+        with self._lock:
+            opening = self._opening.setdefault(name, threading.Lock())
+        with opening:
+            self._refresh(name)
+            opened = self._opened[name]
+            return opened.store, opened.below, read_manifest(self.root / name / opened.below.version)
+
+    def expect(self, name: str, made: ChangedStore) -> None:
+        """Open a version that this process made, and will publish next, without reading it again."""
+        self._made[name] = made
+
     def subgraphs(self, name: str) -> Sequence[SubgraphSet]:
         """The sets of per-question subgraphs of a graph, oldest first."""
-        manifest = self._current(name)
-        return [] if manifest is None else list_sets(self._root / name / manifest.version / SUBGRAPHS)
+        manifest = self.current(name)
+        return [] if manifest is None else list_sets(self.root / name / manifest.version / SUBGRAPHS)
 
     def fresh(self, name: str) -> GraphStore | None:
         """The graph if it is open and was checked within `recheck_s`, else None; reads no file."""
@@ -257,37 +292,37 @@ class GraphCatalog:
 
     def list(self) -> list[GraphInfo]:
         """All loaded and attached graphs, sorted by name."""
-        if not self._root.is_dir():
+        if not self.root.is_dir():
             return []
-        names = sorted(entry.name for entry in self._root.iterdir() if _is_name(entry.name))
-        return [manifest.info() for name in names if (manifest := self._current(name)) is not None]
+        names = sorted(entry.name for entry in self.root.iterdir() if _is_name(entry.name))
+        return [manifest.info() for name in names if (manifest := self.current(name)) is not None]
 
     def close(self) -> None:
         self._opened.clear()
-        self._queries.close()
+        self.queries.close()
 
     def _directory(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f'"{name[:80]}" cannot name a graph: {_HOW_TO_NAME}')
-        graph = self._root / name
+        graph = self.root / name
         graph.mkdir(parents=True, exist_ok=True)
         return graph
 
     def _refresh(self, name: str) -> GraphStore:
         opened = self._opened.get(name)
-        manifest = self._current(name)
+        manifest = self.current(name)
         if manifest is None:
             self._opened.pop(name, None)
             raise GraphNotFoundError(name, [info.name for info in self.list()])
         self._require_current(manifest)
         if opened is None or opened.store.version != manifest.version:
             store, manifest = self._open(name)
-            opened = _Opened(with_namespaces(store, manifest.namespaces), 0.0)
+            opened = _Opened(with_namespaces(store, manifest.namespaces), store)
             self._opened[name] = opened
         opened.checked_at = time.monotonic()
         return opened.store
 
-    def _renew_views(self, graph: str) -> None:
+    def renew_views(self, graph: str) -> None:
         """Make the views of a graph again; one that cannot be made is refused from now on."""
         for view, limits in self.views(graph).items():
             try:
@@ -300,16 +335,17 @@ class GraphCatalog:
         view = manifest.view
         if view is None:
             return
-        whole = self._current(view.graph)
+        whole = self.current(view.graph)
         if whole is None or whole.version != view.version:
             raise GraphUnavailableError(
                 f'the graph of the view "{manifest.name}" has changed: make the view again with kbqa kg view'
             )
 
-    def _current(self, name: str) -> GraphManifest | None:
+    def current(self, name: str) -> GraphManifest | None:
+        """The manifest of a graph's newest version; None if no graph of that name is loaded."""
         if not _is_name(name):
             return None
-        graph = self._root / name
+        graph = self.root / name
         try:
             manifest = _read_current(graph)
             if manifest.layout != LAYOUT:
@@ -328,8 +364,8 @@ class GraphCatalog:
     def _open(self, name: str) -> tuple[GraphStore, GraphManifest]:
         """The newest version, without its namespaces, and its manifest."""
         # A version read from `current` may be removed before it is locked: then another is current.
-        while (manifest := self._current(name)) is not None:
-            directory = self._root / name / manifest.version
+        while (manifest := self.current(name)) is not None:
+            directory = self.root / name / manifest.version
             lock = try_lock(directory / "lock", fcntl.LOCK_SH)
             if lock is None:
                 continue
@@ -350,13 +386,28 @@ class GraphCatalog:
                 version=manifest.version,
                 triples=manifest.triples,
                 entities=manifest.entities,
-                queries=self._queries,
-                max_rows=self._queries.max_rows,
-                max_bytes=self._queries.max_bytes,
+                queries=self.queries,
+                max_rows=self.queries.max_rows,
+                max_bytes=self.queries.max_bytes,
             )
         assert manifest.format is not None
         named = manifest.format.is_named
-        return OxigraphStore(directory, version=manifest.version, named=named, queries=self._queries)
+        if manifest.changes is None:
+            return OxigraphStore(directory, version=manifest.version, named=named, queries=self.queries)
+        made = self._made.pop(manifest.name, None)
+        if made is not None and made.version == manifest.version:
+            return made
+        base = self._base(manifest.name, manifest.changes.base)
+        if base is None:
+            base = OxigraphStore(directory, version=manifest.changes.base, named=named, queries=self.queries)
+        difference = read_difference(directory, named=named)
+        return ChangedStore(directory, base, difference, version=manifest.version, queries=self.queries)
+
+    def _base(self, name: str, version: str) -> OxigraphStore | None:
+        """The base of a graph's versions, if it is open."""
+        below = self._opened[name].below if name in self._opened else None
+        base = below.base if isinstance(below, ChangedStore) else below
+        return base if isinstance(base, OxigraphStore) and base.version == version else None
 
 
 class FixedGraphs:

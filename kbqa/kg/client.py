@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from kbqa.errors import GraphNotFoundError, GraphUnavailableError
+from kbqa.errors import GraphChangeError, GraphNotFoundError, GraphUnavailableError
 from kbqa.kg.actions import Action, ActionResult, ErrorCode, ErrorKind, Failure, Success
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import GraphInfo
@@ -19,6 +20,29 @@ from kbqa.tracing import outgoing_headers, span
 
 # Half of the server's limit; each part of a huge batch then takes some milliseconds.
 _BATCH = 512
+# Seconds for what the server does besides the query.
+_BESIDES_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class GraphChange:
+    """What a batch of changes did to a graph.
+
+    Attributes:
+        version: of the graph with the changes.
+        ignored: triples that were there already, or were not there.
+        triples: of the graph with the changes.
+        lost_relations, new_relations: relations that no fact has any more, or had before.
+    """
+
+    kg: str
+    version: str
+    inserted: int
+    deleted: int
+    ignored: int
+    triples: int
+    lost_relations: Sequence[str]
+    new_relations: Sequence[str]
 
 
 class HttpGraphTools:
@@ -28,7 +52,8 @@ class HttpGraphTools:
 
     Args:
         base_url: of the server, for instance http://127.0.0.1:8001.
-        timeout_s: for each request, once connected; actions that ask for longer queries add theirs.
+        timeout_s: for each request, once connected; longer if actions, or the graph's endpoint, allow
+            queries more time.
         connect_timeout_s: for a connection.
         api_key: for a server that requires one.
     """
@@ -43,6 +68,7 @@ class HttpGraphTools:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._timeout_s, self._connect_timeout_s = timeout_s, connect_timeout_s
+        self._patience_s: dict[str, float] = {}
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {api_key}"} if api_key is not None else None,
             trust_env=False,  # our own services are never behind the environment's proxy
@@ -61,7 +87,13 @@ class HttpGraphTools:
         self._client.close()
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
+        return self.execute_at(kg, actions, graph=graph)[0]
+
+    def execute_at(
+        self, kg: str, actions: Sequence[Action], *, graph: str | None = None
+    ) -> tuple[list[ActionResult], str]:
         results: list[ActionResult] = []
+        version = ""
         # An empty batch is sent too, to check that the graph exists.
         for start in range(0, max(len(actions), 1), _BATCH):
             body: dict[str, Any] = {
@@ -72,9 +104,26 @@ class HttpGraphTools:
             asked = actions[start : start + _BATCH]
             # The server executes a batch's queries one after the other.
             queries_s = sum(action.arguments.get("timeout_s", 0.0) for action in asked)
-            answer = self._request("POST", f"/v1/kg/{quote(kg, safe='')}/actions", kg, body, queries_s)
+            answer = self._batch(kg, body, queries_s)
             results.extend(map(parse_result, asked, answer["results"]))
-        return results
+            version = answer["version"]
+        return results, version
+
+    def _batch(self, kg: str, body: Mapping[str, Any], queries_s: float) -> Any:
+        path = f"/v1/kg/{quote(kg, safe='')}/actions"
+        patience_s = self._patience_s.get(kg, self._timeout_s)
+        try:
+            return self._request("POST", path, kg, body, patience_s + queries_s)
+        except GraphUnavailableError as error:
+            if not isinstance(error.__cause__, httpx.ReadTimeout):
+                raise
+            # Only now does it matter how long a query on this graph may take. The server still runs it, and
+            # answers the second request with its result.
+            allowed_s = next((graph.query_deadline_s for graph in self.graphs() if graph.name == kg), None)
+            if allowed_s is None or allowed_s + _BESIDES_S <= patience_s:
+                raise
+            self._patience_s[kg] = patience_s = allowed_s + _BESIDES_S
+            return self._request("POST", path, kg, body, patience_s + queries_s)
 
     def graphs(self) -> list[GraphInfo]:
         """The graphs that the server has loaded.
@@ -82,7 +131,41 @@ class HttpGraphTools:
         Raises:
             GraphUnavailableError: the server cannot be reached.
         """
-        return [GraphInfo(**graph) for graph in self._request("GET", "/v1/kg")["graphs"]]
+        listed = self._request("GET", "/v1/kg")["graphs"]
+        return [GraphInfo(**g | {"lost_relations": tuple(g.get("lost_relations", ()))}) for g in listed]
+
+    def change(
+        self, kg: str, *, insert: str = "", delete: str = "", update: str = "", key: str | None = None
+    ) -> GraphChange:
+        """Insert and delete triples of a graph, all of them or none; needs a key with the right to do so.
+
+        Args:
+            insert, delete: triples in N-Triples, one a line.
+            update: instead of both, a SPARQL Update.
+            key: names the batch, so that it is not applied again if it is sent again.
+
+        Raises:
+            GraphNotFoundError: the server has no such graph.
+            GraphChangeError: the server refuses the changes; the message says why.
+            GraphUnavailableError: the server cannot be reached; with a key, send the same batch again.
+        """
+        path = f"/v1/kg/{quote(kg, safe='')}/changes"
+        media_type, body = (
+            ("application/sparql-update", update)
+            if update
+            else ("application/json", json.dumps({"insert": insert, "delete": delete}))
+        )
+        headers = {"Content-Type": media_type} | ({} if key is None else {"Idempotency-Key": key})
+        request = self._client.build_request(
+            "POST", path, content=body.encode(), headers=headers, timeout=self._timeout_s
+        )
+        try:
+            response = self._client.send(request)  # once, since a batch without a key may not be repeated
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+        if response.status_code in (400, 403, 409, 413):
+            raise GraphChangeError(_problem(response).get("detail") or "the server refuses the changes")
+        return GraphChange(**self._content(response, kg))
 
     def _request(
         self,
@@ -90,7 +173,7 @@ class HttpGraphTools:
         path: str,
         kg: str = "",
         body: Mapping[str, Any] | None = None,
-        queries_s: float = 0.0,
+        timeout_s: float | None = None,
     ) -> Any:
         # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -101,7 +184,7 @@ class HttpGraphTools:
                 path,
                 content=content,
                 headers=headers | outgoing_headers(),
-                timeout=httpx.Timeout(self._timeout_s + queries_s, connect=self._connect_timeout_s),
+                timeout=httpx.Timeout(timeout_s or self._timeout_s, connect=self._connect_timeout_s),
             )
             return self._answer(request, kg)
 
@@ -113,10 +196,16 @@ class HttpGraphTools:
                 time.sleep(wait_s)
                 response = self._send(request)
         except httpx.HTTPError as error:
-            raise GraphUnavailableError(
-                f"kg_server at {self._base_url} does not answer ({error or type(error).__name__}): "
-                "start it (kbqa up), or correct KBQA_KG_SERVER_URL"
-            ) from error
+            raise self._no_answer(error) from error
+        return self._content(response, kg)
+
+    def _no_answer(self, error: httpx.HTTPError) -> GraphUnavailableError:
+        return GraphUnavailableError(
+            f"kg_server at {self._base_url} does not answer ({error or type(error).__name__}): "
+            "start it (kbqa up), or correct KBQA_KG_SERVER_URL"
+        )
+
+    def _content(self, response: httpx.Response, kg: str) -> Any:
         if response.status_code == 200 and response.headers.get("content-type") == "application/json":
             return response.json()
         problem = _problem(response)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbqa.errors import LogicalFormError
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
-from kbqa.kg.embedded.indexing import literal_value as lexical_form
+from kbqa.kg.embedded.names import TYPE_RELATIONS
+from kbqa.kg.embedded.names import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.naming import relation_iri
 from kbqa.kg.sparql.prefixes import PREFIXES

@@ -14,6 +14,11 @@ _FALLBACK = ("mul", "en")
 _TAG = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 
+def is_language(text: str) -> bool:
+    """Whether a text is a language tag, such as `pt-BR`."""
+    return _TAG.fullmatch(text) is not None
+
+
 def check_languages(languages: Sequence[str]) -> None:
     """Check preferred languages.
 
@@ -21,7 +26,7 @@ def check_languages(languages: Sequence[str]) -> None:
         ConfigurationError: one is not a language tag, or there are too many.
     """
     for language in languages:
-        if not _TAG.fullmatch(language):
+        if not is_language(language):
             raise ConfigurationError(f'"{language}" is not a language tag such as en or pt-BR')
     if len(languages) > MAX_LANGUAGES:
         raise ConfigurationError(f"at most {MAX_LANGUAGES} languages are allowed")

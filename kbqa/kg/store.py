@@ -134,12 +134,17 @@ class GraphInfo:
         version: short hash of the content; for an attached graph, of its settings and the time of
             attaching.
         triples, entities: None if an endpoint was too slow to count them.
+        lost_relations: relations that facts had when the graph was loaded, and that no fact has any more:
+            policies that were trained before may still ask for them.
+        query_deadline_s: seconds that a query of an action may run, if the graph has a time of its own.
     """
 
     name: str
     version: str
     triples: int | None
     entities: int | None
+    lost_relations: Sequence[str] = ()
+    query_deadline_s: float | None = None
 
 
 class GraphStore(Protocol):

@@ -34,7 +34,8 @@ from cachetools import LRUCache
 
 from kbqa.errors import GraphUnavailableError, QueryRefusedError
 from kbqa.kg.actions import Item, Mention
-from kbqa.kg.embedded.adjacency import Adjacency, Columns, MemorySide
+from kbqa.kg.embedded.adjacency import Adjacency
+from kbqa.kg.embedded.sides import Columns, MemorySide
 from kbqa.kg.embedded.tables import StringTable, map_numbers, write_numbers
 from kbqa.kg.embedded.walks import Numbers
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat

@@ -60,11 +60,16 @@ class LocalGraphTools:
         self._max_items, self._deadline_s, self._longest_s = max_items, deadline_s, longest_s
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
+        return self.execute_at(kg, actions, graph=graph)[0]
+
+    def execute_at(
+        self, kg: str, actions: Sequence[Action], *, graph: str | None = None
+    ) -> tuple[list[ActionResult], str]:
         store = self._graphs.get(kg)
         deadline_s = store.query_deadline_s or self._deadline_s
         schema = self._schemas.of(store)
         surroundings = Surroundings(store, schema, self._max_items, deadline_s, self._longest_s)
-        return execute(surroundings, actions, graph=graph)
+        return execute(surroundings, actions, graph=graph), store.version
 
     def graphs(self) -> list[GraphInfo]:
         """The graphs that are loaded."""

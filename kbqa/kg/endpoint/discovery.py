@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from kbqa.errors import ConfigurationError, GraphUnavailableError, QueryError
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.errors import ConfigurationError, QueryError
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.record import LABEL_PROPERTIES, RDFS_LABEL, Endpoint, ServerKind, is_iri
-from kbqa.kg.endpoint.results import ROWS, UnreadableError, read_result
+from kbqa.kg.endpoint.results import ROWS, read_result, readable
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.namespaces import Namespaces
 from kbqa.kg.sparql.guard import ResultFormat
@@ -34,10 +34,8 @@ def find_server(endpoint: Endpoint) -> ServerKind:
     client = EndpointClient(endpoint)
     try:
         answer = client.ask("ASK { ?s ?p ?o }", ROWS, deadline_s=endpoint.deadline_s, max_bytes=1 << 16)
-        try:
+        with readable(endpoint.url):
             found = read_result(answer, "ASK", ResultFormat.JSON, max_rows=1)
-        except UnreadableError as error:
-            raise GraphUnavailableError(f"the SPARQL endpoint {endpoint.url} {error}") from error
     finally:
         client.close()
     if b"true" not in found.body:

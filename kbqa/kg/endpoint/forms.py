@@ -5,15 +5,16 @@ A set of members stays on the server: every query contains the pattern of its fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
-from kbqa.kg.endpoint.lookups import Naming, item_of, node_terms, places, union
+from kbqa.kg.embedded.names import TYPE_RELATIONS
+from kbqa.kg.endpoint.lookups import item_of, node_terms, places, union
+from kbqa.kg.endpoint.reader import EndpointReader
 from kbqa.kg.endpoint.record import is_iri
-from kbqa.kg.endpoint.results import Binding, id_of
+from kbqa.kg.endpoint.results import id_of
 from kbqa.kg.forms import NameTable, check_members, leaves
 from kbqa.kg.naming import entity_iri
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, GraphStore, Survey
@@ -47,15 +48,12 @@ class FormQueries:
     Args:
         store: resolves the names in forms.
         labels: properties that hold names.
-        rows: all rows of a query; raises like the store's other look-ups.
-        max_rows: rows that a query may have.
+        reader: of the endpoint; raises like the store's other look-ups.
     """
 
     store: GraphStore
-    naming: Naming
     labels: Sequence[str]
-    rows: Callable[[str], Sequence[Binding]]
-    max_rows: int
+    reader: EndpointReader
     _names: NameTable = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +104,7 @@ class FormQueries:
             for way, inverse in ((_OUT, False), (_IN, True))
         }
         found: dict[str, list[Item]] = {_OUT: [], _IN: []}
-        for row in self.rows(self.naming.around(sides, self.max_rows)):
+        for row in self.reader.rows(self.reader.naming.around(sides, self.reader.max_rows)):
             found[row["way"]["value"]].append(item_of(row))
         out, into = (
             tuple(sorted((item for item in found[way] if item.id not in self.labels), key=_by_label))
@@ -123,7 +121,9 @@ class FormQueries:
 
     def _classes(self, members: str) -> tuple[tuple[Item, int], ...]:
         pattern = f"{members} ?member {self._names.type_path()} ?x"
-        rows = self.rows(f"SELECT ?x (COUNT(DISTINCT ?member) AS ?n) WHERE {{ {pattern} }} GROUP BY ?x")
+        rows = self.reader.rows(
+            f"SELECT ?x (COUNT(DISTINCT ?member) AS ?n) WHERE {{ {pattern} }} GROUP BY ?x"
+        )
         counts = {id_of(row["x"]): int(row["n"]["value"]) for row in rows if "x" in row}
         items = self._items(counts)
         ordered = sorted(counts, key=lambda id_: (-counts[id_], _by_label(items[id_])))
@@ -136,7 +136,7 @@ class FormQueries:
         if further:
             properties = " ".join(f"<{label}>" for label in self.labels)
             named = f"{members} ?member ?p ?middle . ?middle ?name ?text VALUES ?name {{ {properties} }}"
-            ids = {id_of(row["p"]) for row in self.rows(f"SELECT DISTINCT ?p WHERE {{ {named} }}")}
+            ids = {id_of(row["p"]) for row in self.reader.rows(f"SELECT DISTINCT ?p WHERE {{ {named} }}")}
             further = [id_ for id_ in further if id_ not in ids]
         if further:
             relations = " ".join(f"<{id_}>" for id_ in further)
@@ -152,7 +152,7 @@ class FormQueries:
         """The numbers and dates that a pattern binds to ?value, by relations and datatypes."""
         path = " ".join(f"?{variable}" for variable in variables)
         datatypes = ", ".join(f'"{datatype}"' for datatype in sorted(VALUE_TYPES))
-        rows = self.rows(
+        rows = self.reader.rows(
             f"SELECT {path} ?type (COUNT(*) AS ?n) (COUNT(DISTINCT ?member) AS ?members) "
             f"(MIN(?value) AS ?least) (MAX(?value) AS ?greatest) WHERE {{ {pattern} "
             f"FILTER(ISLITERAL(?value)) BIND(STR(DATATYPE(?value)) AS ?type) FILTER(?type IN ({datatypes})) "
@@ -187,7 +187,7 @@ class FormQueries:
                     tests = f"{away['?member']} {away['?middle']} "
                     tests += f"FILTER(?p NOT IN {passed_over} && ?q NOT IN {names})"
                     branches.append(f'{start} {edges} {tests} BIND("{first:d}{last:d}" AS ?way)')
-        rows = self.rows(
+        rows = self.reader.rows(
             f"SELECT ?way ?p ?q (COUNT(DISTINCT ?member) AS ?n) WHERE {{ {union(branches)} }} "
             "GROUP BY ?way ?p ?q"
         )

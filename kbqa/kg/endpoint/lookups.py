@@ -15,7 +15,7 @@ import pyoxigraph as ox
 
 from kbqa.kg import languages
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
 from kbqa.kg.endpoint.record import Endpoint, is_iri
 from kbqa.kg.endpoint.results import BLANK_IRI, Binding, id_of

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyoxigraph as ox
 
-from kbqa.errors import QueryError
+from kbqa.errors import GraphUnavailableError, QueryError
 from kbqa.kg.endpoint.client import EndpointAnswer
 from kbqa.kg.sparql.guard import QueryForm, QueryResult, ResultFormat
 
@@ -46,6 +47,15 @@ Binding = dict[str, dict[str, str]]
 
 class UnreadableError(ValueError):
     """The answer is not valid for a SPARQL server."""
+
+
+@contextmanager
+def readable(url: str) -> Iterator[None]:
+    """Around reading what the endpoint at a URL answered: `GraphUnavailableError` if it is unreadable."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise GraphUnavailableError(f"the SPARQL endpoint {url} {error}") from error
 
 
 def read_bindings(answer: EndpointAnswer, max_rows: int) -> tuple[list[str], list[Binding], bool]:

@@ -2,25 +2,31 @@
 
 What a graph uses can be listed in seconds only if the graph is small. Of a large one, such as Freebase, what
 it declares as properties and classes is listed instead, which the server finds by an index; and the other
-way round if that fails or is empty.
+way round if that fails or is empty. Of a large graph that declares none, such as Wikidata's classes, what
+some of its facts use is listed.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from kbqa.errors import QueryError
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.indexing import TYPE_RELATIONS
+from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.vocabulary import CLASS_KINDS, PROPERTY_KINDS
 from kbqa.kg.endpoint.lookups import type_pattern
 from kbqa.kg.endpoint.record import is_iri
 from kbqa.kg.sparql.prefixes import PREFIXES
 
+logger = logging.getLogger(__name__)
+
 # Triples from which a graph counts as large.
 LARGE = 20_000_000
+# Facts of which the relations or types are listed if those of all facts cannot be.
+SOME = 1_000_000
 # Seconds for which a listing that failed is not tried again.
 _PAUSE_S = 300.0
 
@@ -74,19 +80,26 @@ class SchemaListing:
 
     def _ids(self, what: str, every: Every) -> Sequence[str]:
         used = "?s ?x ?o" if what == RELATIONS else type_pattern()
-        if not self._is_large:
+        ways = [used, _declared(what)]
+        if self._is_large:
+            ways.reverse()
+        failed: QueryError | None = None
+        for pattern in ways:
             try:
-                return list(every(used))
-            except QueryError:
-                if found := list(every(_declared(what))):
+                if found := list(every(pattern)):
                     return found
-                raise
-        try:
-            if found := list(every(_declared(what))):
-                return found
-        except QueryError:
-            pass  # they may still be listed by their use
-        return list(every(used))
+                if pattern == used:
+                    return ()
+            except QueryError as error:
+                failed = error
+        if failed is None:
+            return ()
+        found = list(every(f"{{ SELECT ?x WHERE {{ {used} }} LIMIT {SOME} }}"))
+        logger.warning(
+            "the endpoint is too slow to list all %s of a graph: only those of a part of its facts are known",
+            what,
+        )
+        return found
 
 
 def _declared(what: str) -> str:

@@ -12,33 +12,29 @@ answers may come from caches.
 
 from __future__ import annotations
 
-import re
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from cachetools import LRUCache
-
-from kbqa.errors import GraphUnavailableError, QueryError
+from kbqa.errors import QueryError
 from kbqa.kg import languages
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.embedded.vocabulary import Vocabulary
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.forms import FormQueries
+from kbqa.kg.endpoint.mentions import possible_names
 from kbqa.kg.endpoint.paths import EndpointPath, PathHop
-from kbqa.kg.endpoint.record import Endpoint, ServerKind, is_iri
+from kbqa.kg.endpoint.reader import EndpointReader, RecentAnswers, by_label
+from kbqa.kg.endpoint.record import Endpoint, is_iri
 from kbqa.kg.endpoint.results import (
     BLANK_IRI,
     GRAPH,
     ROWS,
-    Binding,
-    UnreadableError,
     id_of,
-    read_bindings,
     read_result,
+    readable,
 )
 from kbqa.kg.endpoint.schema import RELATIONS, TYPES, SchemaListing
 from kbqa.kg.endpoint.syntax_check import SyntaxCheck
@@ -49,17 +45,11 @@ from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.logical_forms.algebra import Expression
 
-# Results of up to this many items are fetched whole and sorted here; for larger ones the server
-# sorts and returns a page. Below the 10,000 rows to which public endpoints cut results.
-_WINDOW = 5000
 _OUT, _IN = "out", "in"
 # Maximum nodes of one look-up; nodes per query where a list is split into several queries.
 _MAX_NODES, _NODES_AT_ONCE = 1000, 200
-_MAX_LISTED = 200_000
 _RECENT_BYTES = 64 * 2**20
-# Limits of linking: names per question, words per name, rows per query.
-_MAX_NAMES, _MAX_NAME_WORDS, _MAX_BEARERS = 200, 6, 1000
-_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*\.?|[^\w\s]")
+_MAX_BEARERS = 1000  # rows per query of linking
 
 T = TypeVar("T")
 
@@ -90,10 +80,10 @@ class EndpointStore:
         self._triples, self._entities = triples, entities
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._client = EndpointClient(endpoint)
-        self._naming = lookups.Naming(endpoint)
-        self._sorted_inside = endpoint.server is ServerKind.VIRTUOSO
         self._syntax = SyntaxCheck(queries) if endpoint.check_syntax else None
-        self._recent = _Recent(_RECENT_BYTES)
+        self._recent = RecentAnswers(_RECENT_BYTES)
+        self._reader = EndpointReader(endpoint, self._client, self._recent, max_bytes=max_bytes)
+        self._naming = self._reader.naming
         self._schema = SchemaListing(triples)
 
     def close(self) -> None:
@@ -128,20 +118,20 @@ class EndpointStore:
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
         terms = lookups.node_terms(name)
-        if terms and self._ids(f"SELECT DISTINCT ?x WHERE {{ {lookups.occurs(terms)} }}"):
+        if terms and self._reader.ids(f"SELECT DISTINCT ?x WHERE {{ {lookups.occurs(terms)} }}"):
             return (name,)
         if not name or name.startswith(BLANK_IRI):
             return ()
-        bearers = self._ids(self._naming.bearers(name, _MAX_NODES))
+        bearers = self._reader.ids(self._naming.bearers(name, _MAX_NODES))
         if bearers:
             return bearers
         literals = " ".join(lookups.values_named(name, languages.ranges(self._endpoint.languages)))
-        return self._ids(lookups.occurring(literals))
+        return self._reader.ids(lookups.occurring(literals))
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
         if is_iri(name) and self._are_relations([name]):
             return (name,)
-        bearers = self._ids(self._naming.bearers(name, _MAX_NODES)) if name else ()
+        bearers = self._reader.ids(self._naming.bearers(name, _MAX_NODES)) if name else ()
         return self._are_relations([id_ for id_ in bearers if is_iri(id_)])
 
     def item(self, id_: str) -> Item | None:
@@ -153,7 +143,7 @@ class EndpointStore:
             terms = [term for id_ in some for term in lookups.node_terms(id_)]
             if terms:
                 pattern = lookups.occurs(terms, as_relation=True)
-                found.update((item.id, item) for item in self._items(self._naming.labelled(pattern)))
+                found.update((item.id, item) for item in self._reader.items(self._naming.labelled(pattern)))
         return {id_: found[id_] for id_ in ids if id_ in found}
 
     def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
@@ -171,7 +161,7 @@ class EndpointStore:
     def _bearers(self, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
         """The ids of what bears each label, or else of the literals with that text."""
         found: defaultdict[str, list[str]] = defaultdict(list)
-        rows = self._rows(self._naming.bearers_among(labels, limit * len(labels)))
+        rows = self._reader.rows(self._naming.bearers_among(labels, limit * len(labels)))
         for row in rows:
             found[row["text"]["value"]].append(id_of(row["x"]))
         rest = [label for label in labels if label not in found]
@@ -180,7 +170,7 @@ class EndpointStore:
         elif rest:
             tags = languages.ranges(self._endpoint.languages)
             texts = (text for label in rest for text in lookups.values_named(label, tags))
-            for row in self._rows(lookups.occurring(" ".join(texts))):
+            for row in self._reader.rows(lookups.occurring(" ".join(texts))):
                 found[row["x"]["value"]].append(id_of(row["x"]))
         return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
 
@@ -191,10 +181,10 @@ class EndpointStore:
         most 200 names in total. An endpoint has no index for similar names, for parts of them, nor
         for values. A declared class without instances is taken for an entity.
         """
-        names = list(dict.fromkeys(_names(question)))[:_MAX_NAMES]
+        names = possible_names(question)
         found: list[tuple[str, str]] = []
         for some in _chunks(names, _NODES_AT_ONCE // 2):
-            rows = self._rows(self._naming.bearers_among(some, _MAX_BEARERS))
+            rows = self._reader.rows(self._naming.bearers_among(some, _MAX_BEARERS))
             found += [(row["text"]["value"], id_of(row["x"])) for row in rows]
         items = self.items([id_ for _, id_ in found])
         named = [(name, items[id_]) for name, id_ in found if id_ in items]
@@ -206,7 +196,7 @@ class EndpointStore:
         found: dict[str, set[str]] = {"property": set(), "declared": set(), "class": set()}
         for some in _chunks(ids, _NODES_AT_ONCE):
             if terms := _subjects(some):
-                rows = self._rows(lookups.parts_of_schema(terms))
+                rows = self._reader.rows(lookups.parts_of_schema(terms))
                 for row in rows:
                     found[row["kind"]["value"]].add(id_of(row["x"]))
         declared = found["declared"] & found["class"]
@@ -240,7 +230,9 @@ class EndpointStore:
                 sides.append(lookups.each("?node", terms, "?x ?p ?node"))
             if sides:
                 pattern = " UNION ".join(f"{{ {side} }}" for side in sides)
-                found.update(id_of(row["x"]) for row in self._every(pattern, self._endpoint.deadline_s))
+                found.update(
+                    id_of(row["x"]) for row in self._reader.every(pattern, self._endpoint.deadline_s)
+                )
         return frozenset(found)
 
     # Paths
@@ -259,7 +251,7 @@ class EndpointStore:
         One query fetches the ends, one their relations, and one how the first ends were reached.
         """
         if not steps:
-            found = sorted(self.items(entities).values(), key=_by_label)
+            found = sorted(self.items(entities).values(), key=by_label)
             ends, nodes = tuple(found[offset : offset + limit]), [item.id for item in found]
             sides = {
                 way: lookups.each("?end", terms, triple)
@@ -273,22 +265,24 @@ class EndpointStore:
         path = _path(entities, steps, returning=returning)
         if path is None:
             return Walk(Page((), 0))
-        page = self._page_of(path.pattern(), limit, offset)
+        page = self._reader.page(path.pattern(), limit, offset)
         if not page.total:
-            path = path.leading(lambda pattern: bool(self._rows(f"SELECT * WHERE {{ {pattern} }} LIMIT 1")))
+            path = path.leading(
+                lambda pattern: bool(self._reader.rows(f"SELECT * WHERE {{ {pattern} }} LIMIT 1"))
+            )
             if path is None:
                 return Walk(Page((), 0))
-            page = self._page_of(path.pattern(), limit, offset)
+            page = self._reader.page(path.pattern(), limit, offset)
         among = f"{{ SELECT DISTINCT ?end WHERE {{ {path.pattern('?end')} }} LIMIT {MAX_SURROUNDED} }}"
         sides = {_OUT: f"{among} ?end ?x ?other", _IN: f"{among} ?other ?x ?end"}
         return self._walk(page, sides, self._vias(entities, path, page.items[:MAX_VIAS]))
 
     def _walk(self, ends: Page, sides: Mapping[str, str], vias: tuple[tuple[str, ...], ...]) -> Walk:
-        rows = self._rows(self._naming.around(sides, 2 * _WINDOW - 1)) if sides else []
+        rows = self._reader.rows(self._naming.around(sides, self._reader.max_rows)) if sides else []
         found: dict[str, list[Item]] = {_OUT: [], _IN: []}
         for row in rows:
             found[row["way"]["value"]].append(lookups.item_of(row))
-        out, into = (tuple(sorted(found[way], key=_by_label)) for way in (_OUT, _IN))
+        out, into = (tuple(sorted(found[way], key=by_label)) for way in (_OUT, _IN))
         return Walk(ends, vias, out, into)
 
     def _vias(
@@ -301,7 +295,7 @@ class EndpointStore:
         ends = [(place, terms) for place, item in enumerate(items) if (terms := lookups.node_terms(item.id))]
         vias: list[tuple[str, ...]] = [()] * len(items)
         if ends:
-            for row in self._rows(path.one_each([terms for _, terms in ends])):
+            for row in self._reader.rows(path.one_each([terms for _, terms in ends])):
                 first = [id_of(row["n0"])] if "n0" in row else only if len(path.starts) == 1 else []
                 between = [id_of(row[f"n{number}"]) for number in range(1, len(path.hops))]
                 vias[ends[int(row["end"]["value"])][0]] = (*first, *between) if first else ()
@@ -310,7 +304,7 @@ class EndpointStore:
     # Logical forms
 
     def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
-        return self._page_of(f"{{ {self._forms().members(form, returning=returning)} }}", limit, offset)
+        return self._reader.page(f"{{ {self._forms().members(form, returning=returning)} }}", limit, offset)
 
     def survey(
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
@@ -320,7 +314,7 @@ class EndpointStore:
         return self._forms().survey(of, topics, returning=returning)
 
     def _forms(self) -> FormQueries:
-        return FormQueries(self, self._naming, self._endpoint.labels, self._rows, 2 * _WINDOW - 1)
+        return FormQueries(self, self._endpoint.labels, self._reader)
 
     # The schema
 
@@ -366,21 +360,18 @@ class EndpointStore:
             deadline_s=deadline_s - (time.monotonic() - started),
             max_bytes=self._max_bytes,
         )
-        found = self._read(lambda: read_result(answer, query.form, result, max_rows=self._max_rows))
+        with readable(self._endpoint.url):
+            found = read_result(answer, query.form, result, max_rows=self._max_rows)
         if not query.volatile:
             self._recent.put(key, found, len(found.body))
         return found
 
     def count_triples(self, *, deadline_s: float) -> int:
-        return self._number(lookups.COUNT_TRIPLES, deadline_s)
+        return self._reader.number(lookups.COUNT_TRIPLES, deadline_s)
 
     def count_entities(self, *, deadline_s: float) -> int:
         """The number of heads and tails, without literals."""
-        return self._number(lookups.count(lookups.ENTITIES), deadline_s)
-
-    def _number(self, query: str, deadline_s: float | None = None) -> int:
-        [row] = self._rows(query, deadline_s)
-        return int(row["n"]["value"])
+        return self._reader.number(lookups.count(lookups.ENTITIES), deadline_s)
 
     def _page(
         self,
@@ -399,30 +390,10 @@ class EndpointStore:
             one = relations[0] if len(relations) == 1 else None
             values = f"VALUES ?relation {{ {' '.join(relations)} }} "
             pattern = pattern.replace("?relation", one) if one else values + f"{{ {pattern} }}"
-        return self._page_of(pattern, limit, offset)
-
-    def _page_of(self, pattern: str, limit: int, offset: int) -> Page:
-        """One page of the ?x of a pattern."""
-        items = list(self._items(self._naming.first(pattern, _WINDOW + 1)))
-        if len(items) <= _WINDOW:
-            items.sort(key=_by_label)
-            return Page(tuple(items[offset : offset + limit]), len(items))
-        total = self._number(lookups.count(pattern))
-        page = self._naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
-        return Page(tuple(self._items(page)), total)
-
-    def _every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
-        """All distinct ?x of a pattern, fetched in several queries."""
-        for offset in range(0, _MAX_LISTED, _WINDOW):
-            query = lookups.distinct(pattern, _WINDOW, offset, sorted_inside=self._sorted_inside)
-            rows = self._rows(query, deadline_s)
-            yield from rows
-            if len(rows) < _WINDOW:
-                return
-        raise QueryError(f"there are more than {_MAX_LISTED} of them, too many to list")
+        return self._reader.page(pattern, limit, offset)
 
     def _every_id(self, pattern: str) -> Iterator[str]:
-        return (id_of(row["x"]) for row in self._every(pattern, self._endpoint.schema_deadline_s))
+        return (id_of(row["x"]) for row in self._reader.every(pattern, self._endpoint.schema_deadline_s))
 
     def _known(self, ids: Sequence[str]) -> Iterable[Item]:
         return self.items([id_ for id_ in ids if lookups.node_terms(id_)]).values()
@@ -431,55 +402,9 @@ class EndpointStore:
         if not ids:
             return ()
         values = " ".join(f"<{id_}>" for id_ in ids)
-        return self._ids(
+        return self._reader.ids(
             f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {values} }} FILTER(EXISTS {{ ?s ?x ?o }}) }}"
         )
-
-    def _items(self, query: str) -> Iterator[Item]:
-        return map(lookups.item_of, self._rows(query))
-
-    def _ids(self, query: str) -> tuple[str, ...]:
-        return tuple(sorted({id_of(row["x"]) for row in self._rows(query)}))
-
-    def _rows(self, query: str, deadline_s: float | None = None) -> list[Binding]:
-        """All rows of a look-up's query; raises if the endpoint cut them."""
-        known = self._recent.get(query)
-        if known is not None:
-            assert isinstance(known, list)
-            return known
-        deadline_s = deadline_s or self._endpoint.deadline_s
-        answer = self._client.ask(query, ROWS, deadline_s=deadline_s, max_bytes=self._max_bytes)
-        _, rows, truncated = self._read(lambda: read_bindings(answer, 2 * _WINDOW))
-        if truncated:
-            raise QueryError("the endpoint cut the answer to a look-up: allow larger results there or here")
-        self._recent.put(query, rows, len(answer.body))
-        return rows
-
-    def _read(self, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except UnreadableError as error:
-            raise GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {error}") from error
-
-
-class _Recent:
-    """LRU cache of answers, bounded by their size in bytes; safe for many threads."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._lock = threading.Lock()
-        self._entries: LRUCache[Any, tuple[object, int]] = LRUCache(
-            max_bytes, getsizeof=lambda entry: entry[1]
-        )
-
-    def get(self, key: Any) -> object | None:
-        with self._lock:
-            value, _ = self._entries.get(key, (None, 0))
-            return value
-
-    def put(self, key: Any, value: object, size: int) -> None:
-        with self._lock:
-            if size <= self._entries.maxsize:
-                self._entries[key] = (value, size)
 
 
 def _chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -503,17 +428,3 @@ def _path(entities: Sequence[str], steps: Sequence[PathStep], *, returning: bool
         return None
     apart = range(0) if returning else range(2, len(hops) + 1)
     return EndpointPath(tuple(starts), hops, frozenset(apart))
-
-
-def _by_label(item: Item) -> tuple[str, str]:
-    return item.label, item.id
-
-
-def _names(question: str) -> Iterator[str]:
-    """Runs of words that may be names, longer ones first, each in several capitalisations."""
-    words = list(_WORD.finditer(question))
-    for length in range(min(_MAX_NAME_WORDS, len(words)), 0, -1):
-        for first in range(len(words) - length + 1):
-            text = question[words[first].start() : words[first + length - 1].end()]
-            if any(character.isalnum() for character in text):
-                yield from (text, text.title(), text.lower(), text[:1].upper() + text[1:])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 from rapidfuzz import process
@@ -40,19 +41,53 @@ class FuzzyNames:
 
     def __init__(self, names: Iterable[str]) -> None:
         # Word → number of words in a name → folded names with the word; folded name → original names.
-        self._names: dict[str, dict[int, list[str]]] = {}
-        self._originals: dict[str, list[str]] = {}
+        self._names: MutableMapping[str, dict[int, list[str]]] = {}
+        self._originals: MutableMapping[str, list[str]] = {}
         for name in names:
             folded = _fold(name)
             originals = self._originals.setdefault(folded, [])
             originals.append(name)
-            words = folded.split(" ")
-            if len(originals) == 1 and len(folded) >= _MIN_CHARS and len(words) <= _MAX_WORDS:
+            words = _searched(folded)
+            if len(originals) == 1:
                 for word in dict.fromkeys(words):
                     self._names.setdefault(word, {}).setdefault(len(words), []).append(folded)
-        self._words_of_length: dict[int, list[str]] = {}
+        self._words_of_length: MutableMapping[int, list[str]] = {}
         for word in self._names:
             self._words_of_length.setdefault(len(word), []).append(word)
+
+    def changed(self, gone: Iterable[str], new: Iterable[str]) -> FuzzyNames:
+        """The same with some names less and others more; shares everything else."""
+        changed = FuzzyNames(())
+        changed._names, changed._originals = ChainMap({}, self._names), ChainMap({}, self._originals)
+        changed._words_of_length = ChainMap({}, self._words_of_length)
+        for name in gone:
+            changed._remove(name)
+        for name in new:
+            changed._add(name)
+        return changed
+
+    def _add(self, name: str) -> None:
+        folded = _fold(name)
+        before = self._originals.get(folded, [])
+        self._originals[folded] = [*before, name]
+        words = _searched(folded)
+        for word in dict.fromkeys(words if not before else ()):
+            counts = self._names.get(word, {})
+            self._names[word] = {**counts, len(words): [*counts.get(len(words), ()), folded]}
+            if not counts:
+                self._words_of_length[len(word)] = [*self._words_of_length.get(len(word), ()), word]
+
+    def _remove(self, name: str) -> None:
+        folded = _fold(name)
+        left = self._originals[folded] = [one for one in self._originals.get(folded, ()) if one != name]
+        words = _searched(folded)
+        for word in dict.fromkeys(words if not left else ()):
+            names = [one for one in self._names[word][len(words)] if one != folded]
+            counts = {**self._names[word], len(words): names}
+            self._names[word] = {count: some for count, some in counts.items() if some}
+            if not self._names[word]:
+                others = (other for other in self._words_of_length[len(word)] if other != word)
+                self._words_of_length[len(word)] = list(others)
 
     def find(self, words: Sequence[str], anchors: Iterable[int]) -> list[Resemblance]:
         """Names that differ from a run of words by a few typing errors or by accents only.
@@ -127,6 +162,12 @@ class FuzzyNames:
                 # With no errors, only accents differ.
                 score = 1 - max(errors, 0.1) / max(len(span), len(name))
                 found[first, first + count - 1, name] = round(score, 4)
+
+
+def _searched(folded: str) -> list[str]:
+    """The words by which a name is found; none if it is too short or too long."""
+    words = folded.split(" ")
+    return words if len(folded) >= _MIN_CHARS and len(words) <= _MAX_WORDS else []
 
 
 def _errors_in(text: str) -> int:

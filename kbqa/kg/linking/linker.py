@@ -23,7 +23,9 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item, Mention
@@ -57,6 +59,7 @@ _TOKEN = re.compile(r"(?:[^\W_]|[̀-ͯ])+|[^\w\s]")
 _MAX_CANDIDATES = 5
 _ALMOST = 0.05
 _MAX_RUN = 6  # words of a run that is searched as part of a name
+_Names = MutableMapping[str, list[tuple[str, Item]]]
 _OPENING, _CLOSING = "[\"'“‘«(<", "]\"'”’»)>"
 
 
@@ -90,6 +93,13 @@ class _Found(NamedTuple):
     taken: set[int]
 
 
+class Difference(NamedTuple):
+    """Names, or values, that a linker has less, and more, than another."""
+
+    gone: Sequence[tuple[str, Item]]
+    new: Sequence[tuple[str, Item]]
+
+
 class EntityLinker:
     """Finds the names of entities in questions.
 
@@ -111,8 +121,8 @@ class EntityLinker:
         values: Iterable[tuple[str, Item]] = (),
     ) -> None:
         self._classes, self._schema = classes, schema
-        self._entities: dict[str, list[tuple[str, Item]]] = {}
-        self._values: dict[str, list[tuple[str, Item]]] = {}
+        self._entities: _Names = {}
+        self._values: _Names = {}
         lengths: dict[str, set[int]] = {}
         for label, entity in names:
             _add(self._entities, lengths, label, entity)
@@ -120,9 +130,60 @@ class EntityLinker:
             if _key(text) not in self._entities and any(map(str.isalpha, text)):
                 _add(self._values, lengths, text, item)
         # First token → the token counts of the names that begin with it, longest first.
-        self._lengths = {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
+        self._lengths: MutableMapping[str, tuple[int, ...]] = {
+            first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()
+        }
         self._fuzzy: FuzzyNames | None = None
         self._fuzzy_lock = threading.Lock()
+        # The linker that this one was changed from, and the keys that changed.
+        self._since: tuple[EntityLinker, set[str]] | None = None
+
+    def changed(
+        self,
+        names: Difference,
+        values: Difference,
+        *,
+        classes: Collection[str],
+        schema: Collection[str],
+        judged: Iterable[str] = (),
+    ) -> EntityLinker:
+        """A linker of the same graph after a change; shares whatever did not change.
+
+        Args:
+            names, values: as the constructor takes them: what is gone, and what is new.
+            classes, schema: as the constructor takes them.
+            judged: names of entities that became part of the schema, or are that no more.
+        """
+        changed = copy(self)
+        changed._classes, changed._schema = classes, schema
+        changed._entities, changed._values = ChainMap({}, self._entities), ChainMap({}, self._values)
+        changed._lengths = ChainMap({}, self._lengths)
+        changed._fuzzy, changed._fuzzy_lock = None, threading.Lock()
+        keys = {*map(_key, judged), *changed._exchange(changed._entities, names)} - {""}
+        values = values._replace(new=[one for one in values.new if any(map(str.isalpha, one[0]))])
+        changed._exchange(changed._values, values)
+        changed._since = self, keys
+        return changed
+
+    def _exchange(self, named: _Names, difference: Difference) -> set[str]:
+        """Apply a difference; returns the keys of the names in it."""
+        keys = set()
+        for text, item in difference.gone:
+            key = _key(text)
+            keys.add(key)
+            found = list(named.get(key, ()))
+            if (text, item) in found:
+                found.remove((text, item))
+                named[key] = found
+        for text, item in difference.new:
+            key = _key(text)
+            keys.add(key)
+            if key:
+                named[key] = [*named.get(key, ()), (text, item)]
+                first, length = key.partition(" ")[0], key.count(" ") + 1
+                lengths = {*self._lengths.get(first, ()), length}
+                self._lengths[first] = tuple(sorted(lengths, reverse=True))
+        return keys
 
     def link(self, question: str) -> list[Mention]:
         """Find the topics that a question names, ordered by position, without overlaps.
@@ -214,14 +275,25 @@ class EntityLinker:
 
     def _topics(self, key: str) -> list[Item]:
         """The entities with a name that are not parts of the schema."""
-        return [entity for _, entity in self._entities[key] if entity.id not in self._schema]
+        return [entity for _, entity in self._entities.get(key, ()) if entity.id not in self._schema]
 
     def _fuzzy_names(self) -> FuzzyNames:
         with self._fuzzy_lock:
             # Built on first use, since many graphs never need it.
             if self._fuzzy is None:
-                self._fuzzy = FuzzyNames(key for key in self._entities if self._topics(key))
+                self._fuzzy = self._changed_fuzzy_names() or FuzzyNames(
+                    key for key in self._entities if self._topics(key)
+                )
             return self._fuzzy
+
+    def _changed_fuzzy_names(self) -> FuzzyNames | None:
+        if self._since is None:
+            return None
+        before, keys = self._since
+        self._since = None
+        was = {key for key in keys if before._topics(key)}
+        now = {key for key in keys if self._topics(key)}
+        return before._fuzzy_names().changed(sorted(was - now), sorted(now - was))
 
     def _scan(self, question: str, tokens: list[_Token], *, plain: bool) -> _Found:
         found: list[tuple[_Match, list[Mention]]] = []
@@ -261,9 +333,9 @@ class EntityLinker:
         text = question[span[0].start : span[-1].end]
         before, last = [token.key for token in span[:-1]], span[-1]
         key = " ".join((*before, last.key))
-        if (named := self._entities.get(key)) is not None:
+        if named := self._entities.get(key):
             return self._meaning(named, [label == text for label, _ in named])
-        if (named := self._values.get(key)) is not None:
+        if named := self._values.get(key):
             match = self._meaning(named, [label == text for label, _ in named])
             return match._replace(is_common=all(_is_common(label) for label, _ in named))
         if not _is_telling(last):
@@ -375,9 +447,7 @@ def _is_name_like(question: str, token: _Token) -> bool:
     return _is_capital(question, token) or (any(map(str.isdigit, key)) and any(map(str.isalpha, key)))
 
 
-def _add(
-    index: dict[str, list[tuple[str, Item]]], lengths: dict[str, set[int]], label: str, item: Item
-) -> None:
+def _add(index: _Names, lengths: dict[str, set[int]], label: str, item: Item) -> None:
     keys = [token.key for token in _tokens(label)]
     if keys:
         index.setdefault(" ".join(keys), []).append((label, item))

@@ -1,4 +1,4 @@
-"""What every `GraphStore` of RDF does: embedded, at an endpoint, and at a real Virtuoso."""
+"""What every `GraphStore` of RDF does: embedded, after changes, at an endpoint, and at a real Virtuoso."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from kbqa.errors import QueryRefusedError, QuerySyntaxError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.changes.batch import Batch, read_triples
+from kbqa.kg.changes.graph_changes import GraphChanges
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.sparql.guard import ResultFormat
@@ -61,6 +63,33 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
         catalog.load("graph", home / "graph.ttl")
         return catalog.get("graph")
 
+    def changed() -> GraphStore:
+        """Loaded from other triples, then changed to those of `TURTLE` in two batches."""
+        quads = list(ox.parse(TURTLE, format=ox.RdfFormat.TURTLE))
+        held_back = [
+            quad
+            for number, quad in enumerate(quads)
+            if number % 3 == 0
+            and not isinstance(quad.subject, ox.BlankNode)
+            and quad.subject.value != e("in")
+            and not isinstance(quad.object, ox.BlankNode)
+        ]
+        extra = f'<{e("paris")}> <{e("in")}> <{e("spain")}> .\n<{e("hub")}> <{LABEL}> "a hub" .\n'
+        lines = [f"{quad.triple} .\n" for quad in quads if quad not in held_back]
+        home = tmp_path_factory.mktemp("home")
+        (home / "graph.nt").write_text("".join(lines) + extra)
+        catalog = GraphCatalog(home)
+        closing.append(catalog.close)
+        catalog.load("graph", home / "graph.nt")
+        half = len(held_back) // 2
+        for inserted, deleted in ((held_back[:half], extra), (held_back[half:], "")):
+            text = "".join(f"{quad.triple} .\n" for quad in inserted)
+            batch = Batch(*(frozenset(read_triples(t, "", named=False)) for t in (text, deleted)))
+            GraphChanges(catalog).change("graph", lambda shown, store, batch=batch: batch)
+        store = catalog.get("graph")
+        assert "+2-" in store.version
+        return store
+
     def endpoint() -> GraphStore:
         server = SparqlServer(TURTLE)
         closing.append(server.stop)
@@ -79,7 +108,7 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
         closing.append(store.close)
         return store
 
-    makers = {"embedded": embedded, "endpoint": endpoint, "virtuoso": virtuoso}
+    makers = {"embedded": embedded, "changed": changed, "endpoint": endpoint, "virtuoso": virtuoso}
 
     def make(kind: str) -> GraphStore:
         if kind not in made:
@@ -93,11 +122,13 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
 
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch):
-    monkeypatch.setattr("kbqa.kg.endpoint.store._WINDOW", WINDOW)
+    monkeypatch.setattr("kbqa.kg.endpoint.reader.WINDOW", WINDOW)
     monkeypatch.setattr("kbqa.kg.endpoint.syntax_check._MAX_S", 10)
 
 
-@pytest.fixture(params=["embedded", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)])
+@pytest.fixture(
+    params=["embedded", "changed", "endpoint", pytest.param("virtuoso", marks=pytest.mark.integration)]
+)
 def store(request, make_store) -> GraphStore:
     return make_store(request.param)
 

@@ -216,8 +216,9 @@ def probe(draw: random.Random) -> Action:
             ("entity_distance", {"set_a": [entity], "set_b": [other, "Ann 1"], "max_distance": 6}),
             ("describe", {"entity": draw.choice([entity, relation])}),
             ("resolve_names", {"names": [entity, other, relation]}),
+            ("labels", {"entities": [entity, other], "languages": ["en"]}),
             ("follow_path", {"entity": entity, "path": [relation], "question": other}),
-            ("expand", {"question": f"{entity} {relation}", "topics": [entity, other]}),
+            ("expand", {"question": f"{entity} {relation}", "topics": [entity, other], "ahead": True}),
             ("link_entities", {"question": f"Does {entity} know {other}, {SECRET}?"}),
         ]
     )

@@ -25,6 +25,7 @@ from tests.sparql_servers import SparqlServer, free_port
 
 JSON = "application/sparql-results+json"
 ASK = "ASK {}"
+PROMPTLY_S = 10.0  # less than whoever waits in vain would take, and enough for a busy machine
 
 
 @pytest.fixture
@@ -77,13 +78,13 @@ def hang_up(request):
 def test_a_query_is_sent_with_its_graphs_and_time_limit(server, connect):
     graph = "http://ex.org/g"
     client = connect(server.url, default_graphs=(graph,), server=ServerKind.VIRTUOSO)
-    answer = ask(client, "SELECT * { ?s ?p ?o }", deadline_s=4)
+    answer = ask(client, "SELECT * { ?s ?p ?o }", deadline_s=40)
     assert answer.complete
     assert answer.media_type == JSON
     assert b"urn:o" in answer.body
     [sent] = server.requests
     assert sent["default-graph-uri"] == graph
-    assert 3000 < int(sent["timeout"]) < 4000
+    assert 30_000 < int(sent["timeout"]) < 40_000
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,9 @@ def test_a_server_that_stays_overloaded_is_unavailable_within_the_deadline(serve
     client = connect(server.url)
     began = time.monotonic()
     with pytest.raises(GraphUnavailableError, match="503.*busy"):
-        ask(client, deadline_s=1)
-    assert time.monotonic() - began < 1.5
-    assert 3 <= len(server.requests) <= 8
+        ask(client, deadline_s=2)
+    assert time.monotonic() - began < PROMPTLY_S
+    assert 2 <= len(server.requests) <= 10
 
 
 def test_retry_after_is_waited_for_and_never_past_the_deadline(server, connect):
@@ -135,8 +136,8 @@ def test_retry_after_is_waited_for_and_never_past_the_deadline(server, connect):
     client = connect(server.url)
     began = time.monotonic()
     with pytest.raises(GraphUnavailableError):
-        ask(client, deadline_s=2)
-    assert time.monotonic() - began < 1
+        ask(client, deadline_s=60)
+    assert time.monotonic() - began < PROMPTLY_S
 
 
 def test_a_broken_connection_is_tried_once_more(server, connect):
@@ -171,7 +172,7 @@ def test_a_refused_connection_is_unavailable_and_found_out_once(connect):
     for _ in range(20):
         with pytest.raises(GraphUnavailableError):
             ask(client, deadline_s=5)
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 2 * PROMPTLY_S  # of 20 deadlines
 
 
 def test_a_server_that_comes_back_is_used_again(connect):
@@ -187,21 +188,21 @@ def test_a_server_that_comes_back_is_used_again(connect):
         server.stop()
 
 
-def silent(_):
-    time.sleep(3)
+def silent(request):
+    request.rfile.read(1)  # until the client hangs up
 
 
 def dripping(request):
     """A header, then a byte at a time."""
     request.send_response(200)
     request.end_headers()
-    for _ in range(60):
+    for _ in range(600):
         request.wfile.write(b" ")
         time.sleep(0.05)
 
 
 def dripping_head(request):
-    for _ in range(60):
+    for _ in range(600):
         request.wfile.write(b"H")
         time.sleep(0.05)
 
@@ -213,7 +214,7 @@ def test_the_deadline_holds_whatever_the_server_does(server, connect, slow):
     began = time.monotonic()
     with pytest.raises((QueryTimeoutError, GraphUnavailableError)):
         ask(client, deadline_s=0.5)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < PROMPTLY_S
 
 
 def test_an_endless_body_is_cut(server, connect):
@@ -243,19 +244,20 @@ def test_a_compressed_answer_is_refused(server, connect):
 
 def test_busy_connections_are_overload_at_the_deadline(server, connect):
     client = connect(server.url, connections=1)
-    started = threading.Event()
+    started, go_on = threading.Event(), threading.Event()
 
     def slow(request):
         started.set()
-        time.sleep(1.5)
+        go_on.wait(60)
         server.execute(request)
 
     server.answer_with(slow)
-    first = threading.Thread(target=lambda: ask(client))
+    first = threading.Thread(target=lambda: ask(client, deadline_s=60))
     first.start()
-    assert started.wait(5)
+    assert started.wait(60)
     with pytest.raises(QueryOverloadError, match="busy"):
         ask(client, deadline_s=0.2)
+    go_on.set()
     first.join()
 
 
@@ -358,20 +360,26 @@ def test_secrets_come_from_the_environment_and_stand_in_no_log(
 
 def test_a_closed_client_says_so(server, connect):
     client = connect(server.url)
-    server.answer_with(silent)
+    asked = threading.Event()
+
+    def asked_in_vain(request):
+        asked.set()
+        silent(request)
+
+    server.answer_with(asked_in_vain)
     errors = []
 
     def waiting():
         try:
-            ask(client)
+            ask(client, deadline_s=60)
         except GraphUnavailableError as error:
             errors.append(str(error))
 
     thread = threading.Thread(target=waiting)
     thread.start()
-    time.sleep(0.3)
+    assert asked.wait(60)
     client.close()
-    thread.join(5)
+    thread.join(60)
     assert "was closed while it was asked" in errors[0]
     with pytest.raises(GraphUnavailableError, match="was closed"):
         ask(client)
@@ -383,7 +391,7 @@ def test_a_client_that_nobody_holds_ends_its_thread(server):
     [thread] = set(threading.enumerate()) - before
     ask(client)
     del client
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 

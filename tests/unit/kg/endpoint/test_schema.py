@@ -67,6 +67,33 @@ def test_declarations_stand_in_where_use_cannot_be_listed():
     assert listed(every) == [Item("a", "a"), Item("b", "b")]
 
 
+@pytest.mark.parametrize("what", [RELATIONS, TYPES])
+def test_of_a_large_graph_that_declares_nothing_what_some_facts_use_is_listed(what):
+    def every(pattern):
+        if "?kind" in pattern:
+            return []
+        if "LIMIT" not in pattern:
+            raise QueryTimeoutError("too slow")
+        return ["human"]
+
+    assert listed(every, what) == [Item("human", "human")]
+
+
+def test_some_facts_are_asked_about_in_sparql_that_servers_take(connect):
+    store = connect(WIKIDATA, triples=None)
+    every = store._every_id
+
+    def impatient(pattern):
+        if "LIMIT" not in pattern:
+            raise QueryTimeoutError("too slow")
+        return every(pattern)
+
+    listing = SchemaListing(None)
+    types = listing.get(TYPES, impatient, store._known)
+    assert types
+    assert ids(types) == ids(store.types())
+
+
 def test_a_listing_that_failed_is_not_tried_again_at_once():
     asked = []
 
@@ -78,4 +105,4 @@ def test_a_listing_that_failed_is_not_tried_again_at_once():
     for _ in range(3):
         with pytest.raises(QueryTimeoutError):
             listing.get(RELATIONS, every, lambda ids: [])
-    assert len(asked) == 2
+    assert len(asked) == 3
