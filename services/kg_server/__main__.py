@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from kbqa.tracing import traced
 from services.http import exit_code, serve
 from services.kg_server.settings import KgServerSettings

@@ -14,7 +14,7 @@ from kbqa.errors import GraphNotFoundError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.store import GraphInfo, GraphStore
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.http import read_body
 from services.kg_server.batches import CostlyBatches
 from services.kg_server.callers import Caller, caller_of
@@ -86,7 +86,7 @@ def add_actions(
         """Only graphs that the key may ask about."""
         return GraphsModel(
             graphs=[
-                GraphModel(name=g.name, version=g.version, triples=g.triples, entities=g.entities)
+                GraphModel.model_validate(g, from_attributes=True)
                 for g in listed(catalog, caller_of(request))
             ]
         )

@@ -22,7 +22,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import GraphInfo
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.access.sites import OwnSite
 from services.disks import expose_disks
 from services.http import install, operations_app
@@ -30,6 +30,7 @@ from services.kg_server.actions import add_actions, listed, opened
 from services.kg_server.batches import CostlyBatches
 from services.kg_server.cache import Cache
 from services.kg_server.callers import Caller
+from services.kg_server.changes import add_changes
 from services.kg_server.errors import STATUS
 from services.kg_server.gate import AdmissionGate
 from services.kg_server.limits import Admission
@@ -92,6 +93,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
                 await running.enter_async_context(tools.manager.run())
             yield
         opening.close()
+        await compactions.close()
         await asyncio.gather(*tasks)
         cache.close()
         catalog.close()
@@ -114,6 +116,7 @@ def create_app(settings: KgServerSettings) -> FastAPI:
     )
     app.state.operations = None if keys is None else operations_app(metrics, opening.pending)
     add_actions(app, settings, catalog, schemas, costly, metrics)
+    compactions = add_changes(app, settings, catalog, metrics)
     app.include_router(sparql_router(settings, catalog, queries))
     if tools is not None:
         app.router.routes.append(Route("/mcp", tools, methods=["POST"], include_in_schema=False))

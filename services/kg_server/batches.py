@@ -26,6 +26,10 @@ from services.kg_server.schemas import dump_result
 
 logger = logging.getLogger(__name__)
 
+# Seconds that a batch has besides one query of the usual length. Its first query then has all of its time,
+# and shares its result with the same query of other batches.
+_BESIDES_S = 5.0
+
 
 class CostlyBatches:
     """Executes batches, a few at a time.
@@ -35,7 +39,7 @@ class CostlyBatches:
 
     Args:
         gate: admits batches; their queries also pass the gate of `queries`.
-        deadline_s: seconds for a batch from its arrival, or more if a query on its graph may take more. What
+        deadline_s: seconds for a batch from its arrival, more if a query on its graph may take as long. What
             its actions ask for by `timeout_s` is added. Actions that have not begun by then, and queries that
             are cut short, result in timeouts.
         profile: everything else that results depend on: limits, the encoder and its thresholds.
@@ -62,7 +66,9 @@ class CostlyBatches:
         Raises:
             QueryOverloadError: too many batches are waiting, or its turn did not come in time.
         """
-        usual_s = max(self._deadline_s, surroundings.deadline_s)
+        usual_s = self._deadline_s
+        if surroundings.deadline_s >= usual_s:
+            usual_s = surroundings.deadline_s + _BESIDES_S
         deadline_s = usual_s + sum(_asked_s(surroundings, action) for action in batch)
         until = time.monotonic() + deadline_s
         asked = _Asked(kg, surroundings, graph, caller, deadline_s, until)

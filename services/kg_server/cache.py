@@ -23,7 +23,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

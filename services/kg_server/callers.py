@@ -18,12 +18,14 @@ class Caller:
         fresh: whether it declines cached answers (`Cache-Control: no-cache`); its own are still cached.
         private: whether its own answers must not be cached either (`no-store`); implies `fresh`.
         graphs: names of the graphs and views that it may ask; None for all.
+        may_change: whether it may change these graphs.
     """
 
     client: str
     fresh: bool = False
     private: bool = False
     graphs: frozenset[str] | None = None
+    may_change: bool = False
 
     def may_ask(self, kg: str) -> bool:
         return self.graphs is None or kg in self.graphs
@@ -43,4 +45,6 @@ def caller_of(request: Request) -> Caller:
     control = request.headers.get("cache-control", "").lower()
     private = "no-store" in control
     state = request.scope["state"]
-    return Caller(state["client"], private or "no-cache" in control, private, state["graphs"])
+    return Caller(
+        state["client"], private or "no-cache" in control, private, state["graphs"], state["may_change"]
+    )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from kbqa.errors import (
+    ChangeConflictError,
+    ChangeTooLargeError,
+    GraphChangeError,
     GraphError,
     GraphNotFoundError,
     GraphUnavailableError,
@@ -18,6 +21,9 @@ from services.access.errors import ACCESS_STATUS
 STATUS: dict[type[KbqaError], int] = {
     **ACCESS_STATUS,
     GraphNotFoundError: 404,
+    GraphChangeError: 400,
+    ChangeTooLargeError: 413,
+    ChangeConflictError: 409,
     QuerySyntaxError: 400,
     QueryRefusedError: 403,
     QueryOverloadError: 429,

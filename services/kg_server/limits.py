@@ -10,7 +10,7 @@ from collections import Counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.access.counts import Counts
 from services.access.credentials import address_of, presented_key
 from services.access.errors import ACCESS_STATUS, AccessError, RateExceededError
@@ -30,7 +30,7 @@ class Admission:
     """ASGI middleware that refuses requests without a valid key and requests over a limit.
 
     It stores the client's name in the scope's state (the name of its key or, without keys, its address),
-    and the graphs that it may ask.
+    the graphs that it may ask, and whether it may change them. Without keys, everybody may.
 
     Args:
         keys: accepted keys; None admits everybody.
@@ -49,31 +49,33 @@ class Admission:
             await self._app(scope, receive, send)
             return
         try:
-            client, graphs = await self._admitted(scope)
+            client, graphs, may_change = await self._admitted(scope)
         except AccessError as error:
             self._refusals.labels(error_kind(type(error))).inc()
             await domain_response(error, _STATUS)(scope, receive, send)
             return
-        scope.setdefault("state", {}).update(client=client, graphs=graphs)
+        scope.setdefault("state", {}).update(client=client, graphs=graphs, may_change=may_change)
         try:
             await self._app(scope, receive, send)
         finally:
             self._running.end(client)
 
-    async def _admitted(self, scope: Scope) -> tuple[str, frozenset[str] | None]:
-        """Admit a request and count it as running; returns the client's name and its graphs."""
-        graphs = None
+    async def _admitted(self, scope: Scope) -> tuple[str, frozenset[str] | None, bool]:
+        """Admit a request and count it as running; returns the client's name, its graphs, and whether it may
+        change them."""
+        graphs, may_change = None, True
         if self._keys is None:
             client, rate = address_of(scope.get("client")), self._rate
         else:
             record = self._keys.find(presented_key(Headers(scope=scope)))
             client, rate = record.name, record.rate or self._rate
             graphs = None if record.is_for_all else frozenset(record.graphs)
+            may_change = record.changes
         wait_s = await self._counts.take(rate, "requests", client)
         if wait_s is not None:
             raise RateExceededError(str(rate), wait_s)
         self._running.begin(client)
-        return client, graphs
+        return client, graphs, may_change
 
 
 class Running:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from kbqa.kg.actions import Action, ActionResult, Success
 from kbqa.kg.retrieval import ACTIONS
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 
 class ActionMeter:

@@ -18,7 +18,7 @@ import anyio
 from kbqa.errors import GraphError, QuerySyntaxError, QueryTimeoutError
 from kbqa.kg.sparql.guard import CheckedQuery, QueryResult, ResultFormat, check_query
 from kbqa.kg.store import GraphStore
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
 from services.kg_server.flights import Flights

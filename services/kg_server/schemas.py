@@ -172,6 +172,12 @@ class GraphModel(BaseModel):
     version: str
     triples: int | None = Field(description="null if an endpoint was too slow to count them")
     entities: int | None
+    lost_relations: list[str] = Field(
+        description="relations that facts had when the graph was loaded, and that no fact has any more"
+    )
+    query_deadline_s: float | None = Field(
+        None, description="seconds that a query of an action may run, if the graph has a time of its own"
+    )
 
 
 class GraphsModel(BaseModel):

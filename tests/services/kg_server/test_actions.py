@@ -137,7 +137,8 @@ def test_graphs_are_listed_and_new_ones_served_without_a_restart(client, tmp_pat
     (tmp_path / "toy").write_text("a|r|b\n")
     catalog = GraphCatalog(tmp_path)
     info = catalog.load("toy", tmp_path / "toy")
-    listed = {"name": "toy", "version": info.version, "triples": 1, "entities": 2}
+    listed = {"name": "toy", "version": info.version, "triples": 1, "entities": 2, "lost_relations": []}
+    listed["query_deadline_s"] = None
     assert server.get("/v1/kg").json() == {"graphs": [listed]}
     assert server.post("/v1/kg/toy/actions", json={"actions": []}).json()["version"] == info.version
     catalog.close()

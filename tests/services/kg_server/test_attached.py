@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
+from kbqa.errors import GraphUnavailableError
+from kbqa.kg.actions import Action, Success
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.client import HttpGraphTools
 from kbqa.kg.endpoint.record import Endpoint
 from services.cli.__main__ import main
+from services.http import background
+from services.kg_server.app import create_app
+from services.kg_server.settings import KgServerSettings
 from tests.sparql_servers import SparqlServer, free_port
 
 TURTLE = """
@@ -63,6 +70,32 @@ def test_failures_of_an_endpoint_are_items_and_pass(client, home, server):
     assert client.get("/v1/kg/films/sparql", params={"query": SPARQL["query"]}).status_code == 503
     server.answer_with(server.execute)
     assert [result["status"] for result in execute(client, STARRED, SPARQL)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("allowed_s", [60.0, None])
+def test_a_client_waits_as_long_as_the_endpoint_may_take(tmp_path, server, allowed_s):
+    slow = "SELECT ?o { ?s <http://ex.org/starred> ?o } LIMIT 7"
+
+    def answer(request):
+        if "LIMIT 7" in request.form["query"]:
+            time.sleep(3.0)
+        server.execute(request)
+
+    catalog = GraphCatalog(tmp_path)
+    endpoint = Endpoint(server.url, deadline_s=60, query_deadline_s=allowed_s, check_syntax=False)
+    catalog.attach("films", endpoint)
+    catalog.close()
+    server.answer_with(answer)
+    settings = KgServerSettings.load(home=tmp_path, redis_url=None, query_deadline_s=50.0)
+    query = [Action("execute_sparql", {"query": slow})]
+    with background(create_app(settings)) as url, HttpGraphTools(url, timeout_s=1.5) as tools:
+        if allowed_s is None:
+            with pytest.raises(GraphUnavailableError, match="does not answer"):
+                tools.execute("films", query)
+        else:
+            [result] = tools.execute("films", query)
+            assert isinstance(result, Success)
+            assert sum("LIMIT 7" in request["query"] for request in server.requests) == 1
 
 
 def test_the_command_attaches_and_lists(tmp_path, server, capsys):

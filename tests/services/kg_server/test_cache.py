@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.http import background
 from services.kg_server.app import create_app
 from services.kg_server.cache import Cache, cache_key

@@ -16,7 +16,7 @@ from kbqa.kg.handlers import Surroundings
 from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.kg_server.look_ups import LookUps, to_action
 from services.kg_server.meter import ActionMeter
 from services.kg_server.schemas import dump_result

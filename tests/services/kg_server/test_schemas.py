@@ -35,6 +35,7 @@ EXAMPLES = {
     "entity_distance": {"set_a": ["Big"], "set_b": ["Concord"], "max_distance": 3},
     "describe": {"entity": "Tom Hanks"},
     "resolve_names": {"names": ["Big", "Tom Hanks"]},
+    "labels": {"entities": ["Big", "Tom Hanks"], "languages": ["de-CH", "en"]},
     "link_entities": {"question": "who starred in Big"},
     "follow_path": {
         "entity": "Concord",

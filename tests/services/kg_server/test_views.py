@@ -61,7 +61,7 @@ def guest(client, tmp_path):
                 {"action": "node_relations", "node": "Ann", "question": "which flu"},
                 {"action": "link_entities", "question": "Has Ann seen the doctor about a flu?"},
                 {"action": "describe", "entity": "Ann"},
-                {"action": "expand", "question": "flu", "topics": ["Ann"]},
+                {"action": "expand", "question": "flu", "topics": ["Ann"], "ahead": True},
             )
         ),
     ],
