@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from kbqa.client.batches import BatchAnswer, BatchesModel, BatchLine, BatchModel
 from kbqa.client.errors import GatewayError, GatewayFailedError, GatewayUnreachableError, error_of
 from kbqa.client.events import EVENT, ErrorEvent, Event
 from kbqa.client.models import AnswerResponse, FeedbackReceipt, GraphsModel, PoliciesModel, Verdict
@@ -38,13 +39,14 @@ class Call(Generic[ModelT]):
     method: str
     path: str
     model: type[ModelT]
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def request(self) -> dict[str, Any]:
         """Arguments of httpx's `request` and `stream`."""
         headers = {**outgoing_headers(), **self.headers}
-        return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
+        body = {"content" if isinstance(self.body, bytes) else "json": self.body}
+        return {"method": self.method, "url": self.path, "headers": headers, **body}
 
     def result(self, response: httpx.Response) -> ModelT:
         """Read the response.
@@ -92,6 +94,38 @@ def policies_call(kg: str | None) -> Call[PoliciesModel]:
     return Call("GET", f"/v1/policies{asked}", PoliciesModel)
 
 
+def send_batch_call(lines: Iterable[BatchLine], idempotency_key: str | None) -> Call[BatchModel]:
+    text = "".join(f"{line.model_dump_json(exclude_defaults=True)}\n" for line in lines)
+    headers = {"Content-Type": "application/x-ndjson"}
+    if idempotency_key is not None:
+        headers["Idempotency-Key"] = idempotency_key
+    return Call("POST", "/v1/batches", BatchModel, text.encode(), headers)
+
+
+def batch_call(batch_id: str, method: str = "GET", beneath: str = "") -> Call[BatchModel]:
+    return Call(method, f"/v1/batches/{quote(batch_id, safe='')}{beneath}", BatchModel)
+
+
+class BatchAnswers:
+    """Reads the answers of a batch from the chunks of a response, whose lines end at line feeds alone."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response, self._rest = response, b""
+
+    def of(self, chunk: bytes) -> list[BatchAnswer]:
+        """The answers that the next chunk completes.
+
+        Raises:
+            GatewayError: a line is not an answer.
+        """
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        try:
+            return [BatchAnswer.model_validate_json(line) for line in lines]
+        except ValidationError as error:
+            raise no_gateway(self._response) from error
+
+
+BATCHES: Call[BatchesModel] = Call("GET", "/v1/batches", BatchesModel)
 GRAPHS: Call[GraphsModel] = Call("GET", "/v1/kg", GraphsModel)
 
 

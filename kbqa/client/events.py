@@ -43,6 +43,7 @@ class LinkedEvent(BaseModel):
         kg_version: version of the graph.
         policy, policy_version, recipe: the policy that answers.
         fallback: why the promoted policy does not answer; absent if it does.
+        understood, session: as in the document, if the question belongs to a conversation.
         linking: topic entities; if there are none, the question names nothing in the graph.
     """
 
@@ -55,6 +56,8 @@ class LinkedEvent(BaseModel):
     policy_version: str
     recipe: str
     fallback: str | None = None
+    understood: str | None = None
+    session: str | None = None
     linking: Linking
 
 

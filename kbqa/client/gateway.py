@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -10,17 +10,22 @@ from typing import Any, Self, Unpack
 import httpx
 from httpx_sse import EventSource
 
+from kbqa.client.batches import BatchAnswer, BatchLine, BatchModel
 from kbqa.client.calls import (
+    BATCHES,
     GRAPHS,
     AnswerOptions,
+    BatchAnswers,
     Call,
     ModelT,
     answer_call,
+    batch_call,
     event_of,
     feedback_call,
     policies_call,
     read_call,
     require_success,
+    send_batch_call,
     unreachable,
 )
 from kbqa.client.events import Event
@@ -132,6 +137,46 @@ class Gateway:
         """
         return self._send(policies_call(kg))
 
+    def send_batch(self, lines: Iterable[BatchLine], *, idempotency_key: str | None = None) -> BatchModel:
+        """Send many questions at once, which the gateway answers when it has time.
+
+        Args:
+            idempotency_key: requests with the same key and lines create one batch.
+        """
+        return self._send(send_batch_call(lines, idempotency_key))
+
+    def batch(self, batch_id: str) -> BatchModel:
+        """The progress of a batch."""
+        return self._send(batch_call(batch_id))
+
+    def batches(self) -> list[BatchModel]:
+        """The batches of this key, oldest first."""
+        return self._send(BATCHES).batches
+
+    def batch_answers(self, batch_id: str, *, after: int = 0) -> Generator[BatchAnswer, None, None]:
+        """Yield the answers of a batch that are ready, in the order in which they became ready.
+
+        Args:
+            after: number of answers to leave out, because you have them already.
+        """
+        call = batch_call(batch_id, beneath=f"/answers?after={after}")
+        with _translated(self.url), self._client.stream(**call.request()) as response:
+            if not response.is_success:
+                response.read()
+                require_success(response)
+            answers = BatchAnswers(response)
+            for chunk in response.iter_bytes():
+                yield from answers.of(chunk)
+
+    def cancel_batch(self, batch_id: str) -> BatchModel:
+        """Begin no further line of a batch; its answers can still be read."""
+        return self._send(batch_call(batch_id, "POST", "/cancel"))
+
+    def delete_batch(self, batch_id: str) -> None:
+        """Delete a batch and its answers; one that is not done is cancelled first."""
+        with _translated(self.url):
+            require_success(self._client.request(**batch_call(batch_id, "DELETE").request()))
+
     def _send(self, call: Call[ModelT]) -> ModelT:
         with _translated(self.url):
             return call.result(self._client.request(**call.request()))
@@ -217,6 +262,42 @@ class AsyncGateway:
     async def policies(self, kg: str | None = None) -> PoliciesModel:
         """As `Gateway.policies`."""
         return await self._send(policies_call(kg))
+
+    async def send_batch(
+        self, lines: Iterable[BatchLine], *, idempotency_key: str | None = None
+    ) -> BatchModel:
+        """As `Gateway.send_batch`."""
+        return await self._send(send_batch_call(lines, idempotency_key))
+
+    async def batch(self, batch_id: str) -> BatchModel:
+        """As `Gateway.batch`."""
+        return await self._send(batch_call(batch_id))
+
+    async def batches(self) -> list[BatchModel]:
+        """As `Gateway.batches`."""
+        return (await self._send(BATCHES)).batches
+
+    async def batch_answers(self, batch_id: str, *, after: int = 0) -> AsyncGenerator[BatchAnswer, None]:
+        """As `Gateway.batch_answers`."""
+        call = batch_call(batch_id, beneath=f"/answers?after={after}")
+        with _translated(self.url):
+            async with self._client.stream(**call.request()) as response:
+                if not response.is_success:
+                    await response.aread()
+                    require_success(response)
+                answers = BatchAnswers(response)
+                async for chunk in response.aiter_bytes():
+                    for answer in answers.of(chunk):
+                        yield answer
+
+    async def cancel_batch(self, batch_id: str) -> BatchModel:
+        """As `Gateway.cancel_batch`."""
+        return await self._send(batch_call(batch_id, "POST", "/cancel"))
+
+    async def delete_batch(self, batch_id: str) -> None:
+        """As `Gateway.delete_batch`."""
+        with _translated(self.url):
+            require_success(await self._client.request(**batch_call(batch_id, "DELETE").request()))
 
     async def _send(self, call: Call[ModelT]) -> ModelT:
         with _translated(self.url):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from kbqa.trajectory import Status
+
+NEW_SESSION = "new"
+"""`session` of a request that begins a conversation."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
@@ -28,6 +31,10 @@ class AnswerRequest(BaseModel):
         require_evidence: omit answers that the graph does not support.
         min_confidence: confidence below which answers are withheld (default: that of the key or of the
             gateway); 0 withholds nothing.
+        session: the conversation that the question belongs to: `new`, or the `session` of an earlier answer.
+            The question may then leave out what was said before ("Where was he born?").
+        understood: the complete question, if the caller knows it; needs a session. With the last question
+            repeated, it corrects how that was understood.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -43,13 +50,23 @@ class AnswerRequest(BaseModel):
     stream: bool = False
     require_evidence: bool = False
     min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    session: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    understood: str | None = None
 
-    @field_validator("question")
+    @field_validator("question", "understood")
     @classmethod
-    def _not_blank(cls, question: str) -> str:
+    def _not_blank(cls, question: str | None) -> str | None:
+        if question is None:
+            return None
         if not question.strip():
             raise ValueError("the question is empty")
         return question.strip()
+
+    @model_validator(mode="after")
+    def _in_a_session(self) -> Self:
+        if self.understood is not None and self.session is None:
+            raise ValueError("understood needs a session: send `session` with it, or the complete `question`")
+        return self
 
 
 Triple = tuple[str, str, str]
@@ -171,11 +188,17 @@ class AnswerResponse(BaseModel):
     """The answers to a question, and how they were found.
 
     Attributes:
+        question: as it was asked.
+        understood: the complete question that was answered, if the question belongs to a conversation; the
+            places of `linking` refer to it.
+        session: the conversation, for further questions; absent if there is none.
         status: `answered`; `unsupported` if nothing in the graph supports any of the answers;
             `no_answer`, perhaps with candidates; `no_topic_entity` if the question names nothing in the
             graph; `partial` if the time limit was reached before there was an answer.
         kg_version: version of the graph; absent if the time limit was reached before it was known.
-        linking: entities at which the runs began; absent in the same case.
+        evidence_versions: versions of the graph on which the evidence was confirmed, oldest first; more than
+            one if the graph changed meanwhile. Absent if there is no evidence.
+        linking: entities at which the runs began; absent in the same case as `kg_version`.
         answers: answers of all runs, those of most runs first.
         candidates: what the policy would have answered if it had been sure enough; the status is then
             `no_answer`.
@@ -192,8 +215,11 @@ class AnswerResponse(BaseModel):
 
     id: str
     question: str
+    understood: str | None = None
+    session: str | None = None
     kg: str
     kg_version: str | None = None
+    evidence_versions: list[str] | None = None
     status: AnswerStatus
     linking: Linking | None = None
     answers: list[Answer]

@@ -18,8 +18,9 @@ from kbqa.client import (
     NotThereError,
     RequestRefusedError,
 )
+from kbqa.client.batches import BatchLine
 from kbqa.client.events import DoneEvent, ThoughtEvent
-from kbqa.telemetry import log_context
+from kbqa.telemetry.logs import log_context
 
 USAGE = {"llm_calls": 1, "prompt_tokens": 2, "generated_tokens": 3, "kg_calls": 4, "elapsed_ms": 5.0}
 DOCUMENT = {
@@ -56,6 +57,10 @@ class Sync:
         with self._gateway as gateway:
             return list(gateway.stream(*args, **options))
 
+    def answers(self, *args, **options):
+        with self._gateway as gateway:
+            return list(gateway.batch_answers(*args, **options))
+
 
 class Async:
     """The other one."""
@@ -74,6 +79,13 @@ class Async:
         async def play():
             async with self._gateway as gateway:
                 return [event async for event in gateway.stream(*args, **options)]
+
+        return asyncio.run(play())
+
+    def answers(self, *args, **options):
+        async def play():
+            async with self._gateway as gateway:
+                return [answer async for answer in gateway.batch_answers(*args, **options)]
 
         return asyncio.run(play())
 
@@ -192,3 +204,66 @@ def test_a_gateway_that_is_not_there_is_named_with_the_remedy(client, failure, s
     with pytest.raises(GatewayUnreachableError) as caught:
         client(failure).call("graphs")
     assert says in str(caught.value)
+
+
+BATCH = {
+    "id": "b1",
+    "state": "running",
+    "created_at": "2026-10-12T09:30:15Z",
+    "lines": 2,
+    "answered": 1,
+    "errors": 0,
+}
+
+
+def test_a_batch_is_sent_as_json_lines(client):
+    lines = [
+        BatchLine(id="q", question="Who?", kg="films", n_runs=2),
+        BatchLine(question="What?", kg="films"),
+    ]
+    batch = client(httpx.Response(202, json=BATCH)).call("send_batch", lines, idempotency_key="k")
+    (sent,) = client.seen
+    assert [json.loads(line) for line in sent.content.splitlines()] == [
+        {"id": "q", "question": "Who?", "kg": "films", "n_runs": 2},
+        {"question": "What?", "kg": "films"},
+    ]
+    assert (sent.url.path, sent.headers["idempotency-key"]) == ("/v1/batches", "k")
+    assert (batch.id, batch.state) == ("b1", "running")
+
+
+def test_answers_of_a_batch_are_lines_that_end_at_line_feeds_alone(client):
+    strange = "a\u2028b\x85c"
+    sent = [{"line": 2, "id": strange, "answer": DOCUMENT}, {"line": 1, "id": "x", "error": PROBLEM}]
+    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in sent).encode()
+    chunks = [text[place : place + 7] for place in range(0, len(text), 7)]
+
+    class Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
+        def __iter__(self):
+            yield from chunks
+
+        async def __aiter__(self):
+            for chunk in chunks:
+                yield chunk
+
+    first, second = client(httpx.Response(200, stream=Chunks())).answers("b/1", after=3)
+    assert str(client.seen[0].url) == "http://gateway/v1/batches/b%2F1/answers?after=3"
+    assert (first.line, first.id, first.answer.id) == (2, strange, "a1")
+    assert (second.answer, second.error.detail) == (None, "do this")
+
+
+def test_a_batch_is_followed_cancelled_and_deleted(client):
+    assert client(httpx.Response(200, json=BATCH)).call("batch", "b1").lines == 2
+    assert client(httpx.Response(200, json={"batches": [BATCH]})).call("batches")[0].id == "b1"
+    assert client(httpx.Response(200, json=BATCH)).call("cancel_batch", "b1").id == "b1"
+    client(httpx.Response(204)).call("delete_batch", "b1")
+    sent = [(one.method, one.url.path) for one in client.seen]
+    assert sent == [
+        ("GET", "/v1/batches/b1"),
+        ("GET", "/v1/batches"),
+        ("POST", "/v1/batches/b1/cancel"),
+        ("DELETE", "/v1/batches/b1"),
+    ]
+    with pytest.raises(NotThereError, match="do this"):
+        client(httpx.Response(404, json=PROBLEM)).call("delete_batch", "b1")
+    with pytest.raises(NotThereError, match="do this"):
+        client(httpx.Response(404, json=PROBLEM)).answers("b1")

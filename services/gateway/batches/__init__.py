@@ -1,0 +1,1 @@
+"""Batches of questions: their files, and the tasks that answer their lines."""
