@@ -12,6 +12,8 @@ import { currentKey, openKey } from "./key.js";
 import { forget, past, pastList, remember } from "./past.js";
 import { questionForm } from "./question.js";
 import { steps } from "./steps.js";
+import { asConstruct, asCsv, download } from "./exports.js";
+import { thread } from "./thread.js";
 import { shortRelation } from "./walk.js";
 
 const TICK_MS = 100, RECENT = 6;
@@ -27,9 +29,13 @@ const walked = graph(at("graph"), { choose });
 const turns = steps(at("steps"));
 const answers = answersView(at("answers"), { light: walked.light, labelOf: walked.label, announce: told });
 const form = questionForm(at("ask"), { asked: ask, cancelled: () => current?.abort() });
+const talk = thread(at("thread"), {
+  correct: (question, understood) => ask({ ...form.request(), question }, { understood }),
+  renewed: () => { clear(); replace(progress); told("A new conversation begins."); form.focus(); },
+});
 let current = null; // AbortController of the current question
 
-async function ask(request, { afresh = false } = {}) {
+async function ask(request, { afresh = false, understood = null } = {}) {
   if (!request.question) {
     form.focus();
     return;
@@ -38,17 +44,19 @@ async function ask(request, { afresh = false } = {}) {
   const mine = current = new AbortController();
   const clock = begin();
   try {
-    const response = await api.post("/v1/answer", { ...request, stream: true }, { signal: mine.signal,
+    const response = await api.post("/v1/answer", { ...request, ...talk.fields(request.kg), ...(understood ? { understood } : {}), stream: true }, { signal: mine.signal,
       headers: { Accept: "text/event-stream", ...(afresh ? { "Cache-Control": "no-cache" } : {}) } });
     for await (const event of events(response)) {
       mine.signal.throwIfAborted();
       if (event.event === "error") throw new api.Problem(event.problem.status, event.problem.detail);
       if (event.event === "done") {
+        talk.took(event.document, { again: understood !== null || afresh });
         show(request, event.document);
         remember({ question: request.question, kg: request.kg, topics: request.topic_entities ?? null, document: event.document });
       } else take(event);
     }
   } catch (error) {
+    if (error.status === 404) talk.forget(); // the session may have expired: the next question begins another
     if (mine === current) failed(error, request);
   } finally {
     clock();
@@ -138,15 +146,16 @@ function factsOf(request, document) {
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),
+      h("button", { type: "button", class: "quiet small", title: "Opens this answer with its evidence, while the gateway keeps it, for whoever has the key that asked", onclick: () => copy(linkTo(document), "link", told) }, "Copy link"),
       document.cached ? h("button", { type: "button", class: "quiet small", title: "The same policy has already answered this question from the same graph.", onclick: () => ask(request, { afresh: true }) }, "Ask afresh") : null,
       thumbs(document)),
   ];
 }
 
 function thumbs(document) {
-  const send = (verdict) => async ({ target }) => {
+  const send = (verdict, answers = null) => async ({ target }) => {
     try {
-      await api.post("/v1/feedback", { answer_id: document.id, verdict });
+      await api.post("/v1/feedback", { answer_id: document.id, verdict, ...(answers ? { answers } : {}) });
       replace(box, h("span", { class: "muted" }, "Thank you."));
       told("Thank you, your verdict has been saved.");
     } catch (error) {
@@ -156,8 +165,34 @@ function thumbs(document) {
   };
   const box = h("span", { class: "thumbs", role: "group", "aria-label": "Is the answer right?" },
     h("button", { type: "button", class: "quiet small", "aria-label": "Right", title: "Right", onclick: send("right") }, thumb()),
-    h("button", { type: "button", class: "quiet small down", "aria-label": "Wrong", title: "Wrong", onclick: send("wrong") }, thumb()));
+    h("button", { type: "button", class: "quiet small down", "aria-label": "Wrong", title: "Wrong", onclick: correct }, thumb()));
+  // The second click says what is right, if the user knows it.
+  function correct() {
+    const right = h("input", { maxlength: "1000", dir: "auto", "aria-label": "The right answer, if you know it", placeholder: "the right answer, if you know it" });
+    replace(box, h("form", { class: "correction", onsubmit: (event) => {
+      event.preventDefault();
+      send("wrong", right.value.trim() ? [right.value.trim()] : null)({ target: right });
+    } }, right, h("button", { class: "small" }, "Send")));
+    right.focus();
+  }
   return box;
+}
+
+// The page's address with the answer and, for when it is no longer kept, its question.
+function linkTo({ id, kg, understood, question }) {
+  return `${location.origin}/?${new URLSearchParams({ answer: id, kg, question: understood ?? question })}`;
+}
+
+function save(kind) {
+  const triples = walked.triples();
+  if (!triples.length) {
+    told("Nothing has been walked yet.");
+    return;
+  }
+  if (kind === "svg") download("walk.svg", "image/svg+xml", walked.svg());
+  else if (kind === "csv") download("walk.csv", "text/csv", asCsv(triples, walked.label));
+  else download("walk.rq", "application/sparql-query", asConstruct(triples));
+  told(`The walk has been saved as ${kind.toUpperCase()}.`);
 }
 
 function thumb() {
@@ -298,6 +333,10 @@ at("as-list").addEventListener("click", flip);
 at("fit").addEventListener("click", () => walked.fit());
 at("closer").addEventListener("click", () => walked.zoom(1.25));
 at("farther").addEventListener("click", () => walked.zoom(0.8));
+for (const button of document.querySelectorAll("[data-export]")) button.addEventListener("click", () => { at("exports").open = false; save(button.dataset.export); });
 choose(null);
 showRecent();
-loadGraphs();
+loadGraphs().then(() => {
+  const shared = Object.fromEntries(new URLSearchParams(location.search));
+  if (shared.answer && shared.question) revisit({ id: shared.answer, question: shared.question.slice(0, 2000), kg: shared.kg ?? "", topics: null });
+});

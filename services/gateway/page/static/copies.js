@@ -24,7 +24,7 @@ export function asSparql(answer, topics) {
   };
   const patterns = triples.map(([from, relation, to]) => {
     const rdf = isIri(relation);
-    return `  ${term(from, rdf)} <${rdf ? relation : `urn:kbqa:r:${encoded(relation)}`}> ${term(to, rdf)} .`;
+    return `  ${term(from, rdf)} ${relationOf(relation)} ${term(to, rdf)} .`;
   });
   return `SELECT DISTINCT ?answer WHERE {\n${patterns.join("\n")}\n}`;
 }
@@ -48,6 +48,15 @@ function quoted(text) {
 // Relations of RDF graphs are IRIs; relations from delimited files are names, which get IRIs of ours.
 function isIri(relation) {
   return /^(urn:|[a-z][a-z0-9+.-]*:\/\/)[^\s<>"{}|\\^`]+$/i.test(relation);
+}
+
+export function relationOf(relation) {
+  return `<${isIri(relation) ? relation : `urn:kbqa:r:${encoded(relation)}`}>`;
+}
+
+// An entity of a triple with that relation.
+export function termOf(id, relation) {
+  return nameOf(id, isIri(relation));
 }
 
 function nameOf(id, rdf) {

@@ -2,6 +2,7 @@
 
 import cytoscape from "./cytoscape-3.34.4.esm.min.mjs";
 import { h, replace } from "./dom.js";
+import { asSvg } from "./exports.js";
 import { place } from "./layout.js";
 import { Walk, keyOf, shortRelation } from "./walk.js";
 
@@ -164,6 +165,17 @@ export function graph(box, { choose }) {
       reveal();
     },
     label: (id) => walk.label(id),
+    triples: () => [...walk.triples.values()].map(({ triple }) => triple),
+    // The drawing as SVG, in the page's colours; null if nothing is drawn.
+    svg() {
+      const placed = place(walk, { width: widthOf, height: Infinity, narrow: false });
+      if (!placed.length) return null;
+      const at = new Map(placed.map((one) => [one.id, one]));
+      const side = (one, right) => ({ x: one.x + (right ? 1 : -1) * one.width / 2, y: one.y });
+      const edges = edgesOf(placed, new Set(at.keys()), false).map(({ data }) => [side(at.get(data.source), true), side(at.get(data.target), false)]);
+      const nodes = placed.map((one) => ({ ...one, label: textOf(one), height: HEIGHTS[one.kind], topic: one.kind === "entity" && one.of.topic, answer: one.kind === "entity" && one.of.answer }));
+      return asSvg(nodes, edges, { font: FONT, colour: colours() });
+    },
     fit() {
       follows = true;
       update();
@@ -232,14 +244,19 @@ function listOf(walk) {
     h("span", { class: "end", dir: "auto" }, walk.label(object))));
 }
 
-// The drawing's style in the page's colours, which a canvas does not inherit.
-function style() {
+// The page's colours, which neither a canvas nor a file inherits.
+function colours() {
   const probe = document.body.appendChild(h("i", { hidden: true }));
   const colour = Object.fromEntries(COLOURS.map((name) => {
     probe.className = `colour-${name}`;
     return [name, getComputedStyle(probe).color];
   }));
   probe.remove();
+  return colour;
+}
+
+function style() {
+  const colour = colours();
   const fading = { "transition-property": "opacity", "transition-duration": still.matches ? 0 : 120 };
   return [
     { selector: "node", style: { label: "data(label)", width: "data(width)", "font-family": FONT, "text-valign": "center", "text-halign": "center",

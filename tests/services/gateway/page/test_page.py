@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import STATUS
 from services.gateway.page import page_router, records_router
 from services.http import install
