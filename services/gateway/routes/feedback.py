@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from kbqa.client.models import FeedbackReceipt, FeedbackRequest
-from kbqa.telemetry import Metrics
+from kbqa.feedback import FeedbackFile
+from kbqa.telemetry.metrics import Metrics
 from services.gateway.access.audit import AuditEntry
 from services.gateway.access.control import Caller, caller_of, entry_of
-from services.gateway.feedback import FeedbackFile
 from services.gateway.saved import SavedAnswers
 from services.gateway.settings import GatewaySettings
 from services.http import read_body
@@ -52,7 +52,7 @@ def feedback_router(
             raise RequestValidationError(error.errors(include_url=False)) from error
         about = await saved.read(caller.owner, said.answer_id)
         entry.graph, entry.answer = about.document.kg, said.answer_id
-        added = await run_in_threadpool(file.add, caller.owner, said, about)
+        added = await run_in_threadpool(file.add, caller.owner, said, about.request, about.document)
         kept.labels(said.verdict).inc()
         return FeedbackReceipt(id=added.id)
 

@@ -14,16 +14,15 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from kbqa.client.models import FeedbackRequest, Verdict
-from services.gateway.errors import FeedbackFullError
-from services.gateway.saved import SavedAnswer
+from kbqa.client.models import AnswerRequest, AnswerResponse, FeedbackRequest, Verdict
+from kbqa.errors import FeedbackFullError
 
 logger = logging.getLogger(__name__)
 
@@ -76,13 +75,18 @@ class FeedbackFile:
         self._path, self._max_bytes = path, max_bytes
         self._lock = threading.Lock()
 
-    def add(self, owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
+    def add(
+        self, owner: str, said: FeedbackRequest, request: AnswerRequest, document: AnswerResponse
+    ) -> Feedback:
         """Save feedback on an answer; it is on disk when this returns.
+
+        Args:
+            request: that was answered by `document`.
 
         Raises:
             FeedbackFullError: there is no room for it.
         """
-        feedback = _feedback(owner, said, about)
+        feedback = _feedback(owner, said, request, document)
         self._append(feedback.model_dump_json(exclude_none=True).encode() + b"\n")
         return feedback
 
@@ -100,19 +104,28 @@ class FeedbackFile:
             os.fsync(file.fileno())
 
 
-def read_feedback(*paths: Path) -> Iterator[Feedback]:
-    """All feedback in order of arrival; invalid lines are logged and left out."""
-    return heapq.merge(*map(_read, paths), key=lambda said: said.time)
+def _log_damaged(path: Path, line: int) -> None:
+    logger.warning("a line is not valid feedback", extra={"path": str(path), "line": line})
 
 
-def _read(path: Path) -> Iterator[Feedback]:
+def read_feedback(*paths: Path, on_damaged: Callable[[Path, int], None] = _log_damaged) -> Iterator[Feedback]:
+    """All feedback in order of arrival, without invalid lines.
+
+    Args:
+        on_damaged: told the file and the number of each invalid line; by default it logs them.
+    """
+    read = (_read(path, on_damaged) for path in paths)
+    return heapq.merge(*read, key=lambda said: said.time)
+
+
+def _read(path: Path, on_damaged: Callable[[Path, int], None]) -> Iterator[Feedback]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
                     yield Feedback.model_validate_json(line)
                 except ValidationError:
-                    logger.warning("a line is not valid feedback", extra={"path": str(path), "line": number})
+                    on_damaged(path, number)
 
 
 def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[dict[str, Any]]:
@@ -141,8 +154,9 @@ def questions_of(feedback: Iterable[Feedback], kg: str | None = None) -> list[di
     ]
 
 
-def _feedback(owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback:
-    document = about.document
+def _feedback(
+    owner: str, said: FeedbackRequest, request: AnswerRequest, document: AnswerResponse
+) -> Feedback:
     # The graph accepts ids, so an entity's id is a better gold answer than its label.
     answers = tuple(answer.id or answer.value for answer in document.answers)
     gold = said.answers
@@ -155,9 +169,9 @@ def _feedback(owner: str, said: FeedbackRequest, about: SavedAnswer) -> Feedback
         answer_id=document.id,
         verdict=said.verdict,
         comment=said.comment,
-        question=document.question,
+        question=document.understood or document.question,
         kg=document.kg,
-        graph=about.request.graph,
+        graph=request.graph,
         topic_entities=tuple(document.linking.topic_entities) if document.linking is not None else (),
         policy_version=document.policy_version,
         status=document.status,
