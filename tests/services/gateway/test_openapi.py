@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import hypothesis
 import pytest
 
+from kbqa.client.events import Event
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings
 from services.http import background
 from tests.services.gateway.conftest import FixedPolicy, answer, query, recite
 
+EVENTS = get_args(get_args(Event)[0])
 STARS = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
 
 
 def test_everything_that_is_answered_is_documented_with_examples(gateway):
     schema = gateway(FixedPolicy(STARS)).app.openapi()
     for path, operations in schema["paths"].items():
-        for method, operation in operations.items():
+        for operation in operations.values():
             assert operation["summary"], path
             if path.startswith("/v1"):
                 assert {"4XX", "5XX"} & set(operation["responses"]), path
-            if method == "post":
+            if "requestBody" in operation:
                 (body,) = operation["requestBody"]["content"].values()
                 assert {"example", "examples"} & {*body, *body["schema"]}, path
+
+
+def test_a_client_can_tell_the_events_of_a_stream_apart(gateway):
+    schemas = gateway(FixedPolicy(STARS)).app.openapi()["components"]["schemas"]
+    written = {get_args(event.model_fields["event"].annotation)[0]: event.__name__ for event in EVENTS}
+    assert len(written) == len(EVENTS)
+    assert schemas["Event"]["discriminator"] == {
+        "propertyName": "event",
+        "mapping": {name: f"#/components/schemas/{model}" for name, model in written.items()},
+    }
 
 
 @pytest.mark.integration
@@ -46,6 +60,8 @@ def attack_with_requests(kg_server_url, tmp_path, mode, number):
         status_code_conformance,
     )
 
+    # A line of JSON is JSON.
+    schemathesis.serializer.alias("application/x-ndjson", "application/json")
     checks = [
         not_a_server_error,
         status_code_conformance,
