@@ -63,6 +63,16 @@ class GraphForbiddenError(AccessError):
         super().__init__(f'this key may ask about {theirs}, not about "{kg}": use a key for that graph')
 
 
+class ChangesForbiddenError(AccessError):
+    """The key may read graphs, but not change them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this key may not change graphs: use one that the operator of this service created with "
+            "kbqa keys create NAME --file FILE --changes"
+        )
+
+
 class RateExceededError(AccessError):
     """The caller sends more requests than its rate limit allows."""
 
@@ -90,6 +100,7 @@ ACCESS_STATUS: dict[type[KbqaError], int] = {
     ForeignHostError: 421,
     CrossSiteError: 403,
     GraphForbiddenError: 403,
+    ChangesForbiddenError: 403,
     RateExceededError: 429,
     CountsUnavailableError: 503,
 }

@@ -66,6 +66,7 @@ class KeyRecord(BaseModel):
     Attributes:
         digest: SHA-256 of the whole key, in hexadecimal.
         graphs: graphs that it may ask about; "*" stands for all.
+        changes: whether it may change these graphs at kg_server.
         rate: rate limit of its requests (default: the service's setting).
         quota: limit of the gateway's questions (default: the gateway's setting).
         min_confidence: confidence below which the gateway withholds answers (default: its setting).
@@ -77,6 +78,7 @@ class KeyRecord(BaseModel):
     name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     graphs: tuple[str, ...] = (EVERY_GRAPH,)
+    changes: bool = False
     rate: LimitText | None = None
     quota: LimitText | None = None
     min_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -126,6 +128,7 @@ class KeyFile:
         name: str,
         *,
         graphs: tuple[str, ...] = (EVERY_GRAPH,),
+        changes: bool = False,
         rate: str | None = None,
         quota: str | None = None,
         min_confidence: float | None = None,
@@ -141,8 +144,8 @@ class KeyFile:
         now = datetime.now(UTC)
         try:
             record = KeyRecord(
-                id=id_, name=name, digest=_digest(key.encode()), graphs=graphs, rate=rate, quota=quota,
-                min_confidence=min_confidence, created=now, expires=expires,
+                id=id_, name=name, digest=_digest(key.encode()), graphs=graphs, changes=changes, rate=rate,
+                quota=quota, min_confidence=min_confidence, created=now, expires=expires,
             )  # fmt: skip
         except ValidationError as error:
             problems = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
@@ -210,7 +213,14 @@ class Keys:
             KeyRequiredError, KeyExpiredError, KeyRevokedError: the key is unknown, expired or revoked.
         """
         self._follow()
-        record = self._by_digest.get(_digest(presented))
+        return self._valid(self._by_digest.get(_digest(presented)))
+
+    def by_id(self, id_: str) -> KeyRecord:
+        """The record of a key; raises as `find`."""
+        self._follow()
+        return self._valid(next((known for known in self._by_digest.values() if known.id == id_), None))
+
+    def _valid(self, record: KeyRecord | None) -> KeyRecord:
         if record is None:
             raise KeyRequiredError
         match record.state(datetime.now(UTC)):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from kbqa.tracing import traced
 from services.gateway.settings import GatewaySettings
 from services.http import exit_code, serve
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 settings.port,
                 drain_s=settings.drain_s,
                 beside=None if operations is None else (operations, settings.operations_port),
+                proxies=settings.trusted_proxies,
             )
 
     return exit_code(run)

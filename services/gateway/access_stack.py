@@ -8,22 +8,27 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from kbqa.telemetry import Metrics
+from kbqa.conversation import ChatRewriter
+from kbqa.feedback import FeedbackFile, feedback_path
+from kbqa.kg.actions import GraphTools
+from kbqa.telemetry.metrics import Metrics
 from kbqa.tracing import REQUEST_ID_HEADER
 from services.access.counts import Counts
 from services.access.keys import KeyFile, Keys
 from services.access.sites import is_loopback
 from services.gateway.access.audit import AuditLog
-from services.gateway.access.control import AccessControl, Quotas
+from services.gateway.access.control import AccessControl, Callers, Quotas
 from services.gateway.access.headers import SecurityHeaders
 from services.gateway.access.settings import AccessSettings
 from services.gateway.answering import Answering
 from services.gateway.chat_problems import ChatProblems
-from services.gateway.feedback import FeedbackFile, feedback_path
+from services.gateway.conversations import Conversations
 from services.gateway.idempotency import IdempotentAnswers
 from services.gateway.question_service import QuestionService
 from services.gateway.saved import SavedAnswers
+from services.gateway.sessions import Sessions
 from services.gateway.shelves import AnswerShelf, MemoryShelf, RedisShelf
+from services.gateway.usage import UsageLedger, usage_path
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +36,7 @@ _PREFLIGHT_S = 600  # how long browsers may cache the CORS permission of a site
 
 
 class AccessStack:
-    """Keys, counts, the audit log, saved answers and feedback.
+    """Keys, counts, the audit log, the cost of keys, saved answers and feedback.
 
     Raises:
         ConfigurationError: the keys cannot be read, the audit log cannot be written, or the URL of Redis
@@ -40,7 +45,12 @@ class AccessStack:
 
     def __init__(self, settings: AccessSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
-        self.keys = _keys(settings)
+        self.callers = Callers(
+            _keys(settings),
+            rate=settings.rate,
+            quota=settings.quota,
+            min_confidence=settings.min_confidence,
+        )
         self._counts = Counts(
             settings.redis_url,
             metrics.counter("kbqa_gateway_redis_failures_total"),
@@ -52,14 +62,31 @@ class AccessStack:
         )
         self._shelf = _shelf(settings, metrics)
         self.saved = SavedAnswers(self._shelf, settings.answers_ttl_s)
+        self.usage = UsageLedger(usage_path(settings.home), metrics)
         self.feedback = FeedbackFile(
             settings.feedback_file or feedback_path(settings.home), settings.feedback_mb * 2**20
         )
 
-    def service(self, answering: Answering) -> QuestionService:
-        """The service that handles questions."""
+    def service(
+        self, answering: Answering, tools: GraphTools, rewriter: ChatRewriter | None = None
+    ) -> QuestionService:
+        """The service that handles questions.
+
+        Args:
+            tools: for the names in conversations, and labels in other languages.
+            rewriter: writes complete questions instead of the rules.
+        """
+        sessions = Sessions(self._shelf, self._settings.answers_ttl_s)
         idempotent = IdempotentAnswers(self._shelf, self._settings.answers_ttl_s)
-        return QuestionService(answering, Quotas(self._counts, self._metrics), self.saved, idempotent)
+        return QuestionService(
+            answering,
+            Quotas(self._counts, self._metrics),
+            self.saved,
+            idempotent,
+            Conversations(sessions, tools, rewriter),
+            tools,
+            self.usage,
+        )
 
     def add_access_control(self, app: FastAPI, page: list[BaseRoute]) -> None:
         """Check every request; call this before other middleware is added to `app`.
@@ -70,14 +97,11 @@ class AccessStack:
         settings = self._settings
         app.add_middleware(
             AccessControl,
-            keys=self.keys,
+            callers=self.callers,
             open_routes=page if settings.open_page else [],
             counts=self._counts,
             audit=self._audit,
             metrics=self._metrics,
-            rate=settings.rate,
-            quota=settings.quota,
-            min_confidence=settings.min_confidence,
         )
 
     def add_headers(self, app: FastAPI) -> None:
@@ -89,13 +113,14 @@ class AccessStack:
             app.add_middleware(
                 CORSMiddleware,
                 allow_origins=self._settings.cors_origins,
-                allow_methods=["GET", "POST"],
+                allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["Authorization", "Content-Type", "Idempotency-Key", REQUEST_ID_HEADER],
                 expose_headers=["Retry-After", REQUEST_ID_HEADER],
                 max_age=_PREFLIGHT_S,
             )
 
     async def close(self) -> None:
+        await self.usage.close()
         await self._counts.close()
         await self._shelf.close()
         self._audit.close()

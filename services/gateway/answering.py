@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 
 from kbqa.client.events import AnswerEvent, DoneEvent, ErrorEvent, Event, LinkedEvent
 from kbqa.client.models import AnswerRequest, AnswerResponse
@@ -15,8 +15,9 @@ from kbqa.kg.tools import ListedGraphTools
 from kbqa.kg.versions import GraphVersions
 from kbqa.serving.policies import Lease, PolicySource
 from kbqa.serving.trial import Outcome
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.gateway import cache
+from services.gateway.admission import Admission
 from services.gateway.answers import usage_of, withheld
 from services.gateway.cache import AnswerCache
 from services.gateway.errors import RecipeMismatchError, RequestRefusedError, problem_event
@@ -24,7 +25,7 @@ from services.gateway.meter import Meter
 from services.gateway.settings import GatewaySettings
 from services.gateway.work import Workers
 
-_VERSION_AGE_S = 1.0  # time for which the version of a graph is cached
+_VERSION_AGE_S = 0.5  # time for which the version of a graph is cached
 _CHANGE_POLL_S = 0.1  # how soon a question that waits for another policy version notices it
 
 
@@ -44,15 +45,28 @@ class Answering:
         self._settings, self._policies = settings, policies
         self._versions = _CurrentVersions(tools)
         self._meter = Meter(metrics)
-        self._workers = Workers(settings, tools, self._meter)
+        self._admission = Admission(settings.batch_concurrency)
+        self._workers = Workers(settings, tools, self._meter, self._admission)
+        places = {"concurrency": settings.batch_concurrency, "queue": settings.batch_concurrency}
+        self._line_workers = Workers(settings.model_copy(update=places), tools, self._meter)
         self._cache = AnswerCache(settings.cache_bytes)
 
     def close(self) -> None:
         """Drop waiting questions and stop running ones."""
         self._workers.close()
+        self._line_workers.close()
+
+    def room_for_line(self) -> AbstractAsyncContextManager[None]:
+        """Wait until a line of a batch may be answered; its events then belong into the block."""
+        return self._admission.line()
 
     async def events(
-        self, request: AnswerRequest, *, question_id: str | None = None, fresh: bool = False
+        self,
+        request: AnswerRequest,
+        *,
+        question_id: str | None = None,
+        fresh: bool = False,
+        in_batch: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Answer one question within its time limit; `kbqa.client.events` defines the order of events.
 
@@ -61,6 +75,7 @@ class Answering:
         Args:
             question_id: id of the answer; a new one if None.
             fresh: do not use a cached answer.
+            in_batch: it is a line of a batch, and takes no place from a caller who waits.
 
         Raises:
             RequestRefusedError: the request exceeds a limit.
@@ -71,7 +86,7 @@ class Answering:
             GraphUnavailableError, PolicyUnavailableError: as `ask`, also after the first event.
         """
         started = time.monotonic()
-        timeout_s = self._check_bounds(request)
+        timeout_s = self.check_bounds(request)
         question_id = question_id or uuid.uuid4().hex
         kg_version: str | None = None
         with suppress(TimeoutError):
@@ -93,7 +108,8 @@ class Answering:
             for event in [*known[:-1], *answers, done]:
                 yield event
             return
-        work = self._workers.begin(request, lease, question_id, kg_version, started + timeout_s)
+        workers = self._line_workers if in_batch else self._workers
+        work = workers.begin(request, lease, question_id, kg_version, started + timeout_s)
         told = list[Event]()
         try:
             async with aclosing(work.events()) as events:
@@ -119,8 +135,12 @@ class Answering:
         self._meter.failed(failure)
         return failure
 
-    def _check_bounds(self, request: AnswerRequest) -> float:
-        """Check the request's limits; returns its timeout in seconds."""
+    def check_bounds(self, request: AnswerRequest) -> float:
+        """The timeout of a request that exceeds no limit, in seconds.
+
+        Raises:
+            RequestRefusedError: it exceeds one.
+        """
         limits = self._settings
         topics = request.topic_entities or ()
         for name, asked, most in (

@@ -1,7 +1,7 @@
 """Bodies of `/v1/chat/completions`: a question as chat messages, and its answer with evidence as text.
 
-The model is `kbqa/<graph>`. The question is the user's last message. Earlier messages, system messages
-and sampling parameters are ignored, because a policy answers one question at a time, as in training.
+The model is `kbqa/<graph>`. The question is the user's last message. Earlier messages of the user and their
+replies say what it refers to. System messages and sampling parameters are ignored.
 The response contains the document of `POST /v1/answer` as `kbqa`. Steps are sent as
 `reasoning_content`, which chat clients show folded, and answers as `content`.
 """
@@ -12,12 +12,14 @@ import json
 import re
 import time
 import uuid
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbqa.client.events import ActionEvent, DoneEvent, ErrorEvent, Event, ThoughtEvent
 from kbqa.client.models import Answer, AnswerRequest, AnswerResponse, TripleEvidence, Usage
+from services.gateway.conversations import Remark
 from services.gateway.errors import RequestRefusedError
 
 MODEL = "kbqa"
@@ -29,6 +31,7 @@ _EXPLANATIONS = {
     "partial": "The time limit was reached before an answer was found.",
     "unsupported": "Nothing in the graph supports this.",
 }
+_MOST_REMARKS, _MOST_CHARS = 4, 2000  # of earlier messages that are read, and of each
 _MOST_ROWS = 10  # rows shown per query
 # Characters that could become a link, an image or markup in a client that renders Markdown.
 _MARKUP = re.compile(r"[\\`\[\]<>]")
@@ -45,7 +48,7 @@ class ChatPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """A message; only the user's last one is read."""
+    """A message; those of the user and their replies are read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -91,6 +94,17 @@ class ChatRequest(BaseModel):
                 f'there is no model "{self.model[:200]}": use {MODEL}/GRAPH (GET /v1/models lists them)'
             )
         return graph or None
+
+    def remarks(self) -> list[Remark]:
+        """The latest of the earlier messages of the user that have a reply; none if a session is named."""
+        if "session" in self.kbqa:
+            return []
+        said = [message for message in self.messages if message.role in ("user", "assistant")]
+        return [
+            Remark(asked.text()[:_MOST_CHARS], reply.text()[:_MOST_CHARS])
+            for asked, reply in pairwise(said)
+            if (asked.role, reply.role) == ("user", "assistant")
+        ][-_MOST_REMARKS:]
 
     def question(self, kg: str) -> AnswerRequest:
         """The user's last message as a question about a graph.
@@ -233,6 +247,8 @@ def text_of(document: AnswerResponse) -> str:
         parts.append(_EXPLANATIONS[document.status].format(why=why))
     if document.candidates:
         parts.append(f"What comes nearest: {_names(document.candidates)}")
+    if document.understood not in (None, document.question):
+        parts.append(f"Understood as: {_escaped(str(document.understood))}")
     shown = list(dict.fromkeys(line for answer in found for line in _evidence(answer)))
     if shown:
         parts.append(f"Evidence:\n{_fenced(shown)}")

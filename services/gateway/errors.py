@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from kbqa.client.events import ErrorEvent, Problem
 from kbqa.errors import (
+    ConversationError,
+    FeedbackFullError,
     GraphError,
     GraphNotFoundError,
     GraphUnavailableError,
@@ -115,14 +117,43 @@ class AnswerNotFoundError(KbqaError):
         )
 
 
-class FeedbackFullError(KbqaError):
-    """The feedback file has reached its maximum size."""
+class SessionNotFoundError(KbqaError):
+    """No session with this id belongs to the caller."""
 
-    def __init__(self) -> None:
+    def __init__(self, id_: str, ttl_s: int) -> None:
         super().__init__(
-            "no room for more feedback: the operator of this gateway must export it (kbqa feedback export) "
-            "and move the file away, or raise KBQA_GATEWAY_FEEDBACK_MB"
+            f'no session "{id_[:64]}" of this key had a question in the last {ttl_s} s: '
+            'ask the complete question, with "session": "new" to begin another'
         )
+
+
+class BatchNotFoundError(KbqaError):
+    """The caller has no batch with this id."""
+
+    def __init__(self, id_: str) -> None:
+        super().__init__(
+            f'this key has no batch "{id_[:64]}": it was deleted, or has expired; GET /v1/batches lists them'
+        )
+
+
+class BatchDamagedError(KbqaError):
+    """The file of a batch's answers holds something else."""
+
+    def __init__(self, id_: str) -> None:
+        super().__init__(
+            f"the answers of the batch {id_} are damaged: delete it, and send its questions again"
+        )
+
+
+class BatchRefusedError(KbqaError):
+    """A batch has no line, or more than are allowed."""
+
+
+class TooManyBatchesError(KbqaError):
+    """A key has as many batches as are kept for it."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__(f"this key has {kept} batches already: fetch the answers of one and delete it")
 
 
 STATUS: dict[type[KbqaError], int] = {
@@ -130,6 +161,12 @@ STATUS: dict[type[KbqaError], int] = {
     ShelfUnavailableError: 503,
     IdempotencyMismatchError: 422,
     AnswerNotFoundError: 404,
+    SessionNotFoundError: 404,
+    ConversationError: 422,
+    BatchNotFoundError: 404,
+    BatchDamagedError: 500,
+    BatchRefusedError: 422,
+    TooManyBatchesError: 409,
     FeedbackFullError: 507,
     RequestRefusedError: 422,
     RecipeMismatchError: 409,

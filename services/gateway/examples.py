@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbqa.client.batches import BatchAnswer
 from kbqa.client.events import (
     ActionEvent,
     AnswerEvent,
@@ -33,6 +34,7 @@ from kbqa.trajectory import Status
 from services.gateway.answers import withheld
 
 _ID = "7d1c8fd6f1c54c9f9f6e5a5b1d1f2a30"
+_SESSION = "0b5f7a52d4c94b7a8d3e6c1f9a2b4c6d"
 _THOUGHT = "Its director is one hop away."
 _ACTION = {"action": "get_tail_entities", "entity": "Kismet", "relation": "directed_by"}
 _OBSERVATION = (
@@ -86,6 +88,7 @@ _DOCUMENT = AnswerResponse(
     question="Who directed Kismet?",
     kg="metaqa",
     kg_version="5f2b9c01",
+    evidence_versions=["5f2b9c01"],
     status="answered",
     linking=_LINKING,
     answers=[_ANSWER],
@@ -155,8 +158,9 @@ _COUNT_DOCUMENT = _DOCUMENT.model_copy(
         "cached": True,
     }
 )
-
-
+_FOLLOW_UP_DOCUMENT = _DOCUMENT.model_copy(
+    update={"question": "Who directed it?", "understood": "Who directed Kismet?", "session": _SESSION}
+)
 _CANDIDATE_DOCUMENT = withheld(
     _DOCUMENT.model_copy(update={"policy": READER, "policy_version": "v000001-0c1d2e3f", "confidence": 0.31}),
     min_confidence=0.5,
@@ -184,14 +188,50 @@ REQUESTS: dict[str, Any] = {
             "min_confidence": 0.8,
         }
     },
+    "conversation": {
+        "summary": "A follow-up question, with the caller's own reading of it",
+        "value": {
+            "question": "Who directed it?",
+            "kg": "metaqa",
+            "session": _SESSION,
+            "understood": "Who directed Kismet?",
+        },
+    },
 }
 DOCUMENTS: dict[str, Any] = {
     "triples": {"summary": "Triples as evidence", "value": _json(_DOCUMENT)},
     "query": {"summary": "A query as evidence; answered by a fallback", "value": _json(_COUNT_DOCUMENT)},
+    "conversation": {"summary": "The answer to a follow-up question", "value": _json(_FOLLOW_UP_DOCUMENT)},
     "candidate": {
         "summary": "No answer of which the policy is sure enough; by the reader",
         "value": _json(_CANDIDATE_DOCUMENT),
     },
+}
+BATCHES: dict[str, Any] = {
+    "two questions": {
+        "value": '{"id": "q1", "question": "Who directed Kismet?", "kg": "metaqa"}\n'
+        '{"id": "q2", "question": "Who starred in Big?", "kg": "metaqa", "n_runs": 3}\n'
+    }
+}
+BATCH_ANSWERS: dict[str, Any] = {
+    "an answer and an error": {
+        "value": "".join(
+            f"{answer.model_dump_json(exclude_none=True)}\n"
+            for answer in (
+                BatchAnswer(line=1, id="q1", answer=_DOCUMENT),
+                BatchAnswer(
+                    line=2,
+                    id="2",
+                    error=Problem(
+                        type="urn:kbqa:problem:invalid-request",
+                        title="Unprocessable Content",
+                        status=422,
+                        detail="question: Field required",
+                    ),
+                ),
+            )
+        )
+    }
 }
 STREAMS: dict[str, Any] = {
     "answered": {"value": "".join(map(server_sent, _EVENTS))},

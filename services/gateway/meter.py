@@ -13,7 +13,7 @@ from kbqa.client.models import AnswerResponse
 from kbqa.kg.actions import Action, ActionResult, GraphTools
 from kbqa.rollouts import Player
 from kbqa.rollouts.agent import EpisodeT, Sampling
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.tracing import span
 from kbqa.trajectory import Question
 

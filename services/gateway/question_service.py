@@ -5,17 +5,21 @@ All routes that answer questions use it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from kbqa.client.events import DoneEvent, Event
 from kbqa.client.models import AnswerRequest, AnswerResponse
+from kbqa.kg.actions import GraphTools
 from services.gateway.access.audit import AuditEntry
 from services.gateway.access.control import Caller, Quotas
 from services.gateway.answering import Answering
+from services.gateway.conversations import Conversations, Meant, Remark
 from services.gateway.idempotency import IdempotentAnswers, RequestTurn
+from services.gateway.languages import Labelling
 from services.gateway.saved import SavedAnswers
+from services.gateway.usage import UsageLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Submission:
     Attributes:
         entry: its line of the audit log, which the service completes.
         fresh: do not answer from the cache.
+        remarks: earlier messages of a chat.
+        languages: of labels, the preferred one first.
         idempotency_key: requests with the same key are answered once.
     """
 
@@ -33,22 +39,33 @@ class Submission:
     entry: AuditEntry
     fresh: bool = False
     idempotency_key: str | None = None
+    remarks: Sequence[Remark] = ()
+    languages: Sequence[str] = ()
 
-    def asked(self) -> AnswerRequest:
-        """The request, with the confidence that its caller wants if it names none."""
-        if self.request.min_confidence is not None:
-            return self.request
-        return self.request.model_copy(update={"min_confidence": self.caller.min_confidence})
+
+def asked_by(caller: Caller, request: AnswerRequest) -> AnswerRequest:
+    """A request, with the confidence that its caller wants if it names none."""
+    if request.min_confidence is not None:
+        return request
+    return request.model_copy(update={"min_confidence": caller.min_confidence})
 
 
 class QuestionService:
     """Accepts questions and returns answers."""
 
     def __init__(
-        self, answering: Answering, quotas: Quotas, saved: SavedAnswers, idempotent: IdempotentAnswers
+        self,
+        answering: Answering,
+        quotas: Quotas,
+        saved: SavedAnswers,
+        idempotent: IdempotentAnswers,
+        conversations: Conversations,
+        tools: GraphTools,
+        usage: UsageLedger,
     ) -> None:
+        self._tools, self._usage = tools, usage
         self._answering, self._quotas = answering, quotas
-        self._saved, self._idempotent = saved, idempotent
+        self._saved, self._idempotent, self._conversations = saved, idempotent, conversations
 
     async def answer(self, submission: Submission) -> AnswerResponse:
         """The answer to a question.
@@ -60,6 +77,23 @@ class QuestionService:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.document
+        raise AssertionError("events end with a document")
+
+    async def line(self, caller: Caller, request: AnswerRequest) -> AnswerResponse:
+        """The answer to a line of a batch, once there is room for it; it is not saved for reading again.
+
+        Raises:
+            as `events`.
+        """
+        async with self._answering.room_for_line():
+            self._quotas.require_graph(caller, request.kg)
+            await self._quotas.spend(caller)
+            asked = asked_by(caller, request)
+            async with aclosing(self._answering.events(asked, in_batch=True)) as events:
+                async for event in events:
+                    if isinstance(event, DoneEvent):
+                        self._usage.count(caller, event.document.usage)
+                        return event.document
         raise AssertionError("events end with a document")
 
     async def stream(self, submission: Submission) -> AsyncGenerator[Event, None]:
@@ -86,19 +120,24 @@ class QuestionService:
             GraphForbiddenError, QuotaExceededError: the caller may not ask this graph, or has used its quota.
             CountsUnavailableError, ShelfUnavailableError: Redis is needed but does not answer.
             IdempotencyMismatchError: the key was used before with a different request.
+            SessionNotFoundError, ConversationError: as `Conversations.meant`.
             as `Answering.events`.
         """
         async with self._turn(submission) as turn:
             if turn.known is not None:
                 yield DoneEvent(document=turn.known)
                 return
-            request = submission.asked()
-            async with aclosing(self._answering.events(request, fresh=submission.fresh)) as events:
-                async for event in events:
+            asked = asked_by(submission.caller, submission.request)
+            self._answering.check_bounds(asked)
+            meant = await self._conversations.meant(submission.caller.owner, asked, submission.remarks)
+            labelling = Labelling(self._tools, asked.kg, asked.graph, submission.languages)
+            async with aclosing(self._answering.events(meant.request, fresh=submission.fresh)) as events:
+                async for said in events:
+                    event = await labelling.told(meant.told(said))
                     if isinstance(event, DoneEvent):
                         # Save it before sending it: the caller may read it again at once.
                         turn.answer = event.document
-                        await self._keep(submission, event.document)
+                        await self._keep(submission, meant, event.document)
                     yield event
 
     @asynccontextmanager
@@ -119,6 +158,9 @@ class QuestionService:
                 submission.entry.answer = turn.known.id
             yield turn
 
-    async def _keep(self, submission: Submission, document: AnswerResponse) -> None:
+    async def _keep(self, submission: Submission, meant: Meant, document: AnswerResponse) -> None:
         submission.entry.answer = document.id
-        await self._saved.save(submission.caller.owner, submission.request, document)
+        self._usage.count(submission.caller, document.usage)
+        owner, request = submission.caller.owner, submission.request
+        await self._saved.save(owner, request, document)
+        await self._conversations.remember(owner, meant, document, again=request.understood is not None)

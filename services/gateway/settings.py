@@ -44,6 +44,8 @@ class GatewaySettings(AccessSettings):
         chat_recipe: recipe that gives the external model's dialect and budgets.
         chat_native_tools: use native function calls, if the dialect has function calls.
         chat_timeout_s: timeout for each reply of the external model, in seconds.
+        chat_rewrites: let the external model, if there is one, write the complete question that a follow-up
+            question means; otherwise rules do.
         fallback: what answers while the first choice is not available: "external", or RUN/VERSION with
             the full id of a version in the policy store (default: nothing).
         reader: let the reader answer for graphs that the promoted policy was not trained on, and while no
@@ -56,6 +58,12 @@ class GatewaySettings(AccessSettings):
         rollback_fall: by how much the share of answered questions may fall.
         max_rows: number of completions computed at a time in this process; each reserves memory.
         concurrency: number of questions answered at a time.
+        batch_concurrency: number of lines of batches answered at a time while no other question is being
+            answered; otherwise one.
+        batch_lines: maximum number of lines of a batch.
+        batch_mb: maximum size of a batch, in MB.
+        batches_kept: maximum number of batches of each key.
+        batches_ttl_s: seconds for which a batch is kept after its last answer.
         queue: number of questions that may wait; further ones get 429.
         timeout_s: default timeout of a question, in seconds.
         max_timeout_s: largest timeout that a request may set, in seconds.
@@ -92,6 +100,7 @@ class GatewaySettings(AccessSettings):
     chat_recipe: str = "kg-r1"
     chat_native_tools: bool = True
     chat_timeout_s: float = Field(60.0, gt=0)
+    chat_rewrites: bool = True
     fallback: str | None = None
     reader: bool = True
     poll_s: float = Field(2.0, gt=0)
@@ -102,6 +111,11 @@ class GatewaySettings(AccessSettings):
     max_rows: int = Field(16, ge=1)
     concurrency: int = Field(32, ge=1)
     queue: int = Field(32, ge=0)
+    batch_concurrency: int = Field(4, ge=1)
+    batch_lines: int = Field(50_000, ge=1)
+    batch_mb: int = Field(16, ge=1)
+    batches_kept: int = Field(20, ge=1)
+    batches_ttl_s: float = Field(7 * 86400.0, gt=0)
     timeout_s: float = Field(60.0, gt=0)
     max_timeout_s: float = Field(300.0, gt=0)
     max_runs: int = Field(8, ge=1)

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
 
 _LARGEST = 4 * 2**20  # bytes of a value

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from kbqa.chat import ChatModel
+from kbqa.chat import ChatClient, ChatModel
 from kbqa.errors import ConfigurationError, NoPolicyError
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.policies.vllm import VllmServer
@@ -28,7 +28,7 @@ from kbqa.serving.policies import (
 )
 from kbqa.serving.promotion import FollowedPolicies
 from kbqa.serving.trial import Bounds, Trial
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.gateway.settings import GatewaySettings
 
 _EXTERNAL = "external"
@@ -80,14 +80,7 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
             "(and KBQA_GATEWAY_CHAT_API_KEY, if its server requires one)"
         )
     recipe = load_recipe(settings.chat_recipe)
-    policy = OpenAiPolicy(
-        ChatModel(
-            settings.chat_model,
-            settings.chat_url,
-            api_key=settings.chat_api_key,
-            timeout_s=settings.chat_timeout_s,
-        )
-    )
+    policy = OpenAiPolicy(_chat_model(settings, settings.chat_url, settings.chat_model))
     return ServedPolicy(
         run=settings.chat_model,
         version=settings.chat_model,
@@ -96,6 +89,17 @@ def external_policy(settings: GatewaySettings) -> ServedPolicy:
         close=policy.close,
         alive=lambda: True,
     )
+
+
+def rewriting_client(settings: GatewaySettings) -> ChatClient | None:
+    """A client of the external model that completes follow-up questions; None if rules do."""
+    if not settings.chat_rewrites or settings.chat_url is None or settings.chat_model is None:
+        return None
+    return ChatClient(replace(_chat_model(settings, settings.chat_url, settings.chat_model), attempts=1))
+
+
+def _chat_model(settings: GatewaySettings, url: str, name: str) -> ChatModel:
+    return ChatModel(name, url, api_key=settings.chat_api_key, timeout_s=settings.chat_timeout_s)
 
 
 def _fallback_version(settings: GatewaySettings) -> Callable[[], PolicyVersion]:

@@ -15,6 +15,7 @@ from kbqa.errors import PolicyUnavailableError
 from kbqa.evidence import Claims
 from kbqa.kg.actions import GraphTools
 from kbqa.serving.policies import Lease
+from services.gateway.admission import Admission
 from services.gateway.answers import answers_of, confidence_of, record, status_of, usage_of
 from services.gateway.asking import Asking, ask
 from services.gateway.errors import OverloadedError
@@ -29,10 +30,16 @@ _LEAST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 
 
 class Workers:
-    """The threads that answer questions, and the limit of waiting questions."""
+    """The threads that answer questions, and the limit of waiting questions.
 
-    def __init__(self, settings: GatewaySettings, tools: GraphTools, meter: Meter) -> None:
-        self._settings, self._tools, self._meter = settings, tools, meter
+    Args:
+        admission: is told of each question; None for the lines of batches.
+    """
+
+    def __init__(
+        self, settings: GatewaySettings, tools: GraphTools, meter: Meter, admission: Admission | None = None
+    ) -> None:
+        self._settings, self._tools, self._meter, self._admission = settings, tools, meter, admission
         self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="question")
         self._under_way: dict[object, Work] = {}  # by place; touched by the event loop only
         self._mean_s = 0.0
@@ -63,11 +70,15 @@ class Workers:
         place = object()
         self._under_way[place] = work
         self._meter.running.inc()
+        if self._admission is not None:
+            self._admission.question_began()
         loop, began = asyncio.get_running_loop(), time.monotonic()
 
         def free_place() -> None:
             del self._under_way[place]
             self._meter.running.dec()
+            if self._admission is not None:
+                self._admission.question_ended()
             self._mean_s += _SMOOTHING * (time.monotonic() - began - self._mean_s)
 
         def ended(_: Future[None]) -> None:
@@ -186,6 +197,7 @@ class Work:
             question=request.question,
             kg=request.kg,
             kg_version=self._kg_version,
+            evidence_versions=progress.claims.versions or None,
             status=status,
             linking=linking,
             answers=answers,

@@ -18,7 +18,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.telemetry import Metrics, logged
+from kbqa.telemetry.logs import logged
+from kbqa.telemetry.metrics import Metrics
 from services.access.counts import Counts
 from services.access.credentials import address_of, password_of, presented_key
 from services.access.errors import AccessError, CrossSiteError, GraphForbiddenError, RateExceededError
@@ -39,6 +40,7 @@ class Caller:
     Attributes:
         owner: id of its key, which owns the answers and the feedback of this caller; empty if no keys are
             required.
+        name: that of its key; empty without.
         counted_as: name under which its requests are counted.
         graphs: graphs that it may ask about; None for all.
         rate, quota: its limits.
@@ -46,6 +48,7 @@ class Caller:
     """
 
     owner: str
+    name: str
     counted_as: str
     graphs: frozenset[str] | None
     rate: str | None
@@ -69,34 +72,61 @@ class Caller:
             raise GraphForbiddenError(kg, self.graphs)
 
 
+class Callers:
+    """Tells who calls.
+
+    Args:
+        keys: accepted keys; None admits everybody.
+        rate, quota: limits of callers without limits of their own.
+        min_confidence: that of callers without one of their own.
+    """
+
+    def __init__(
+        self, keys: Keys | None, *, rate: str | None, quota: str | None, min_confidence: float
+    ) -> None:
+        self.keys, self._rate, self._quota, self._min_confidence = keys, rate, quota, min_confidence
+
+    def without_key(self, counted_as: str) -> Caller:
+        """A caller of a gateway that requires no keys."""
+        return Caller("", "", counted_as, None, self._rate, self._quota, self._min_confidence)
+
+    def of_record(self, record: KeyRecord) -> Caller:
+        """The caller with a key."""
+        graphs = None if EVERY_GRAPH in record.graphs else frozenset(record.graphs)
+        least = self._min_confidence if record.min_confidence is None else record.min_confidence
+        rate, quota = record.rate or self._rate, record.quota or self._quota
+        return Caller(record.id, record.name, record.id, graphs, rate, quota, least)
+
+    def of_owner(self, owner: str, counted_as: str) -> Caller:
+        """Who sent something earlier that the gateway works on now, with the rights of now.
+
+        Raises:
+            KeyRequiredError, KeyExpiredError, KeyRevokedError: the owner's key is no longer valid.
+        """
+        return self.without_key(counted_as) if self.keys is None else self.of_record(self.keys.by_id(owner))
+
+
 class AccessControl:
     """ASGI middleware that admits callers up to their rate limit and audits every request.
 
     It stores the `caller` and the audit log's `entry` in the scope's state; routes complete the entry.
 
     Args:
-        keys: accepted keys; None admits everybody.
         open_routes: routes that need no key.
-        rate, quota: limits of callers without limits of their own.
-        min_confidence: that of callers without one of their own.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        keys: Keys | None,
+        callers: Callers,
         open_routes: Sequence[BaseRoute],
         counts: Counts,
         audit: AuditLog,
         metrics: Metrics,
-        rate: str | None,
-        quota: str | None,
-        min_confidence: float,
     ) -> None:
-        self._app, self._keys, self._counts, self._audit = app, keys, counts, audit
-        self._open_routes, self._rate, self._quota = open_routes, rate, quota
-        self._min_confidence = min_confidence
+        self._app, self._callers, self._counts, self._audit = app, callers, counts, audit
+        self._open_routes = open_routes
         self._refusals = metrics.counter("kbqa_gateway_refusals_total")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,7 +151,9 @@ class AccessControl:
             self._audit.write(entry)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, entry: AuditEntry) -> None:
-        if self._keys is not None and any(r.matches(scope)[0] is Match.FULL for r in self._open_routes):
+        if self._callers.keys is not None and any(
+            r.matches(scope)[0] is Match.FULL for r in self._open_routes
+        ):
             await self._app(scope, receive, send)
             return
         try:
@@ -136,22 +168,16 @@ class AccessControl:
         await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope, entry: AuditEntry) -> Caller:
-        if self._keys is None:
-            return Caller("", entry.address, None, self._rate, self._quota, self._min_confidence)
+        if self._callers.keys is None:
+            return self._callers.without_key(entry.address)
         headers = Headers(scope=scope)
         password = password_of(headers)
         only_reads = scope["method"] in READING and scope["path"] not in _ASKING_PATHS
         if password is not None and not only_reads and from_another_site(headers):
             raise CrossSiteError
-        record = self._keys.find(password if password is not None else presented_key(headers))
+        record = self._callers.keys.find(password if password is not None else presented_key(headers))
         entry.key, entry.key_name = record.id, record.name
-        return self._known(record)
-
-    def _known(self, record: KeyRecord) -> Caller:
-        graphs = None if EVERY_GRAPH in record.graphs else frozenset(record.graphs)
-        least = self._min_confidence if record.min_confidence is None else record.min_confidence
-        rate, quota = record.rate or self._rate, record.quota or self._quota
-        return Caller(record.id, record.id, graphs, rate, quota, least)
+        return self._callers.of_record(record)
 
     def _refused(self, error: AccessError, scope: Scope, entry: AuditEntry) -> Response:
         entry.refusal = error_kind(type(error))

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from services.access.keys import LimitText
+from services.http import LOOPBACK
 from services.settings import ServiceSettings, comma_separated
 
 
@@ -34,6 +35,8 @@ class AccessSettings(ServiceSettings):
         audit_mb: size at which that file is rotated, in MB; two older files are kept.
         open_page: load the page's files, which contain no data, without a key; the page then asks for a
             key, instead of the browser.
+        trusted_proxies: addresses and networks of proxies, such as 10.0.0.0/8, separated by commas. Without
+            keys, limits apply to each address, and a proxy's `X-Forwarded-For` says which address asks.
         cors_origins: origins of other sites whose pages may ask, separated by commas.
         body_timeout_s: timeout for receiving a request's body, in seconds.
         answers_ttl_s: seconds for which an answer can be read again and its Idempotency-Key is remembered.
@@ -57,6 +60,7 @@ class AccessSettings(ServiceSettings):
     audit_questions: bool = False
     audit_mb: int = Field(64, ge=1)
     open_page: bool = False
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)] = LOOPBACK
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)] = ()
     body_timeout_s: float = Field(10.0, gt=0)
     answers_ttl_s: int = Field(3600, ge=1)

@@ -86,12 +86,15 @@ def chat_router(settings: GatewaySettings, service: QuestionService, tools: List
         openapi_extra=_DOCUMENTED,
     )
     async def complete(request: Request) -> Response:
-        """The question is the user's last message. Sampling parameters are accepted and ignored."""
+        """The question is the user's last message; earlier ones say what it refers to.
+
+        Sampling parameters are accepted and ignored.
+        """
         asked = _parse(await read_body(request, settings.max_body_bytes, settings.body_timeout_s))
         kg = asked.graph() or settings.default_graph
         if kg is None:
             kg = await run_in_threadpool(_only_graph, tools, caller_of(request))
-        submission = submission_of(request, asked.question(kg))
+        submission = submission_of(request, asked.question(kg), remarks=asked.remarks())
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
             chunks = Chunks(asked.model, usage=usage, runs=submission.request.n_runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, Response
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 from kbqa.client.models import AnswerRequest, AnswerResponse
 from services.gateway import examples
 from services.gateway.access.control import Caller, caller_of, entry_of
+from services.gateway.conversations import Remark
+from services.gateway.languages import accepted
 from services.gateway.question_service import QuestionService, Submission
 from services.gateway.routes.problems import PROBLEM_RESPONSE
 from services.gateway.routes.streaming import EventStream, unless_gone
@@ -89,10 +92,18 @@ async def _whole(service: QuestionService, submission: Submission) -> Response:
     return JSONResponse(document.model_dump(mode="json", exclude_none=True))
 
 
-def submission_of(request: Request, asked: AnswerRequest, idempotency_key: str | None = None) -> Submission:
+def submission_of(
+    request: Request,
+    asked: AnswerRequest,
+    idempotency_key: str | None = None,
+    remarks: Sequence[Remark] = (),
+) -> Submission:
     """The submission of a question: its caller, its audit entry, and options from its headers."""
     fresh = "no-cache" in request.headers.get("cache-control", "").lower()
-    return Submission(asked, caller_of(request), entry_of(request), fresh, idempotency_key)
+    languages = accepted(request.headers.get("accept-language", ""))
+    return Submission(
+        asked, caller_of(request), entry_of(request), fresh, idempotency_key, remarks, languages
+    )
 
 
 def parse(body: bytes) -> AnswerRequest:

@@ -11,7 +11,7 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.access.counts import Counts
 from services.access.errors import CountsUnavailableError
 

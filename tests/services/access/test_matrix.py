@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.access.keys import KeyFile
 from services.http import operations_app
 from services.kg_server.app import create_app as kg_server
@@ -38,6 +38,8 @@ KG_SERVER = {
     **{("GET", path): ({}, ANY_KEY) for path in DOCS},
     ("GET", "/v1/kg"): ({}, ANY_KEY),
     ("POST", "/v1/kg/{kg}/actions"): ({"json": {"actions": []}}, OF_GRAPH),
+    # A right of its own, which none of these keys has.
+    ("POST", "/v1/kg/{kg}/changes"): ({"json": {}}, (401, 401, 403, 403, 403)),
     ("GET", "/v1/kg/{kg}/sparql"): ({"params": {"query": "ASK {}"}}, OF_GRAPH),
     ("POST", "/v1/kg/{kg}/sparql"): ({"data": {"query": "ASK {}"}}, OF_GRAPH),
     ("POST", "/mcp"): ({"json": PING, "headers": {"Accept": "application/json, text/event-stream"}}, ANY_KEY),
@@ -54,6 +56,7 @@ TRAINER = {
         for path in (
             "",
             "/metrics",
+            "/promotions",
             "/recipe",
             "/versions",
             "/steps",

@@ -8,8 +8,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
+import pytest
 
+from kbqa.errors import PolicyUnavailableError
 from kbqa.serving.promotion import FollowedPolicies
+from kbqa.serving.trial import Bounds, Trial
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.services.gateway.streams import Patient, events_of, serving
 from tests.unit.policies_fixtures import ScriptedPolicy
@@ -17,6 +20,7 @@ from tests.unit.policies_fixtures import ScriptedPolicy
 ASK = {"question": "Who starred in Big?", "kg": "films"}
 STARRED = recite(query("get_tail_entities", "Big", "starred"), answer("Tom Hanks"))
 STREAMS = 5
+V1, V2 = "v000001-aaaaaaaa", "v000002-bbbbbbbb"
 
 
 def test_streams_end_with_the_version_that_began_them(kg_server_url, tmp_path):
@@ -69,3 +73,55 @@ def test_streams_end_with_the_version_that_began_them(kg_server_url, tmp_path):
         while not closed and time.monotonic() < deadline:
             time.sleep(0.01)
         assert closed == ["v000001-aaaaaaaa"]
+
+
+class Away:
+    """A policy whose engine raises."""
+
+    max_length = 4096
+
+    def generate(self, prompts, params, *, deadline=None, cancelled=None):
+        raise PolicyUnavailableError("the engine is away")
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        pytest.param(ScriptedPolicy(CODEC, recite(answer(""))), 200, id="answers nothing"),
+        pytest.param(Away(), 503, id="fails"),
+    ],
+)
+def test_questions_count_for_the_trial_of_the_version_that_played_them(gateway, policy, status):
+    policies = {V1: ScriptedPolicy(CODEC, STARRED), V2: policy}
+    promoted, rollbacks, trial = [V1], [], Trial(Bounds(questions=5))
+
+    source = FollowedPolicies(
+        lambda: SimpleNamespace(id=promoted[0]),
+        lambda version: FixedPolicy(policy=policies[version.id], version=version.id).lease().served,
+        poll_s=3600,
+        trial=trial,
+        rolled_back=lambda: rollbacks.append(promoted[0]),
+    )
+    source.refresh()
+    client = gateway(source)
+
+    def ask(times: int, **headers: str) -> list[int]:
+        return [client.post("/v1/answer", json=ASK, headers=headers).status_code for _ in range(times)]
+
+    anew = {"Cache-Control": "no-cache"}
+    assert ask(5) == [200] * 5  # one is played; the others are cached answers, and say nothing of a version
+    ask(3, **anew)
+    promoted[0] = V2
+    source.refresh()
+    assert ask(5, **anew) == [status] * 5
+    source.refresh()
+    assert rollbacks == []  # the first version has played four questions
+    promoted[0] = V1
+    source.refresh()
+    ask(5, **anew)
+    promoted[0] = V2
+    source.refresh()
+    assert ask(5, **anew) == [status] * 5
+    source.refresh()
+    assert rollbacks == [V2]
+    assert client.post("/v1/answer", json=ASK).json()["policy_version"] == V1

@@ -12,7 +12,7 @@ import redis
 
 from kbqa.client.events import EVENT
 from kbqa.datasets import load_dataset
-from services.gateway.feedback import feedback_files, feedback_path, questions_of, read_feedback
+from kbqa.feedback import feedback_files, feedback_path, questions_of, read_feedback
 from tests.services.gateway.conftest import CODEC, FixedPolicy, answer, query, recite
 from tests.unit.policies_fixtures import ScriptedPolicy
 

@@ -7,6 +7,7 @@ import itertools
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,16 +20,19 @@ from kbqa.errors import GraphUnavailableError, KbqaError, PolicyUnavailableError
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.access.counts import Counts
 from services.gateway.access.audit import AuditEntry
 from services.gateway.access.control import Caller, Quotas
 from services.gateway.answering import Answering
+from services.gateway.conversations import Conversations
 from services.gateway.idempotency import IdempotentAnswers
 from services.gateway.question_service import QuestionService, Submission
 from services.gateway.saved import SavedAnswers
+from services.gateway.sessions import Sessions
 from services.gateway.settings import GatewaySettings
 from services.gateway.shelves import MemoryShelf
+from services.gateway.usage import UsageLedger
 from tests.services.gateway.conftest import CODEC, TRIPLES, FixedPolicy, answer, query
 from tests.unit.policies_fixtures import ScriptedPolicy
 
@@ -119,10 +123,19 @@ async def live(answering, fate):
     events, order = [], EventOrder()
     try:
         shelf, metrics = MemoryShelf(10), Metrics(CollectorRegistry())
+        tools = LocalGraphTools(FixedGraphs({"films": STORE}))
         service = QuestionService(
-            answering, Quotas(Counts(), metrics), SavedAnswers(shelf, 60), IdempotentAnswers(shelf, 60)
+            answering,
+            Quotas(Counts(), metrics),
+            SavedAnswers(shelf, 60),
+            IdempotentAnswers(shelf, 60),
+            Conversations(Sessions(shelf, 60), tools),
+            tools,
+            UsageLedger(Path("never saved"), metrics),
         )
-        submission = Submission(request, Caller("", "a", None, None, None, 0.0), AuditEntry("1", "POST", "a"))
+        submission = Submission(
+            request, Caller("", "", "a", None, None, None, 0.0), AuditEntry("1", "POST", "a")
+        )
         async with aclosing(service.stream(submission)) as stream:
             if fate.leaves_after == 0:
                 return events, order, None
@@ -192,6 +205,7 @@ def test_closing_the_gateway_stops_what_runs(closed_early):
         )
         asked = asyncio.ensure_future(live(answering, fate))
         while not policy.active:
+            assert not asked.done(), asked.result()
             await asyncio.sleep(0.005)
         began = time.monotonic()
         if closed_early:

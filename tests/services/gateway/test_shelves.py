@@ -10,7 +10,7 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
 from services.gateway.shelves import MemoryShelf, RedisShelf
 

@@ -24,6 +24,12 @@ HEALTH = {("GET", "/healthz"), ("GET", "/readyz")}
 REQUESTS = {
     ("POST", "/v1/answer"): ("/v1/answer", ASKED, 200, 403),
     ("GET", "/v1/answers/{answer_id}"): ("/v1/answers/{own}", None, 200, 404),
+    ("POST", "/v1/batches"): ("/v1/batches", ASKED, 202, 202),
+    ("GET", "/v1/batches"): ("/v1/batches", None, 200, 200),
+    ("GET", "/v1/batches/{batch_id}"): ("/v1/batches/none", None, 404, 404),
+    ("GET", "/v1/batches/{batch_id}/answers"): ("/v1/batches/none/answers", None, 404, 404),
+    ("POST", "/v1/batches/{batch_id}/cancel"): ("/v1/batches/none/cancel", None, 404, 404),
+    ("DELETE", "/v1/batches/{batch_id}"): ("/v1/batches/none", None, 404, 404),
     ("POST", "/v1/feedback"): ("/v1/feedback", {"answer_id": "{own}", "verdict": "right"}, 201, 404),
     ("POST", "/v1/chat/completions"): ("/v1/chat/completions", CHAT, 200, 403),
     ("GET", "/text2sparql"): ("/text2sparql?dataset=films&question=Big", None, 200, 404),
