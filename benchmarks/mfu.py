@@ -33,14 +33,19 @@ def measure() -> list[str]:
     """Lines of a report; one that says why where there is no known GPU."""
     if not torch.cuda.is_available():
         return ["MFU: not measured, there is no GPU"]
-    device = torch.cuda.get_device_name()
-    peak = next((flops for name, flops in _PEAKS.items() if name in device), None)
-    if peak is None:
+    device, most = torch.cuda.get_device_name(), peak()
+    if most is None:
         return [f"MFU: not measured, the peak of {device} is not known"]
     return [
-        f"MFU on {device}, {name}: {_utilisation(size, peak):.2f} (target: 0.4)"
+        f"MFU on {device}, {name}: {_utilisation(size, most):.2f} (target: 0.4)"
         for name, size in _SIZES.items()
     ]
+
+
+def peak() -> float | None:
+    """FLOP/s of this machine's GPU in bf16; None if that is not known."""
+    device = torch.cuda.get_device_name()
+    return next((flops for name, flops in _PEAKS.items() if name in device), None)
 
 
 def flops(parameters: int, layers: int, width: int, sequence: int) -> float:

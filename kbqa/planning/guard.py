@@ -12,14 +12,15 @@ from kbqa.planning.architectures import architecture_of
 from kbqa.recipes import Recipe, recipe_from
 
 
-def fitted(recipe: Recipe, processes: int | None = None) -> Recipe:
+def fitted(recipe: Recipe, processes: int | None = None, nodes: int = 1) -> Recipe:
     """The recipe as it is trained on this machine; see `kbqa.planning.defaults`.
 
     The plan is made in a process of its own, because a service that only starts training does not load torch.
     Policies that choose, and those with random weights, are small and are not planned.
 
     Args:
-        processes: training processes; None means one for each GPU, and one without GPUs.
+        processes: training processes of a node; None means one for each GPU, and one without GPUs.
+        nodes: machines like this one that share the training.
 
     Raises:
         MachineTooSmallError: it does not fit; says what would.
@@ -27,7 +28,11 @@ def fitted(recipe: Recipe, processes: int | None = None) -> Recipe:
     """
     if recipe.base_model is None or architecture_of(recipe) is None:
         return recipe
-    order = {"recipe": recipe.model_dump(mode="json", exclude_unset=True), "processes": processes}
+    order = {
+        "recipe": recipe.model_dump(mode="json", exclude_unset=True),
+        "processes": processes,
+        "nodes": nodes,
+    }
     command = [sys.executable, "-P", "-m", "kbqa.planning"]
     done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True)
     if done.returncode:

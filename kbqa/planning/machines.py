@@ -25,24 +25,34 @@ class Machine:
         devices: GPUs of a node, or processes on a CPU-only machine.
         memory: bytes of each GPU, or of the host.
         nodes: number of equal nodes.
+        host: bytes of the memory of each host with GPUs; None if that is not known.
     """
 
     kind: Literal["cuda", "cpu"]
     devices: int
     memory: int
     nodes: int = 1
+    host: int | None = None
 
     @property
     def ranks(self) -> int:
         """Processes that share the training."""
         return self.devices * self.nodes
 
-    @property
-    def usable(self) -> int:
-        """Bytes that each process may use."""
+    def usable(self, on_host: int) -> int:
+        """Bytes that each process may use for the training step.
+
+        Args:
+            on_host: what the processes of a node hold on the host besides; GPUs have memory of their own.
+        """
         if self.kind == "cuda":
             return int(self.memory * _USABLE_ON_GPU)
-        return int(self.memory * _USABLE_ON_HOST / self.devices)
+        return int((self.memory * _USABLE_ON_HOST - on_host) / self.devices)
+
+    @property
+    def usable_on_host(self) -> int | None:
+        """Bytes that the processes of a node with GPUs may hold on the host; None if that is not known."""
+        return None if self.host is None else int(self.host * _USABLE_ON_HOST)
 
     def __str__(self) -> str:
         memory = f"{self.memory / GIB:.0f} GiB"
@@ -52,11 +62,16 @@ class Machine:
         return f"CPU, {memory}{nodes}"
 
 
-def machine_here(processes: int | None = None) -> Machine:
-    """This machine.
+def host_for(on_host: int) -> int:
+    """Bytes of memory of a host on which so many are usable."""
+    return int(on_host / _USABLE_ON_HOST)
+
+
+def machine_here(processes: int | None = None, nodes: int = 1) -> Machine:
+    """This machine, or as many like it as there are nodes.
 
     Args:
-        processes: training processes; None means one for each GPU, and one without GPUs.
+        processes: training processes of each; None means one for each GPU, and one without GPUs.
     """
     import torch
 
@@ -64,8 +79,9 @@ def machine_here(processes: int | None = None) -> Machine:
         sizes = [
             torch.cuda.get_device_properties(index).total_memory for index in range(torch.cuda.device_count())
         ]
-        return Machine("cuda", min(processes or len(sizes), len(sizes)), min(sizes))
-    return Machine("cpu", processes or 1, host_memory())
+        gpus = min(processes or len(sizes), len(sizes))
+        return Machine("cuda", gpus, min(sizes), nodes, host_memory())
+    return Machine("cpu", processes or 1, host_memory(), nodes)
 
 
 def host_memory() -> int:

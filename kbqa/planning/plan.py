@@ -9,7 +9,7 @@ from typing import Any
 
 from kbqa.planning.architectures import architecture_of
 from kbqa.planning.estimates import Engine, Pace, Version, engine_of, pace_of, version_of
-from kbqa.planning.machines import GIB, Machine
+from kbqa.planning.machines import GIB, Machine, host_for
 from kbqa.planning.needs import engine_needs
 from kbqa.planning.step import Memory, Workload, memory_of, parameters_of
 from kbqa.recipes import Recipe
@@ -18,6 +18,7 @@ from kbqa.training.grpo import GrpoConfig
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs that are tried when a recipe does not fit
 _USUAL_GPU = 80 * GIB
+_TENSORS_SAVED = 3 * 4  # bytes of a trained weight and its two moments, in fp32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,18 @@ class PhasePlan:
     Attributes:
         row: tokens of the longest row: the recipe's, or as many as fit.
         memory: of each process, with rows of this length.
+        host: bytes that the first node's processes hold on the host; see `on_host`.
+        usable: bytes that each process may use beside that.
     """
 
     row: int
     memory: Memory
+    host: int
+    usable: int
+
+    @property
+    def fits(self) -> bool:
+        return self.memory.peak <= self.usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +63,36 @@ class Plan:
     advice: tuple[str, ...]
 
     @property
+    def host(self) -> int:
+        """Bytes that the first node's processes hold on the host."""
+        return max((phase.host for phase in self.phases.values()), default=0)
+
+    @property
+    def fits_host(self) -> bool:
+        """Whether the host has that, as far as its memory is known."""
+        usable = self.machine.usable_on_host
+        return usable is None or self.host <= usable
+
+    @property
     def fits(self) -> bool:
-        return all(phase.memory.peak <= self.machine.usable for phase in self.phases.values())
+        return self.fits_host and all(phase.fits for phase in self.phases.values())
 
     def to_json(self) -> dict[str, Any]:
         phases = {
-            name: {"row_tokens": phase.row, **asdict(phase.memory), "total": phase.memory.peak}
+            name: {
+                "row_tokens": phase.row,
+                **asdict(phase.memory),
+                "total": phase.memory.peak,
+                "usable": phase.usable,
+                "host": phase.host,
+            }
             for name, phase in self.phases.items()
         }
         return {
             "fits": self.fits,
             "recipe": self.recipe,
             "machine": asdict(self.machine),
-            "usable": self.machine.usable,
+            "host": self.host,
             "phases": phases,
             "activations_stored": self.stored,
             "engine": self.engine and asdict(self.engine),
@@ -89,11 +115,12 @@ def plan(recipe: Recipe, machine: Machine, *, details: bool = True) -> Plan:
     architecture = architecture_of(recipe)
     if architecture is None:
         return Plan(recipe.name, machine, {}, None, None, None, None, ())
-    works = dict(_workloads(recipe, machine, architecture))
+    works = dict(workloads(recipe, machine, architecture))
     phases = {name: _fitted(work, machine) for name, work in works.items()}
     fitting = Plan(recipe.name, machine, phases, None, None, None, None, ())
+    fitting = replace(fitting, advice=tuple(_advice(fitting, recipe, works)))
     if not details:
-        return replace(fitting, advice=() if fitting.fits else tuple(_advice(recipe, machine, works)))
+        return fitting
     parameters = parameters_of(architecture)
     work = works["reinforcement"]
     work = replace(work, config=replace(work.config, token_budget=phases["reinforcement"].row))
@@ -105,13 +132,13 @@ def plan(recipe: Recipe, machine: Machine, *, details: bool = True) -> Plan:
         engine=engine_of(architecture, parameters, needs),
         pace=pace_of(recipe, machine, parameters, work),
         version=version_of(parameters, memory.trained, work.config),
-        advice=() if fitting.fits else tuple(_advice(recipe, machine, works)),
     )
 
 
-def _workloads(
+def workloads(
     recipe: Recipe, machine: Machine, architecture: Mapping[str, Any]
 ) -> Iterator[tuple[str, Workload]]:
+    """What the phases of a recipe compute, by name, in their order."""
     rollout = recipe.rollout
     written = min(1.0, rollout.max_turns * rollout.max_turn_tokens / rollout.max_tokens)
     config = recipe.optimisation.build(rollout)
@@ -129,34 +156,58 @@ def _workloads(
     yield "reinforcement", work
 
 
+def on_host(work: Workload, memory: Memory, nodes: int) -> int:
+    """Bytes that the first node's processes hold on the host, beside what a CPU's training step takes there.
+
+    While a checkpoint is written, that is a copy of the weights and moments which the node trains. The first
+    of several processes also keeps the whole weights, which it publishes. A model is loaded to the host.
+    """
+    copies = _TENSORS_SAVED * memory.trained // nodes
+    if work.ranks > 1:
+        return work.ranks * memory.weights + max(work.ranks * memory.reference, copies)
+    return max(memory.weights + memory.reference, copies) if work.cuda else copies
+
+
 def _fitted(work: Workload, machine: Machine) -> PhasePlan:
     """A phase with the longest rows that fit; the shortest hold one episode."""
     whole = memory_of(work)
-    if whole.peak <= machine.usable or work.row == work.episode or whole.held > machine.usable:
-        return PhasePlan(work.row, whole)
+    host = on_host(work, whole, machine.nodes)
+    usable = machine.usable(host)
+    if whole.peak <= usable or work.row == work.episode or whole.held > usable:
+        return PhasePlan(work.row, whole, host, usable)
     shortest = memory_of(_with_rows(work, work.episode))
-    room, growth = machine.usable - shortest.peak, whole.peak - shortest.peak
+    room, growth = usable - shortest.peak, whole.peak - shortest.peak
     if room < 0 or growth <= 0:
-        return PhasePlan(work.episode, shortest)
+        return PhasePlan(work.episode, shortest, host, usable)
     # The peak is the greatest of several lines in the length, so it lies below the line between two points.
     row = work.episode + (work.row - work.episode) * room // growth
-    return PhasePlan(row, shortest.towards(whole, (row - work.episode) / (work.row - work.episode)))
+    memory = shortest.towards(whole, (row - work.episode) / (work.row - work.episode))
+    return PhasePlan(row, memory, host, usable)
 
 
 def _with_rows(work: Workload, tokens: int) -> Workload:
     return replace(work, config=replace(work.config, token_budget=tokens))
 
 
-def _advice(recipe: Recipe, machine: Machine, works: Mapping[str, Workload]) -> Iterator[str]:
-    """Changes, each of which makes the recipe fit by itself."""
+def _advice(plan: Plan, recipe: Recipe, works: Mapping[str, Workload]) -> Iterator[str]:
+    """Changes, each of which makes the recipe fit by itself, but for the host."""
+    machine = plan.machine
+    if all(phase.fits for phase in plan.phases.values()):
+        if not plan.fits_host:
+            gib = -(-host_for(plan.host) // GIB)
+            yield f"give each host {gib} GiB of memory (in the chart: trainer.resources.limits.memory)"
+        return
 
-    def shortest_rows(machine: Machine, **changes: Any) -> Iterator[Memory]:
+    def shortest_rows(machine: Machine, **changes: Any) -> Iterator[tuple[Memory, int]]:
+        """The memory of each phase, and what it may use."""
         for work in works.values():
             config = replace(work.config, **changes, token_budget=work.episode)
-            yield memory_of(replace(work, ranks=machine.ranks, config=config))
+            changed = replace(work, ranks=machine.ranks, config=config, cuda=machine.kind == "cuda")
+            memory = memory_of(changed)
+            yield memory, machine.usable(on_host(changed, memory, machine.nodes))
 
     def fits(machine: Machine, **changes: Any) -> bool:
-        return all(memory.peak <= machine.usable for memory in shortest_rows(machine, **changes))
+        return all(memory.peak <= usable for memory, usable in shortest_rows(machine, **changes))
 
     config: GrpoConfig = works["reinforcement"].config
     if not config.gradient_checkpointing and fits(machine, gradient_checkpointing=True):
@@ -169,5 +220,5 @@ def _advice(recipe: Recipe, machine: Machine, works: Mapping[str, Workload]) -> 
         yield f"train on {gpus} GPU{'s' * (gpus > 1)} of {larger.memory / GIB:.0f} GiB"
     if config.adapter is None and recipe.cold_start is None and fits(machine, adapter=Adapter()):
         yield "train an adapter: optimisation.lora: {rank: 32}"
-    if all(memory.held < machine.usable for memory in shortest_rows(machine)):
+    if all(memory.held < usable for memory, usable in shortest_rows(machine)):
         yield f"shorten the episodes: rollout.max_tokens below {recipe.rollout.max_tokens}"

@@ -12,12 +12,23 @@ _PARTS = ("weights", "gradients", "moments", "reference", "activations", "logits
 
 def refusal(plan: Plan) -> str:
     """Why a recipe does not fit, and what would."""
-    name, phase = max(plan.phases.items(), key=lambda item: item[1].memory.peak)
     advice = "; or ".join(plan.advice)
-    takes, usable = _gib(phase.memory.peak), _gib(plan.machine.usable)
+    reasons = []
+    if not plan.fits_host and (usable := plan.machine.usable_on_host) is not None:
+        reasons.append(
+            f"its processes hold {_gib(plan.host)} on the host while a checkpoint is written, but may use "
+            f"only {_gib(usable)} there"
+        )
+    name, phase = max(plan.phases.items(), key=lambda item: item[1].memory.peak - item[1].usable)
+    if not phase.fits:
+        on_cpu = plan.machine.kind == "cpu"
+        more = f", and {_gib(phase.host)} more while a checkpoint is written" if on_cpu else ""
+        reasons.append(
+            f"{name.replace('_', ' ')} with rows of {phase.row} tokens takes {_gib(phase.memory.peak)}"
+            f"{more}, but each process may use only {_gib(plan.machine.usable(0))}"
+        )
     return (
-        f"recipe {plan.recipe} does not fit {plan.machine}: {name.replace('_', ' ')} with rows of "
-        f"{phase.row} tokens takes {takes}, but each process may use only {usable}. "
+        f"recipe {plan.recipe} does not fit {plan.machine}: {'; '.join(reasons)}. "
         f"{advice[:1].upper()}{advice[1:]}. kbqa plan {plan.recipe} has the details"
     )
 
@@ -30,13 +41,14 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.recipe} {'fits' if plan.fits else 'does not fit'} {plan.machine}"
     for name, phase in plan.phases.items():
         memory = phase.memory
-        used = f"{_gib(memory.peak)} of {_gib(plan.machine.usable)} usable"
+        used = f"{_gib(memory.peak)} of {_gib(max(0, phase.usable))} usable"
         yield f"{name.replace('_', ' ')}, rows of {phase.row} tokens: {used}"
         for part in _PARTS:
             if size := getattr(memory, part):
                 yield f"  {part:<12} {_gib(size):>10}"
         if memory.optimiser > memory.activations + memory.logits:
             yield f"  {'optimiser':<12} {_gib(memory.optimiser):>10}  instead of activations and logits"
+    yield f"on the host: {_gib(plan.host)} while weights are loaded and checkpoints are written"
     if plan.stored is not None:
         yield f"activations, if stored instead of recomputed: {_gib(plan.stored)}"
     if (engine := plan.engine) is not None:

@@ -114,9 +114,7 @@ def memory_of(work: Workload) -> Memory:
 def parameters_of(architecture: Mapping[str, Any]) -> int:
     """Number of parameters of a model."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
-            _config(architecture, int(architecture["num_hidden_layers"]))
-        )
+        model = AutoModelForCausalLM.from_config(configuration(architecture))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -162,7 +160,7 @@ def fake_step(work: Workload, layers: int) -> Iterator[tuple[Likelihood, Likelih
         optimiser = make_optimiser(likelihood, work.config)
         for group in optimiser.param_groups:
             group["foreach"] = work.cuda
-        samples = _samples(work)
+        samples = full_rows(work)
 
         def take(before_optimiser: Any) -> None:
             hook = optimiser.register_step_pre_hook(before_optimiser)
@@ -173,7 +171,7 @@ def fake_step(work: Workload, layers: int) -> Iterator[tuple[Likelihood, Likelih
 
 
 def _likelihood(work: Workload, layers: int, ranks: Ranks, *, trained: bool) -> Likelihood:
-    config = _config(work.architecture, layers)
+    config = configuration(work.architecture, layers)
     adapter = work.config.adapter
     with _disable_current_modes(), torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -195,8 +193,9 @@ def _likelihood(work: Workload, layers: int, ranks: Ranks, *, trained: bool) -> 
     return likelihood
 
 
-def _config(architecture: Mapping[str, Any], layers: int) -> Any:
-    values = {**architecture, "num_hidden_layers": layers}
+def configuration(architecture: Mapping[str, Any], layers: int | None = None) -> Any:
+    """The configuration of a model with so many layers; None for all that it has."""
+    values = {**architecture, "num_hidden_layers": layers or architecture["num_hidden_layers"]}
     values.pop("layer_types", None)  # lists every layer; it is made again
     values.pop("quantization_config", None)
     return AutoConfig.for_model(**values)
@@ -217,7 +216,7 @@ def _materialise(model: nn.Module) -> None:
                 held[name] = made[id(tensor)]  # type: ignore[assignment]
 
 
-def _samples(work: Workload) -> list[TrainingSample]:
+def full_rows(work: Workload) -> list[TrainingSample]:
     """Episodes without common prefixes, which fill `_ROWS` rows for each process."""
     a_row = -(-work.row // work.episode)
     length = work.row // a_row

@@ -18,6 +18,7 @@ from torch import Tensor
 from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
+from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
 
@@ -87,7 +88,12 @@ class AdaptedModel:
         for name, tensor in whole.items():
             own[name].copy_(tensor)
         if probe is not None:
-            self._verify(adapter, probe)
+            require_agreement(
+                self.model,
+                probe,
+                f"{adapter} in base model {self._base_model}",
+                "check that it is the base model that the adapter was trained on",
+            )
 
     def _keep(self, name: str, shape: tuple[int, int], adapter: Path) -> None:
         """Keep a copy of a layer's original weights."""
@@ -101,22 +107,45 @@ class AdaptedModel:
         if name not in self._unmerged:
             self._unmerged[name] = weight.detach().clone()
 
-    def _verify(self, adapter: Path, probe: Probe) -> None:
-        """Compare the model's log-probabilities with its trainer's."""
-        ids = torch.tensor([probe.token_ids], device=self.model.device)
-        start = len(probe.token_ids) - len(probe.logprobs)
-        logprobs = self.model(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].log_softmax(-1)
-        gap = probe.gap(logprobs.gather(-1, ids[0, start:, None])[:, 0].tolist())
-        if not gap <= probe.largest_gap("float32"):  # `not <=`, so that NaN fails, too
-            raise PolicyMismatchError(
-                f"{adapter} in base model {self._base_model}: log-probabilities differ from the trainer's by "
-                f"{gap:.2g} on average: check that it is the base model that the adapter was trained on"
-            )
+
+@torch.no_grad()
+def require_agreement(model: Any, probe: Probe, what: str, advice: str) -> None:
+    """Compare a model's log-probabilities with its trainer's.
+
+    Args:
+        model: a causal language model in this process.
+        what, advice: for the message: what differs, and what to do.
+
+    Raises:
+        PolicyMismatchError: they differ by more than rounding explains.
+    """
+    ids = torch.tensor([probe.token_ids], device=model.device)
+    start = len(probe.token_ids) - len(probe.logprobs)
+    logprobs = model(input_ids=ids, use_cache=False).logits[0, start - 1 : -1].log_softmax(-1)
+    gap = probe.gap(logprobs.gather(-1, ids[0, start:, None])[:, 0].tolist())
+    if not gap <= probe.largest_gap("float32"):  # `not <=`, so that NaN fails, too
+        raise PolicyMismatchError(
+            f"{what}: log-probabilities differ from the trainer's by {gap:.2g} on average: {advice}"
+        )
 
 
 def is_adapter(directory: Path) -> bool:
     """Whether a directory holds an adapter, and not whole weights."""
     return (directory / _CONFIG).is_file()
+
+
+def load_whole(directory: Path) -> Any:
+    """The model of a directory with whole weights: a language model or a chooser.
+
+    Raises:
+        PolicyIntegrityError: the directory holds no model that can be loaded.
+    """
+    try:
+        config = json.loads((directory / "config.json").read_bytes())
+        chooses = Chooser.__name__ in config.get("architectures", ())
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise PolicyIntegrityError(f"{directory}: no readable config.json ({error})") from error
+    return Chooser.load(directory) if chooses else load_language_model(directory)
 
 
 def load_adapted(adapter: Path) -> Any:
@@ -138,7 +167,7 @@ def _load_base(base: Path, adapter: Path) -> Any:
         return load_adapted(base)
     if is_encoder(base):
         return begin_chooser(base, tags_of(adapter), seed=0)[0]  # the adapter brings the head
-    return load_language_model(base)
+    return load_whole(base)
 
 
 def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Mapping[str, Tensor]]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.adapters import is_adapter, load_adapted
+from kbqa.policies.adapters import is_adapter, load_adapted, load_whole
 from kbqa.policies.base import Codec, Policy
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.chooser.policy import ChooserPolicy
-from kbqa.policies.transformers import TransformersPolicy, load_language_model
+from kbqa.policies.transformers import TransformersPolicy
 
 
 class InProcessPolicy(Policy, Protocol):
@@ -41,14 +39,7 @@ def load_model(directory: Path) -> Any:
         PolicyIntegrityError: the directory holds no model that can be loaded.
         BaseNotFoundError: it is an adapter, whose base model is not on this machine.
     """
-    if is_adapter(directory):
-        return load_adapted(directory)
-    try:
-        config = json.loads((directory / "config.json").read_bytes())
-        chooses = Chooser.__name__ in config.get("architectures", ())
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise PolicyIntegrityError(f"{directory}: no readable config.json ({error})") from error
-    return Chooser.load(directory) if chooses else load_language_model(directory)
+    return load_adapted(directory) if is_adapter(directory) else load_whole(directory)
 
 
 def open_policy(

@@ -23,7 +23,7 @@ from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.serving.hosting import Host, Hosted
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from kbqa.policies.base import Policy
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.vllm import Fleet, Precision, Sent, VllmPolicy, VllmServer, Weights
 from kbqa.policy_store import Manifest, PolicyVersion
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from kbqa.policies.adapters import AdaptedModel
@@ -113,17 +113,22 @@ def open_in_process(
         options: as those of `open_policy`.
 
     Raises:
-        PolicyIntegrityError, PolicyMismatchError: it is no model that can be loaded.
+        PolicyIntegrityError: it is no model that can be loaded.
+        PolicyMismatchError: it computes other probabilities than its trainer.
         BaseNotFoundError: it is an adapter, whose base model is not on this machine.
     """
     # Torch takes seconds to import; until there is a policy a process can say so without it.
-    from kbqa.policies.adapters import AdaptedModel
+    from kbqa.policies.adapters import AdaptedModel, require_agreement
     from kbqa.policies.in_process import load_model, open_policy
 
     adapted = None
     if manifest is not None and manifest.kind == "lora":
         adapted = AdaptedModel.load(path, manifest.base_model, manifest.probe)
     model = load_model(path) if adapted is None else adapted.model
+    if adapted is None and manifest is not None and manifest.probe is not None:
+        require_agreement(
+            model, manifest.probe, label, "these are not the weights that its trainer published"
+        )
     return _InProcess(open_policy(model, codec, label, **options), adapted)
 
 

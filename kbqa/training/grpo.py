@@ -17,7 +17,7 @@ from kbqa.policies.base import Truncation
 from kbqa.training.adapters import Adapter, has_adapter, without_adapter
 from kbqa.training.likelihood import Precision, likelihood_of
 from kbqa.training.packing import Row, pack
-from kbqa.training.ranks import ALONE, Ranks, whole
+from kbqa.training.ranks import ALONE, Ranks
 from kbqa.trajectory import TrainingSample
 
 
@@ -140,7 +140,7 @@ def grpo_step(
             sums[name] += share * value
         sums["loss"] += loss.item() if counts else 0.0
     metrics = ranks.sum(sums)
-    norm = whole(torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)).item()
+    norm = ranks.clip_gradients(model.parameters(), config.clip_norm)
     healthy = math.isfinite(metrics["loss"]) and math.isfinite(norm)
     if healthy:
         optimiser.step()

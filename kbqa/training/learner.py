@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from kbqa.errors import CheckpointError, ConfigurationError
@@ -42,9 +41,6 @@ logger = logging.getLogger(__name__)
 
 Config = GrpoConfig | SftConfig
 Questions = Sequence[Sequence[TrainingSample]]
-
-_CONFIGS: dict[str, TypeAdapter[Any]] = {c.__name__: TypeAdapter(c) for c in (GrpoConfig, SftConfig)}
-_EXAMPLES = TypeAdapter(list[Example])
 
 
 class Learner:
@@ -124,13 +120,11 @@ class ShardedLearner(Learner):
     def update(
         self, questions: Questions, rate: float, check: Callable[[], None] = lambda: None
     ) -> UpdateResult:
-        samples = [[_to_json(sample) for sample in question] for question in questions]
-        self._part.ranks.tell({"call": "update", "questions": samples, "rate": rate})
+        self._part.ranks.tell({"call": "update", "questions": questions, "rate": rate})
         return super().update(questions, rate)
 
     def imitate(self, examples: Sequence[Example], rate: float) -> float:
-        shown = _EXAMPLES.dump_python(list(examples), mode="json")
-        self._part.ranks.tell({"call": "imitate", "examples": shown, "rate": rate})
+        self._part.ranks.tell({"call": "imitate", "examples": examples, "rate": rate})
         return super().imitate(examples, rate)
 
     def gather(self) -> None:
@@ -155,8 +149,7 @@ class ShardedLearner(Learner):
             )
         gc.collect()  # what an earlier phase has left on the device
         message = {
-            "kind": type(config).__name__,
-            "config": _CONFIGS[type(config).__name__].dump_python(config, mode="json"),
+            "config": config,
             "model": _architecture(self.model),
             "reference": reference and _architecture(reference),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -195,10 +188,9 @@ def follow(ranks: Ranks) -> None:
             continue
         assert part is not None, "rank 0 begins first"
         if message["call"] == "update":
-            questions = [[_from_json(sample) for sample in question] for question in message["questions"]]
-            part.update(questions, message["rate"])
+            part.update(message["questions"], message["rate"])
         elif message["call"] == "imitate":
-            part.imitate(_EXAMPLES.validate_python(message["examples"]), message["rate"])
+            part.imitate(message["examples"], message["rate"])
         elif message["call"] == "gather":
             part.gather(None)
         elif message["call"] == "write":
@@ -236,7 +228,7 @@ class _Part:
         """
         if message["deterministic"]:
             make_deterministic()
-        config: Config = _CONFIGS[message["kind"]].validate_python(message["config"])
+        config: Config = message["config"]
         likelihood = likelihood_of if isinstance(config, GrpoConfig) else imitating
 
         def shard(architecture: Mapping[str, Any], config: Config | None, source: Any | None) -> Any:
@@ -246,7 +238,7 @@ class _Part:
                 )
                 own = own.requires_grad_(False) if config is None else _prepared(own, config)
             module = likelihood(own)
-            ranks.shard(module, module.layers, message["config"]["precision"])
+            ranks.shard(module, module.layers, message["config"].precision)
             module.to_empty(device=ranks.device)
             ranks.fill(own, source)
             return module
@@ -318,23 +310,3 @@ def _architecture(model: Any) -> dict[str, Any]:
     """A model's configuration as JSON values."""
     architecture: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
     return architecture
-
-
-def _to_json(sample: TrainingSample) -> dict[str, Any]:
-    """A sample as JSON values, without the zeros where its mask is not set."""
-    policy = [position for position, masked in enumerate(sample.mask) if masked]
-    return {
-        "token_ids": sample.token_ids,
-        "policy": policy,
-        "logprobs": [sample.logprobs[position] for position in policy],
-        "advantages": [sample.advantages[position] for position in policy],
-    }
-
-
-def _from_json(values: dict[str, Any]) -> TrainingSample:
-    length = len(values["token_ids"])
-    mask, logprobs, advantages = [False] * length, [0.0] * length, [0.0] * length
-    columns = zip(values["policy"], values["logprobs"], values["advantages"], strict=True)
-    for position, logprob, advantage in columns:
-        mask[position], logprobs[position], advantages[position] = True, logprob, advantage
-    return TrainingSample(tuple(values["token_ids"]), tuple(mask), tuple(logprobs), tuple(advantages))

@@ -11,8 +11,8 @@ On CPUs the processes communicate through gloo, on GPUs through NCCL.
 from __future__ import annotations
 
 import gc
-import json
 import os
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,6 +33,7 @@ M = TypeVar("M", bound=nn.Module)
 # During a computation no process waits for long, so a short limit reveals one that hangs.
 _LONGEST_IDLE = timedelta(days=7)
 _LONGEST_WAIT = timedelta(minutes=10)
+_TINY = 1e-6  # beside a norm that may be zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +139,34 @@ class Ranks:
         return dict(zip(values, sums.tolist(), strict=True))
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum of each process's tensor on the host, in place; all pass the same shape."""
+        """The sum of each process's tensor, in place; all pass the same shape."""
         if self.size > 1:
             dist.all_reduce(values)
         return values
 
+    @torch.no_grad()
+    def clip_gradients(self, parameters: Iterable[nn.Parameter], most: float) -> float:
+        """Scale gradients to a norm of at most `most`; returns the norm that they had.
+
+        Squares are summed in double precision: rounded to single precision, the norm of shards is that of
+        whole gradients, whatever the number of processes.
+        """
+        gradients = [_own(parameter.grad) for parameter in parameters if parameter.grad is not None]
+        norms = torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients])
+        norm = self.total(norms.square().sum()).sqrt()
+        scale = (most / (norm + _TINY)).clamp(max=1.0).float()
+        for gradient in gradients:
+            gradient.mul_(scale)
+        return norm.item()
+
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send JSON values from rank 0 to the others, each of which must call `hear`."""
-        self._broadcast(json.dumps(message).encode())
+        """Send picklable values from rank 0 to the others, each of which must call `hear`."""
+        self._broadcast(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
     def hear(self) -> dict[str, Any] | None:
         """Wait for a message from rank 0, however long that takes; None once it leaves."""
-        message: dict[str, Any] | None = json.loads(self._broadcast() or b"null")
-        return message
+        data = self._broadcast()
+        return pickle.loads(data) if data else None
 
     def all_of(self, value: T) -> list[T]:
         """The values of all processes, by rank."""
@@ -185,6 +201,11 @@ def layer_policy(precision: Precision, device: torch.device) -> MixedPrecisionPo
     if precision == "bf16" and device.type == "cuda":
         return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     return MixedPrecisionPolicy()
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """This process's part of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from kbqa.training.likelihood import ChoiceLikelihood, Likelihood, Precision, to
 from kbqa.training.packing import pack
 from kbqa.training.ranks import ALONE, Ranks
 
+_MOST = 1.0  # norm of the gradient
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -143,8 +145,7 @@ def sft_step(
         # FSDP averages gradients over the processes; the factor turns this into their sum.
         (loss * (ranks.size if counts else 0)).backward()
         loss_sum += loss.item() if counts else 0.0
-    trained = [parameter for parameter in likelihood.parameters() if parameter.requires_grad]
-    torch.nn.utils.clip_grad_norm_(trained, 1.0)
+    ranks.clip_gradients(likelihood.parameters(), _MOST)
     optimiser.step()
     likelihood.eval()
     return ranks.sum({"loss": loss_sum})["loss"]

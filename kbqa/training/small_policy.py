@@ -35,8 +35,8 @@ class SmallPolicyConfig:
     """Size of the model; the defaults make about a million parameters.
 
     Attributes:
-        tied: whether the output layer shares the embedding weights. vLLM 0.32.0 without a GPU keeps
-            the old output layer of such a model when its weights are replaced.
+        tied: whether the output layer shares the embedding weights. vLLM 0.32.0 without a GPU keeps the old
+            output layer of such a model when its weights are replaced, unless kbqa is installed beside it.
     """
 
     vocabulary: int = 2048

@@ -108,7 +108,7 @@ class Client:
         try:
             async with asyncio.timeout(timeout_s):
                 # The server may have closed the connection just before it was used again.
-                with suppress(aiohttp.ServerDisconnectedError, ConnectionResetError):
+                with suppress(aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
                     return await self._send(method, path, body)
                 return await self._send(method, path, body)
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError

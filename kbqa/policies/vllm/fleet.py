@@ -20,7 +20,7 @@ from kbqa.policies.base import Completion, FinishReason, SamplingParams
 from kbqa.policies.vllm.policy import VllmPolicy
 from kbqa.policies.vllm.replica import Circuit, Replica, lost
 from kbqa.policies.vllm.weights import Weights
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 _SLACK = 1.25  # load of a server, relative to the mean, above which a question goes to another one
 _POLL_S = 0.1  # how soon a cancellation is noticed

@@ -1,7 +1,7 @@
-"""A weight transfer engine, as a general plugin of vLLM: `--weight-transfer-config '{"backend": "kbqa"}'`.
+"""A general plugin of vLLM: an engine that receives weights, and heads that follow them.
 
-Weights arrive on the host through gloo, so that GPUs need no common network. This module runs in vLLM's
-processes, with kbqa installed beside it.
+The engine is `--weight-transfer-config '{"backend": "kbqa"}'`. Weights arrive on the host through gloo, so
+that GPUs need no common network. This module runs in vLLM's processes, with kbqa installed beside it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+from vllm.model_executor.custom_op import op_registry_oot
+from vllm.model_executor.layers.vocab_parallel_embedding import (
+    ParallelLMHead,
+    UnquantizedEmbeddingMethod,
+    VocabParallelEmbedding,
+)
+from vllm.platforms import current_platform
 
 from kbqa.policies.vllm.sender import Meeting, entries, received
 
@@ -26,9 +33,32 @@ _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I
 
 
 def register() -> None:
-    """Make the engine known; vLLM calls this in each of its processes, possibly several times."""
+    """Make both known; vLLM calls this in each of its processes, possibly several times."""
     if BACKEND not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(BACKEND, __name__, GlooEngine.__name__)
+    if current_platform.is_cpu() and ParallelLMHead.__name__ not in op_registry_oot:
+        ParallelLMHead.register_oot(FollowingHead, ParallelLMHead.__name__)
+
+
+class FollowingHead(ParallelLMHead):  # type: ignore[misc]
+    """A head that computes with the embedding's own weights where it is tied to them.
+
+    Without a GPU, vLLM computes with packed copies of weights, and after an update packs those layers again
+    whose weights were in it. A tied head is none of them, so its copy would stay as it was.
+    """
+
+    quant_method: Any
+
+    def tie_weights(self, embed_tokens: VocabParallelEmbedding) -> FollowingHead:
+        if isinstance(self.quant_method, UnquantizedEmbeddingMethod):
+            self.quant_method = _Unpacked()
+        tied: FollowingHead = super().tie_weights(embed_tokens)
+        return tied
+
+
+class _Unpacked(UnquantizedEmbeddingMethod):  # type: ignore[misc]
+    def process_weights_after_loading(self, layer: Any) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
 
 
 @dataclass
@@ -73,7 +103,11 @@ class GlooEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[mi
         finalize_layerwise_reload(self.model, self.model_config)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        self.receive_weights(self.parse_update_info(update_info))
+        try:
+            self.receive_weights(self.parse_update_info(update_info))
+        except BaseException:
+            self._forget()
+            raise
         if self.device.type != "cpu":
             torch.accelerator.synchronize()
 
@@ -96,6 +130,16 @@ class GlooEngine(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[mi
                 self.model.load_weights([(name, tensor.to(self.device))])
         if digest.hexdigest() != update_info.sha256:
             raise RuntimeError(f"the weights' checksum is {digest.hexdigest()}, not {update_info.sha256}")
+
+    def _forget(self) -> None:
+        """Drop parts of layers that have arrived. An update that begins anew would count them twice."""
+        from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
+
+        for layer in self.model.modules():
+            info = get_layerwise_info(layer)
+            info.load_numel = 0
+            info.loaded_weights.clear()
+        self.finish_weight_update()
 
     def shutdown(self) -> None:
         self._group = None

@@ -30,7 +30,7 @@ from kbqa.policies.vllm.client import Answer
 from kbqa.policies.vllm.completions import GENERATE, choice_of, request_bodies
 from kbqa.policies.vllm.server import VllmServer
 from kbqa.policies.vllm.weights import Weights
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

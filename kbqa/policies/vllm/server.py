@@ -136,7 +136,11 @@ class VllmServer:
         self._ask(
             "POST", "/init_weight_transfer_engine", {"init_info": dict(meet(processes))}, timeout_s=limit
         )
-        self._ask("POST", "/start_weight_update", timeout_s=limit)
+        try:
+            self._ask("POST", "/start_weight_update", timeout_s=limit)
+        except PolicyUnavailableError:  # whoever has begun one before may have died in it
+            self._ask("POST", "/finish_weight_update", {}, timeout_s=limit)
+            self._ask("POST", "/start_weight_update", timeout_s=limit)
         self._ask("POST", "/update_weights", {"update_info": {"sha256": sha256}}, timeout_s=limit)
         self._ask("POST", "/finish_weight_update", {}, timeout_s=limit)
 

@@ -9,7 +9,7 @@ import sys
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from kbqa.planning.step import Workload, _samples
+from kbqa.planning.step import Workload, full_rows
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.likelihood import likelihood_of
 
@@ -24,7 +24,7 @@ def steps(architecture: dict[str, object], count: int) -> None:
         model.train()
     likelihood = likelihood_of(model)
     optimiser = make_optimiser(likelihood, config)
-    samples = _samples(Workload(architecture, config, episode=512, written=0.5))
+    samples = full_rows(Workload(architecture, config, episode=512, written=0.5))
     for _ in range(count):
         grpo_step(likelihood, optimiser, samples, config)
 

@@ -15,12 +15,15 @@ from kbqa.errors import MachineTooSmallError, PlanError
 from kbqa.planning.architectures import PUBLISHED, architecture_of
 from kbqa.planning.defaults import resolved, with_rows_of
 from kbqa.planning.guard import fitted
-from kbqa.planning.machines import GIB, Machine
+from kbqa.planning.machines import GIB, Machine, machine_here
 from kbqa.planning.meter import Meter
-from kbqa.planning.plan import _workloads, plan
+from kbqa.planning.plan import on_host, plan, workloads
+from kbqa.planning.report import refusal
 from kbqa.planning.step import Workload, fake_step, memory_of, parameters_of
 from kbqa.recipes import load_recipe
 from kbqa.training.grpo import GrpoConfig
+from tests.deploy.conftest import merged, values_of
+from tests.deploy.helm import defaults
 
 LARGE = [
     "kg-r1",
@@ -97,7 +100,7 @@ def test_the_plan_of_a_large_recipe_agrees_with_a_step_of_all_layers(name):
     recipe = load_recipe(name)
     machine = Machine("cuda", 1, 80 * GIB)
     [work] = [
-        w for phase, w in _workloads(recipe, machine, architecture_of(recipe)) if phase == "reinforcement"
+        w for phase, w in workloads(recipe, machine, architecture_of(recipe)) if phase == "reinforcement"
     ]
     assert memory_of(work).peak == pytest.approx(whole_step(work), rel=0.05)
 
@@ -185,6 +188,51 @@ def test_what_does_not_fit_this_machine_is_refused_before_anything_is_loaded():
         fitted(load_recipe("knowcoder-a1", {"cold_start": None}))
 
 
+class Planned(Exception):
+    """Raised with the order of a plan."""
+
+
+def test_a_plan_is_made_for_all_nodes_that_share_the_training(monkeypatch):
+    def run(command, input, **options):
+        raise Planned(json.loads(input))
+
+    monkeypatch.setattr("kbqa.planning.guard.subprocess.run", run)
+    with pytest.raises(Planned) as made:
+        fitted(load_recipe("kbqa-r1"), 4, nodes=2)
+    order = made.value.args[0]
+    assert (order["processes"], order["nodes"]) == (4, 2)
+    assert machine_here(4, nodes=2).ranks == 2 * machine_here(4).ranks
+
+
+def test_a_host_holds_a_copy_of_what_is_trained_while_a_checkpoint_is_written():
+    work = Workload(SMALL, CONFIG, episode=512, written=0.5)
+    one, four = memory_of(work), memory_of(replace(work, ranks=4))
+    whole = 4 * parameters_of(SMALL)
+    assert on_host(work, one, nodes=1) == 3 * whole
+    # Beside it the first process keeps the whole weights; each node copies its own part.
+    assert on_host(replace(work, ranks=4), four, nodes=1) == pytest.approx(whole + 3 * whole, rel=0.01)
+    assert on_host(replace(work, ranks=4), four, nodes=4) == pytest.approx(whole + 3 * whole / 4, rel=0.01)
+
+
+def test_a_host_that_cannot_hold_a_checkpoint_is_refused_and_the_advice_suffices(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    changes = {
+        "base_model": str(tmp_path),
+        "rollout.max_tokens": 1024,
+        "cold_start": None,
+        "curriculum": None,
+    }
+    recipe = load_recipe("isp-kgr", changes)
+    roomy = Machine("cuda", 1, 80 * GIB, host=80 * GIB)
+    needed = plan(recipe, roomy, details=False).host
+    tight = plan(recipe, replace(roomy, host=needed), details=False)
+    assert not tight.fits
+    assert tight.phases["reinforcement"].fits
+    assert "on the host while a checkpoint is written" in refusal(tight)
+    advised = int(re.search(r"give each host (\d+) GiB", refusal(tight), re.I)[1])
+    assert plan(recipe, replace(roomy, host=advised * GIB), details=False).fits
+
+
 def test_policies_that_choose_or_begin_with_random_weights_are_not_planned():
     for name in ("kg-r1-small", "kg-r1-chooser"):
         recipe = load_recipe(name)
@@ -209,6 +257,16 @@ def test_the_documented_size_fits_and_one_less_does_not(name):
     assert plan(recipe, Machine("cuda", gpus, memory * GIB), details=False).fits
     gpus, memory = SIZES[SIZES.index(size) - 1]
     assert not plan(recipe, Machine("cuda", gpus, memory * GIB), details=False).fits
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("scenario", ["default", "multi-gpu", "multi-node"])
+def test_what_a_scenario_of_the_chart_trains_fits_its_gpus_of_80_gib_and_its_hosts(scenario):
+    trainer = merged(defaults(), values_of(scenario))["trainer"]
+    recipe = load_recipe(trainer["autoStart"]["recipe"], trainer["autoStart"]["overrides"])
+    host = int(trainer["resources"]["limits"]["memory"].removesuffix("Gi")) * GIB
+    machine = Machine("cuda", trainer["gpus"], 80 * GIB, trainer["nodes"], host)
+    assert plan(resolved(recipe, "cuda"), machine, details=False).fits
 
 
 @pytest.mark.integration

@@ -12,10 +12,14 @@ from safetensors.torch import load_file, save_file
 
 from kbqa.errors import BaseNotFoundError, PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.adapters import AdaptedModel
+from kbqa.policies.chooser.beginning import END, PAD, begin_chooser
 from kbqa.policies.in_process import load_model
-from kbqa.training.adapters import Adapter, add_adapter
+from kbqa.protocols.chooser import ChoosingProtocol
+from kbqa.runs.student import Student
+from kbqa.training.adapters import Adapter, add_adapter, merged
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
+from tests.unit.encoders import save_encoder
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 IDS = torch.arange(20, 60).reshape(2, 20)
@@ -137,6 +141,26 @@ def test_what_cannot_be_merged_is_refused_and_changes_nothing(base, tmp_path, sp
     with pytest.raises(PolicyIntegrityError, match=said):
         adapted.swap(tmp_path / "bad", None)
     assert torch.equal(logits(adapted.model), before)
+
+
+def test_an_adapter_of_a_chooser_is_merged_into_that_chooser_and_brings_its_own_head(tmp_path) -> None:
+    """A policy that was trained before may be the base of the next training, as any other directory may."""
+    chooser, tokenizer = begin_chooser(save_encoder(tmp_path / "encoder"), ChoosingProtocol.tags, seed=1)
+    with torch.no_grad():
+        for parameter in chooser.parameters():
+            parameter.add_(0.1)  # so that it is not the encoder of which it was made
+    save_model(chooser, tokenizer, tmp_path / "base", pad=PAD, end=END)
+    student = Student.pretrained(str(tmp_path / "base"), ChoosingProtocol.tags, seed=2)
+    torch.testing.assert_close(student.model.state_dict(), chooser.state_dict())
+    add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), seed=3)
+    with torch.no_grad():
+        for name, parameter in student.model.named_parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.01 if "lora" in name else 0.2)
+    student.save(tmp_path / "adapter")
+    found = AdaptedModel.load(tmp_path / "adapter", str(tmp_path / "base"), None).model
+    torch.testing.assert_close(found.state_dict(), merged(student.model).state_dict())
+    assert not torch.equal(found.head.start, chooser.head.start)
 
 
 def test_an_adapter_of_tied_weights_is_refused(tmp_path) -> None:

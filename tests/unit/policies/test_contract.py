@@ -15,7 +15,7 @@ from kbqa.policies.base import FinishReason, SamplingParams, Truncation
 from kbqa.policies.transformers import TransformersPolicy
 from kbqa.policies.vllm import VllmPolicy, VllmServer, Weights
 from kbqa.protocols.kg_r1 import KgR1
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.likelihood import token_logprobs
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams
 from kbqa.policies.vllm import Fleet, VllmPolicy, VllmServer, Weights
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
 from tests.services.queues import wait_until

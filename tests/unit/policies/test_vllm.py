@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +18,8 @@ from prometheus_client import CollectorRegistry
 from kbqa.errors import ConfigurationError, PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import FinishReason, SamplingParams
 from kbqa.policies.vllm import Sent, VllmPolicy, VllmServer, Weights
-from kbqa.telemetry import Metrics
+from kbqa.policies.vllm.client import Client
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
@@ -330,6 +333,28 @@ def test_connections_that_the_server_closed_while_idle_are_opened_again(policy, 
     assert len(write(policy, count=3)) == 3
 
 
+def test_a_request_whose_connection_is_reset_is_sent_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(TIMEOUT_S)
+
+        def serve() -> None:
+            refused, _ = listener.accept()
+            refused.recv(65536)
+            refused.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            refused.close()
+            served, _ = listener.accept()
+            with served:
+                served.recv(65536)
+                served.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", max_in_flight=1)
+        assert client.ask("POST", "/anything", {}, timeout_s=60) == (200, {})
+        client.close()
+        serving.join()
+
+
 def test_weights_that_are_not_finite_are_told(policy, fake, weights) -> None:
     policy.hold(weights(1))
 
@@ -385,15 +410,20 @@ def test_a_server_sleeps_while_it_has_to_and_wakes_whatever_happens(fake) -> Non
 def test_what_is_sent_replaces_weights_and_what_does_not_arrive_is_read(
     policy, fake, weights, metrics
 ) -> None:
+    """An update that somebody who has died had begun is ended first."""
     verified: list[str] = []
-    refused = threading.Event()
+    refused, begun = threading.Event(), threading.Event()
+    begun.set()
 
     def answer(path, body):
         if path == "/get_world_size":
             return 200, {"world_size": 2}
+        if path == "/start_weight_update" and begun.is_set():
+            begun.clear()
+            return 500, {"error": {"message": "a weight update is already active"}}
         if path == "/update_weights" and refused.is_set():
             return 500, {"error": {"message": "the weights' checksum is another"}}
-        if path == "/finish_weight_update":  # what it has received
+        if path == "/finish_weight_update" and "/update_weights" in fake.asked:  # what it has received
             fake.execute("/collective_rpc", {"kwargs": {"weights_path": str(sent.path)}})
         return fake.execute(path, body)
 
@@ -403,8 +433,9 @@ def test_what_is_sent_replaces_weights_and_what_does_not_arrive_is_read(
     fake.answer = answer
     sent = replace(weights(1), sent=Sent(meet, "ab", 1000, lambda: verified.append("1")))
     policy.hold(sent)
-    order = ["/pause", "/init_weight_transfer_engine", "/start_weight_update", "/update_weights"]
-    order += ["/finish_weight_update", "/update_weight_version", "/resume"]
+    order = ["/pause", "/init_weight_transfer_engine", "/start_weight_update", "/finish_weight_update"]
+    order += ["/start_weight_update", "/update_weights", "/finish_weight_update"]
+    order += ["/update_weight_version", "/resume"]
     steps = [urlsplit(path).path for path in fake.asked]
     assert [step for step in steps if step in order] == order
     assert "/collective_rpc" not in steps

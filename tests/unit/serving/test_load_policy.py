@@ -15,7 +15,7 @@ from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import InProcess, OnVllm
 from kbqa.serving.policies import load_policy
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
 from kbqa.training.small_policy import save_model

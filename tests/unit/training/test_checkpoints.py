@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -19,6 +17,8 @@ from torch import nn
 from kbqa.errors import CheckpointError
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.tensor_files import TrainedTensors
+from tests.children import Child, Pipe, play
+from tests.unit.training.dying import die_while_replacing, save_on_a_full_disk
 
 SHARD = "shard-00001-model-00001-of-00001.safetensors"
 
@@ -173,30 +173,11 @@ def test_what_is_frozen_is_not_in_it(tmp_path: Path) -> None:
         Checkpoints(tmp_path, "r").load_weights(2, model)
 
 
-_KILLED_WHILE_REPLACING = """
-import os, sys, torch
-from pathlib import Path
-from kbqa.training import checkpoints as module
-from kbqa.training.tensor_files import TrainedTensors
-
-model = torch.nn.Linear(2, 2)
-trained = TrainedTensors(model, torch.optim.AdamW(model.parameters()))
-checkpoints = module.Checkpoints(Path(sys.argv[1]), "r")
-for step in (50, 100):
-    checkpoints.save(step, trained, {"at": step})
-checkpoints.wait()
-setattr(module, sys.argv[2], lambda *_: os._exit(9))
-checkpoints.save(100, trained, {"at": "again"})
-checkpoints.wait()
-"""
-
-
 @pytest.mark.parametrize(
     ("where", "kept"), [("put_in_place", 100), ("remove_directory", "again"), ("checksum", 100)]
 )
 def test_a_step_that_is_saved_again_has_an_intact_checkpoint_at_any_time(tmp_path: Path, where, kept) -> None:
-    command = [sys.executable, "-c", _KILLED_WHILE_REPLACING, str(tmp_path), where]
-    assert subprocess.run(command, check=False).returncode == 9
+    assert play(Child(target=die_while_replacing, args=(tmp_path, where))) == [9]
     model = nn.Linear(2, 2)
     tensors = TrainedTensors(model, torch.optim.AdamW(model.parameters()))
     checkpoints = Checkpoints(tmp_path, "r")
@@ -232,37 +213,13 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path) -> None:
     assert torch.equal(model.embed.weight, expected)
 
 
-_ON_A_FULL_DISK = """
-import resource, sys, torch
-from pathlib import Path
-from kbqa.errors import CheckpointError
-from kbqa.training.checkpoints import Checkpoints
-from kbqa.training.tensor_files import TrainedTensors
-
-model = torch.nn.Linear(256, 256)
-optimiser = torch.optim.AdamW(model.parameters())
-checkpoints = Checkpoints(Path(sys.argv[1]), "r")
-trained = TrainedTensors(model, optimiser)
-checkpoints.save(1, trained, {"at": 1})
-checkpoints.wait()
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # no file may grow beyond that
-try:
-    checkpoints.save(2, trained, {"at": 2})
-    checkpoints.wait()
-except CheckpointError as error:
-    print(error)
-print(checkpoints.restore(trained).state, sorted(p.name for p in Path(sys.argv[1]).iterdir()))
-"""
-
-
 def test_a_full_disk_is_told_and_harms_no_earlier_checkpoint(tmp_path: Path) -> None:
-    output = subprocess.run(
-        [sys.executable, "-c", _ON_A_FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=True
-    ).stdout
-    refusal, restored = output.splitlines()
+    received, sent = Pipe(duplex=False)
+    assert play(Child(target=save_on_a_full_disk, args=(tmp_path, sent))) == [0]
+    refusal = received.recv()
     assert refusal.startswith(f"{tmp_path}/step-000002: cannot be written (")
     assert "free some disk space" in refusal
-    assert restored == "{'at': 1} ['step-000001']"
+    assert received.recv() == ({"at": 1}, ["step-000001"])
 
 
 def test_what_a_dead_writer_left_is_swept(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ import random
 import pytest
 import torch
 
-from benchmarks import mfu
+from benchmarks import gpu, mfu
 from kbqa.errors import ConfigurationError
+from kbqa.objectives import SurrogateConfig
+from kbqa.planning.step import Workload, memory_of
 from kbqa.training.adapters import Adapter, load_quantised
 from kbqa.training.attention import row_attention, visibility
 from kbqa.training.grpo import GrpoConfig
@@ -68,9 +70,50 @@ def test_likelihoods_and_gradients_are_those_of_the_cpu(compiled):
 
 
 @pytest.mark.gpu
+def test_a_step_takes_the_memory_that_was_planned():
+    work = small_work(cuda=True)
+    assert gpu.step(work, torch.device("cuda")).memory == pytest.approx(memory_of(work).peak, rel=0.1)
+
+
+@pytest.mark.gpu
 def test_the_gpu_is_well_used():
     for line in mfu.measure():
         assert float(line.split()[-3]) >= 0.4, line
+
+
+def small_work(**options):
+    """Rows of a model of 15 million parameters, with a reference."""
+    surrogate = SurrogateConfig(kl_coefficient=0.01)
+    config = GrpoConfig(token_budget=256, precision="bf16", gradient_checkpointing=True, surrogate=surrogate)
+    architecture = {
+        "model_type": "qwen2",
+        "hidden_size": 256,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "vocab_size": 8000,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+    }
+    return Workload(architecture, config, episode=128, written=0.5, **options)
+
+
+def test_a_step_is_measured_as_it_is_planned():
+    work = small_work(cuda=False)
+    measured = gpu.step(work, torch.device("cpu"))
+    assert measured.tokens == 4 * 129  # two rows of two episodes; a first token has no predecessor
+    assert measured.seconds > 0
+    assert measured.saved_s > 0
+    projections = 2 * 256 * 256 + 2 * 256 * 64 + 256 + 2 * 64  # query and output, key and value, biases
+    layers = 8 * (projections + 3 * 256 * 1024 + 2 * 256)
+    head = 6 * 8000 * 256 * 4 * 64  # half of the tokens are the policy's
+    assert measured.flops == head + 4 * mfu.flops(layers, layers=8, width=256, sequence=129)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_table_says_so():
+    assert gpu.measure() == ["training steps at real size: not measured, there is no GPU"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -13,12 +13,14 @@ from tests.unit.policies_fixtures import make_model
 
 STEPS = 3
 CASES = {
-    "grpo": {},
+    "grpo": {"budget": 30},
     "grpo-lora": {"lora": True, "checkpointing": True},
-    "grpo-capped": {"cap": 1.05},
+    "grpo-capped": {"cap": 1.05, "budget": 20},
     "sft": {"sft": True},
-    "sft-lora": {"sft": True, "lora": True, "checkpointing": True},
+    "sft-lora": {"sft": True, "lora": True, "checkpointing": True, "budget": 80},
 }
+# Each of their steps has one or two rows, whose sum does not depend on the order; the others have more.
+TWO_ROWS = {"grpo", "grpo-lora", "sft-lora"}
 
 
 def build(case):
@@ -34,10 +36,12 @@ def config(case):
     adapter = Adapter(rank=4, alpha=8) if case.get("lora") else None
     checkpointing = case.get("checkpointing", False)
     if case.get("sft"):
-        return SftConfig(token_budget=60, gradient_checkpointing=checkpointing, adapter=adapter)
+        return SftConfig(
+            token_budget=case.get("budget", 60), gradient_checkpointing=checkpointing, adapter=adapter
+        )
     return GrpoConfig(
         learning_rate=1e-3,
-        token_budget=60,
+        token_budget=case.get("budget", 60),
         surrogate=SurrogateConfig(
             kl_coefficient=0.05, aggregation="sample_mean", importance_cap=case.get("cap")
         ),
