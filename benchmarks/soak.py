@@ -5,26 +5,24 @@ been cold-started for a minute gets an adapter, which trains and is published at
 worker loads each version into a real vLLM server. Where there is no vLLM all weights train, and
 two workers load them into their own processes. Every few seconds the resident memory and the open
 files of each process are noted, what lies in Redis, and the adapters that vLLM holds. After the
-first third, by when caches are full, none of them may rise steadily: see `_verdict`.
+first third, by when caches are full, none of them may rise steadily: see `growth.verdict`.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import psutil
-import redis
 
+from benchmarks.growth import Sample, of_process, of_redis, verdict
 from kbqa.datasets import load_dataset
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store import PolicyStore
@@ -55,32 +53,6 @@ _ADAPTER: dict[str, object] = {
 _VLLM_OPTIONS = ("--max-num-seqs", "64", "--enable-lora", "--max-loras", "4", "--max-lora-rank", "8")
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """How much a quantity may rise from the second third of a soak to its end.
-
-    Attributes:
-        absolute: in its own unit.
-        relative: of its level in the second third.
-    """
-
-    unit: str
-    absolute: float
-    relative: float
-
-    def exceeded(self, before: float, after: float) -> bool:
-        return after - before > self.absolute + self.relative * before
-
-
-_BOUNDS = {
-    "resident": Bound("MB", 16, 0.05),
-    "files": Bound("open files", 4, 0.0),
-    "keys": Bound("keys", 4, 0.0),
-    "messages": Bound("messages", 64, 0.0),  # as many as may wait anyhow
-    "adapters": Bound("adapters", 1, 0.0),
-}
-
-
 def main(minutes: float) -> int:
     """Returns 1 if anything grew."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -95,7 +67,7 @@ def main(minutes: float) -> int:
                     samples[key].append(value)
                 time.sleep(_EVERY_S)
             steps = _steps(home / "runs" / run) - first
-        lines, growing = _verdict(samples)
+        lines, growing = verdict(samples)
     what = f"soak of {minutes:g} minutes, " + (Vllm.missing() or "adapters in vLLM")
     lines = [f"{what}: {steps} steps, each with a new policy version", *lines]
     lines += [f"growing: {', '.join(growing)}" if growing else "nothing grows"]
@@ -177,53 +149,20 @@ def _steps(directory: Path) -> int:
     return int(progress["step"]) if progress.get("phase") == "rl" else 0
 
 
-def _measure(stack: Stack, vllm: Vllm | None) -> Iterator[tuple[tuple[str, str], float]]:
+def _measure(stack: Stack, vllm: Vllm | None) -> Iterator[Sample]:
     for name, pid in stack.pids().items():
         process = psutil.Process(pid)
-        yield from _of_process(name, process)
+        yield from of_process(name, process)
         for child in process.children():
             if "services.trainer.run" in child.cmdline():
-                yield from _of_process("training process", child)
+                yield from of_process("training process", child)
     if vllm is not None:
         for process in (own := psutil.Process(vllm.process.pid), *own.children(recursive=True)):
-            yield from _of_process(f"vllm {process.name()}", process)
+            yield from of_process(f"vllm {process.name()}", process)
         models = httpx.get(f"{vllm.url}/v1/models", timeout=60).json()["data"]
         yield ("vllm", "adapters"), len(models) - 1  # the first is their base
     assert stack.redis_url is not None
-    with redis.Redis.from_url(stack.redis_url) as client:
-        yield ("redis", "keys"), client.dbsize()
-        yield ("redis", "messages"), sum(_length(client, key) for key in client.keys("*"))
-
-
-def _of_process(name: str, process: psutil.Process) -> Iterator[tuple[tuple[str, str], float]]:
-    yield (name, "resident"), process.memory_info().rss / 2**20
-    yield (name, "files"), process.num_fds()
-
-
-def _length(client: redis.Redis, key: bytes) -> int:
-    match client.type(key):
-        case b"list":
-            return int(client.llen(key))
-        case b"hash":
-            return int(client.hlen(key))
-        case _:
-            return 0
-
-
-def _verdict(samples: Mapping[tuple[str, str], Sequence[float]]) -> tuple[list[str], list[str]]:
-    """A line for each quantity, and which ones grow: the medians of the second and the last third differ."""
-    lines, growing = [], []
-    for (name, kind), values in sorted(samples.items()):
-        third = max(len(values) // 3, 1)
-        before, after = statistics.median(values[third : 2 * third]), statistics.median(values[-third:])
-        bound = _BOUNDS[kind]
-        if bound.exceeded(before, after):
-            growing.append(f"{name} {kind}")
-        lines.append(
-            f"{name:<18} {values[0]:8.1f} at first, {before:8.1f} in the second third, "
-            f"{after:8.1f} in the last, {max(values):8.1f} at most {bound.unit}"
-        )
-    return lines, growing
+    yield from of_redis(stack.redis_url)
 
 
 if __name__ == "__main__":

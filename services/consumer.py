@@ -5,8 +5,9 @@ work_on(app, ROLLOUTS, ROLL_OUT_TASK, roll_out)
 with on_termination(stop_consuming):
     finished = consume(app, ROLLOUTS, concurrency=16, drain_s=10)
 
-A message is retried, up to `MOST_ATTEMPTS` times in all, if its consumer dies or cannot process it at the
-moment. A message that nobody can process becomes a dead letter.
+A message is retried, up to `MOST_ATTEMPTS` times in all, if its consumer dies or fails on it. A message that
+nobody can process becomes a dead letter. What a consumer hands back when it is told to end, or cannot process
+for a reason of its own (`NotNowError`), is not an attempt.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
@@ -26,8 +27,9 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import Reject
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
+from celery.worker.request import Request
 
-from kbqa.errors import MessageError, QueueUnavailableError
+from kbqa.errors import KbqaError, MessageError, QueueUnavailableError
 from services.broker import ATTEMPT_HEADER, send
 from services.dead_letters import DeadLetters
 
@@ -36,8 +38,14 @@ logger = logging.getLogger(__name__)
 MOST_ATTEMPTS = 5
 
 _PAUSE_S = 1.0  # before a message that could not be processed goes back to the queue
+_NOT_NOW_S = 5.0  # without messages, where none can be processed
 _BACK_OFF_S = (0.5, 10.0)  # first and longest pause before a failed consumer is restarted
 _RESUME_S = 1.0  # before the next attempt to consume again while there is no connection
+
+
+class NotNowError(KbqaError):
+    """No message can be processed here at the moment, whatever it says."""
+
 
 _stopping = threading.Event()
 _consumers: dict[str, Consumer] = {}  # the running one of each queue
@@ -47,12 +55,13 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
     """Set the function that processes the messages of a queue.
 
     Args:
-        body: processes a message. If it raises `MessageError`, the message becomes a dead letter; after any
-            other exception it is retried.
+        body: processes a message. If it raises `MessageError`, the message becomes a dead letter. After
+            `NotNowError`, it goes back to the queue, and no others are taken for a while. After any other
+            exception it is retried.
     """
 
     def take(self: Task, message: object = None, *_: object, **__: object) -> None:
-        attempt = int((self.request.headers or {}).get(ATTEMPT_HEADER, 1))
+        attempt = _attempt(self.request.headers)
         letters = DeadLetters(app, queue)
         try:
             if self.request.delivery_info.get("redelivered"):
@@ -69,6 +78,13 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
                 body(message)
             except MessageError as error:
                 letters.bury(message, str(error), task, attempt)
+            except NotNowError as error:
+                logger.error(
+                    "no messages are taken for a while", extra={"queue": queue, "reason": str(error)}
+                )
+                pause_consuming(queue, _NOT_NOW_S)
+                _stopping.wait(_PAUSE_S)  # until that holds for every thread
+                send(app, queue, task, str(message), attempt=attempt)
             except Exception as error:
                 logger.exception("a message cannot be processed", extra={"queue": queue, "attempt": attempt})
                 if attempt >= MOST_ATTEMPTS:
@@ -78,6 +94,7 @@ def work_on(app: Celery, queue: str, task: str, body: Callable[[str], None]) -> 
                 _stopping.wait(_PAUSE_S)
                 send(app, queue, task, str(message), attempt=attempt + 1)
         except QueueUnavailableError as error:
+            _stopping.wait(_PAUSE_S)  # a full broker refuses at once, and hands out the same message again
             raise Reject(str(error), requeue=True) from error
 
     app.task(take, name=task, bind=True)
@@ -98,18 +115,20 @@ def consume(app: Celery, queue: str, *, concurrency: int, drain_s: float) -> boo
         logging.getLogger(chatty).setLevel(logging.WARNING)
     pause_s, longest_s = _BACK_OFF_S
     while not _stopping.is_set():
-        began = time.monotonic()
+        began, unfinished = time.monotonic(), list[Request]()
         controller = WorkController(
             app=app,
             queues=[queue],
             concurrency=concurrency,
-            pool_cls=_bounded_pool(drain_s),
+            pool_cls=_bounded_pool(drain_s, unfinished),
             consumer_cls=_careful_consumer(queue, DeadLetters(app, queue)),
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
         )
         controller.start()
+        for request in unfinished:
+            _hand_back(app, queue, request)
         if _stopping.is_set():
             return controller.pool is None or bool(controller.pool.idle)  # None: it had not started yet
         # The unreadable message has left the queue; continue with the others.
@@ -166,10 +185,15 @@ def on_termination(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _bounded_pool(drain_s: float) -> type[TaskPool]:
+def _attempt(headers: Mapping[str, Any] | None) -> int:
+    return int((headers or {}).get(ATTEMPT_HEADER, 1))
+
+
+def _bounded_pool(drain_s: float, unfinished: list[Request]) -> type[TaskPool]:
     """Celery's thread pool, which waits at most `drain_s` for its threads when it stops.
 
-    Celery then closes the channel, which returns unacknowledged messages to the queue.
+    Then it acknowledges the messages that are not finished, and adds them to `unfinished`. Celery would
+    return them to the queue when it closes the channel, but would mark them as those of a dead consumer.
     """
 
     class BoundedPool(TaskPool):  # type: ignore[misc]
@@ -192,8 +216,23 @@ def _bounded_pool(drain_s: float) -> type[TaskPool]:
             running = set(self._running)
             logger.info("no further messages are taken", extra={"running": len(running), "drain_s": drain_s})
             wait(running, drain_s)
+            for request in list(celery.worker.state.requests.values()):
+                if not request.acknowledged and not request.delivery_info["redelivered"]:
+                    unfinished.append(request)
+                    request.acknowledge()
 
     return BoundedPool
+
+
+def _hand_back(app: Celery, queue: str, request: Request) -> None:
+    """Put a message back into the queue.
+
+    Only once the channel is closed: until then this consumer waits for messages, and would get this one.
+    """
+    try:
+        send(app, queue, request.type, request.args[0], attempt=_attempt(request.request_dict))
+    except QueueUnavailableError as error:  # whoever sent it sends it again at its deadline
+        logger.error("a message cannot be handed back", extra={"queue": queue, "reason": str(error)})
 
 
 def _careful_consumer(queue: str, letters: DeadLetters) -> type[Consumer]:

@@ -5,6 +5,7 @@ Everything is written under a temporary name, flushed to the disk, and renamed i
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -13,7 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""Errors of a disk that takes nothing more, for now."""
+
 _ASIDE = ".aside-"
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # SMB and some FUSE file systems
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -34,7 +39,7 @@ def create_file(path: Path, data: bytes) -> bool:
     aside = _aside(path)
     try:
         _write(aside, data)
-        os.link(aside, path)  # fails if the file exists; a rename would replace it
+        _name(aside, path)
     except FileExistsError:
         return False
     finally:
@@ -104,6 +109,25 @@ def _changed_at(path: Path) -> float:
 def sync_directory(directory: Path) -> None:
     """Flush a directory's entries, so that a rename survives a power cut."""
     _sync(directory)
+
+
+def _name(aside: Path, path: Path) -> None:
+    """Give a file its name; raises `FileExistsError` where a rename would replace another file."""
+    try:
+        os.link(aside, path)
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    # Only one writer can make the claim. If it dies holding it, `sweep` takes it away.
+    claim = path.with_name(f"{_ASIDE}claim-{path.name}")
+    claim.open("x").close()
+    try:
+        if path.exists():
+            raise FileExistsError(path)
+        os.rename(aside, path)
+    finally:
+        claim.unlink()
 
 
 def _aside(path: Path) -> Path:

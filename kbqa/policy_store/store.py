@@ -40,6 +40,7 @@ from kbqa.policy_store.uses import Uses
 _VERSION = re.compile(VERSION_PATTERN.removesuffix("$") + r"\Z")
 _RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 _PROMOTED = "promoted.json"
+_REMEMBERED = 100  # promotions
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,12 @@ class PolicyStore:
         """
         found = self.get(run, version)
         self.verify(found)
-        pointer = {"run": run, "id": version, "promoted_at": datetime.now(UTC).isoformat(timespec="seconds")}
+        promotion = {
+            "run": run,
+            "id": version,
+            "promoted_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        pointer = promotion | {"history": [*self._history(), promotion][-_REMEMBERED:]}
         self._shelf.write(_PROMOTED, json.dumps(pointer).encode())
         if not self._shelf.exists(_manifest_path(run, version)):  # as in `hold`
             raise NoPolicyError(f"policy version {version} of run {run} has been removed")
@@ -279,6 +285,13 @@ class PolicyStore:
         if pointer is None:
             raise NoPolicyError("no policy is promoted yet: train one with `kbqa demo` or `kbqa train`")
         return self.get(*pointer)
+
+    def promotions(self, run: str) -> list[str]:
+        """Ids of the versions of a run that were promoted, oldest first; a version may occur several times.
+
+        Only the latest 100 promotions of the store are remembered.
+        """
+        return [str(one["id"]) for one in self._history() if one.get("run") == run and "id" in one]
 
     def retain(self, run: str, keep: int, protect: Collection[str] = ()) -> list[str]:
         """Remove all but the newest `keep` versions of a run; returns the ids removed.
@@ -312,13 +325,26 @@ class PolicyStore:
 
     def _pointer(self) -> tuple[str, str] | None:
         """Run and id of the promoted version."""
+        values = self._promotion()
+        return None if values is None else (str(values.get("run")), str(values.get("id")))
+
+    def _promotion(self) -> dict[str, Any] | None:
         try:
-            values = _json_object(self._shelf.read(_PROMOTED), Path(_PROMOTED))
+            return _json_object(self._shelf.read(_PROMOTED), Path(_PROMOTED))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise PolicyIntegrityError(f"{_PROMOTED}: cannot be read ({error})") from error
-        return str(values.get("run")), str(values.get("id"))
+
+    def _history(self) -> list[dict[str, Any]]:
+        """Promotions, oldest first; none if the record of them is damaged."""
+        try:
+            values = self._promotion() or {}
+        except PolicyIntegrityError:
+            return []
+        # Earlier releases remembered the latest one only.
+        history = values.get("history", [values] if values else [])
+        return [one for one in history if isinstance(one, dict)] if isinstance(history, list) else []
 
     def _readable(self, run: str, ids: Iterable[str]) -> list[PolicyVersion]:
         versions = []

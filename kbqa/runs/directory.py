@@ -4,7 +4,8 @@
     runs/<run>/progress.json    the training process's: phase, step, results
     runs/<run>/metrics.jsonl    one record a line, numbered by `seq`
     runs/<run>/demonstrations.jsonl   what its cold start imitates, see `kbqa.cold_start.files`
-    runs/<run>/ledger.json      the outcome of every requested group, as of the last checkpoint
+    runs/<run>/ledger.json      groups in flight, outcomes of those settled since, as of the last checkpoint
+    runs/<run>/settled.jsonl    outcomes of all groups before them, in its first `archive_bytes` (ledger.json)
     runs/<run>/summary.json     the results, once the run is done
     runs/<run>/groups/          texts and rewards of the rollouts of steps, see `kbqa.runs.traces`
     runs/<run>/inbox/           replies that are not settled by a checkpoint yet
@@ -99,6 +100,7 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.demonstrations_path = path / "demonstrations.jsonl"
         self.ledger_path = path / "ledger.json"
+        self.settled_path = path / "settled.jsonl"
         self.summary_path = path / "summary.json"
         self.log_path = path / "train.log"
         self.checkpoints_path = path / "checkpoints"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from kbqa.kg.actions import GraphTools
 from kbqa.kg.tools import ListedGraphTools
 from kbqa.kg.versions import GraphVersions
 from kbqa.recipes import Recipe
+from kbqa.recipes.play import LinearSection
 from kbqa.retries import retry
 from kbqa.rewards import Instruments, TreeReward
 from kbqa.rollouts import Agent, linear_rollout
@@ -82,6 +84,11 @@ class _Played:
     lost: int
 
 
+def _screening_seed(seed: int | None) -> int | None:
+    """Another one than that of the group, which would repeat the episode."""
+    return None if seed is None else random.Random(f"{seed}/screening").getrandbits(31)
+
+
 class RolloutExecutor:
     """Plays and scores rollout requests; safe for many threads.
 
@@ -139,9 +146,21 @@ class RolloutExecutor:
         assert isinstance(agent, Agent)
         until: dict[str, Any] = {"seed": request.seed, "deadline": deadline}
         question, n, temperature = request.question, request.n, request.temperature
+        is_training = request.purpose is Purpose.TRAIN
+
+        def score(played: Sequence[Trajectory]) -> _Played:
+            whole = [trajectory for trajectory in played if trajectory.status is not Status.LOST]
+            members = self._score(recipe, agent.tools, request, whole)
+            return _Played(Group(request.request_id, question, members), len(played) - len(whole))
+
         try:
+            if is_training and isinstance(recipe.rollout, LinearSection) and recipe.rollout.screened:
+                apart = until | {"seed": _screening_seed(request.seed)}
+                first = score(linear_rollout(agent, question, 1, temperature, **apart))
+                if first.rollout.members and first.rollout.members[0].components["f1"] == 1:
+                    return first
             # Inference, and with it every evaluation, is linear.
-            if request.purpose is Purpose.TRAIN:
+            if is_training:
                 played = recipe.rollout.play(agent, question, n, temperature, **until)
             else:
                 played = linear_rollout(agent, question, n, temperature, **until)
@@ -151,9 +170,7 @@ class RolloutExecutor:
             raise
         if isinstance(played, Tree):
             return _Played(self._score_tree(recipe, agent.tools, request, played), played.lost)
-        whole = [trajectory for trajectory in played if trajectory.status is not Status.LOST]
-        members = self._score(recipe, agent.tools, request, whole)
-        return _Played(Group(request.request_id, question, members), len(played) - len(whole))
+        return score(played)
 
     def _score_tree(
         self, recipe: Recipe, tools: GraphTools, request: RolloutRequest, tree: Tree

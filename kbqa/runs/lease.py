@@ -1,6 +1,6 @@
 """The lease of a home: one trainer at a time trains the runs under it, on whichever machine.
 
-    runs/.trainer.lease    who holds it, and its token, a number that grows with every holder
+    runs/.trainer.lease    the home's id, who holds it, and its token, a number that grows with every holder
 
 The holder keeps a lock on the file (flock). Its training process inherits the lock, so the home passes to
 another trainer only when both have ended. On a file system without locks, and for a machine that was cut off
@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,10 +35,12 @@ class Lease:
 
     Attributes:
         token: higher than that of every earlier holder.
+        home: id of the home; no other one has it.
+        holder: name of this process, for people.
     """
 
-    def __init__(self, path: Path, descriptor: int, token: int) -> None:
-        self._path, self._descriptor, self.token = path, descriptor, token
+    def __init__(self, descriptor: int, token: int, home: str, holder: str) -> None:
+        self._descriptor, self.token, self.home, self.holder = descriptor, token, home, holder
 
     @classmethod
     def take(cls, runs: Path, holder: str) -> Lease:
@@ -63,13 +66,15 @@ class Lease:
                     "trainer stands by until that one has ended"
                 ) from error
             logger.warning("no lock on this file system; the newest trainer wins", extra={"path": str(path)})
-        last = _read(path).get("token")
-        token = last + 1 if isinstance(last, int) else 1
-        text = json.dumps({"holder": holder, "token": token, "since": round(time.time(), 3)}).encode()
+        last = _read(path)
+        number, home = last.get("token"), str(last.get("home") or uuid.uuid4().hex)
+        token = number + 1 if isinstance(number, int) else 1
+        record = {"home": home, "holder": holder, "token": token, "since": round(time.time(), 3)}
+        text = json.dumps(record).encode()
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text, 0)
         os.fsync(descriptor)
-        return cls(path, descriptor, token)
+        return cls(descriptor, token, home, holder)
 
     def fileno(self) -> int:
         """The locked file; a child process that inherits it holds the lease, too."""

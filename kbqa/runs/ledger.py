@@ -3,13 +3,19 @@
 The invariant of training: in the history that leads to the current weights, every requested
 group occurs exactly once, either trained on, or dropped with a reason. The ledger rejects
 anything else.
+
+A long run settles millions of groups. Those that were settled before the oldest group in flight are therefore
+moved to a file, one a line, which nobody reads in order to train.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -32,12 +38,14 @@ class GroupOutcome(StrEnum):
 
 
 class Ledger:
-    """Every request id of a run: in flight, or settled at a step."""
+    """Every request id of a run: in flight, or settled at a step. Ids are asked for in ascending order."""
 
     def __init__(self) -> None:
         self._in_flight: dict[str, None] = {}
         self._settled: dict[str, tuple[GroupOutcome, int]] = {}
-        self._counts: Counter[str] = Counter()  # of the settled ones; counting anew takes ever longer
+        self._counts: Counter[str] = Counter()  # of the settled ones, archived or not
+        self._archived_to = ""  # this id and all smaller ones are archived
+        self._archive_bytes = 0
 
     @property
     def in_flight(self) -> list[str]:
@@ -50,7 +58,7 @@ class Ledger:
         Raises:
             ValueError: it was asked for before.
         """
-        if request_id in self._in_flight or request_id in self._settled:
+        if request_id in self._in_flight or self.is_settled(request_id):
             raise ValueError(f"{request_id} was asked for before")
         self._in_flight[request_id] = None
 
@@ -69,13 +77,35 @@ class Ledger:
         self._settled[request_id] = (outcome, step)
         self._counts[outcome.value] += 1
 
+    def is_settled(self, request_id: str) -> bool:
+        return request_id <= self._archived_to or request_id in self._settled
+
     def outcome(self, request_id: str) -> GroupOutcome | None:
-        """The outcome of a group; None while it is in flight, or if it was never requested."""
+        """The outcome of a group; None while it is in flight, once it is archived, or if it is unknown."""
         entry = self._settled.get(request_id)
         return None if entry is None else entry[0]
 
-    def settled(self) -> list[str]:
-        return list(self._settled)
+    def archive(self, path: Path) -> None:
+        """Move the groups that were settled before the oldest one in flight to the end of a file.
+
+        The file may be longer than this ledger knows, because a restore has undone what was archived since.
+        That part is replaced.
+        """
+        oldest = min(self._in_flight, default=None)
+        done = sorted(key for key in self._settled if oldest is None or key < oldest)
+        if not done:
+            return
+        lines = "".join(json.dumps([key, *self._settled[key]]) + "\n" for key in done).encode()
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.truncate(self._archive_bytes)
+            file.seek(self._archive_bytes)
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        self._archive_bytes += len(lines)
+        self._archived_to = done[-1]
+        for key in done:
+            del self._settled[key]
 
     def counts(self) -> dict[str, int]:
         """Number of groups by outcome."""
@@ -85,6 +115,9 @@ class Ledger:
         return {
             "in_flight": self.in_flight,
             "settled": {key: [outcome.value, step] for key, (outcome, step) in self._settled.items()},
+            "counts": self.counts(),
+            "archived_to": self._archived_to,
+            "archive_bytes": self._archive_bytes,
         }
 
     @classmethod
@@ -94,7 +127,11 @@ class Ledger:
         ledger._settled = {
             key: (GroupOutcome(outcome), step) for key, (outcome, step) in values["settled"].items()
         }
-        ledger._counts.update(outcome.value for outcome, _ in ledger._settled.values())
+        # Checkpoints of earlier releases hold all settled groups.
+        counts = values.get("counts") or Counter(outcome.value for outcome, _ in ledger._settled.values())
+        ledger._counts.update(counts)
+        ledger._archived_to = values.get("archived_to", "")
+        ledger._archive_bytes = values.get("archive_bytes", 0)
         return ledger
 
 

@@ -20,7 +20,7 @@ from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.runs.journal import Journal
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import RolloutReply, RolloutRequest
 
 _PATIENCE = Patience(policy_s=60.0, graph_s=60.0, rollout_s=600.0)

@@ -94,7 +94,7 @@ class Pacing:
         self._schedule, self._deck, self._make_request = schedule, deck, make_request
         self._rollouts = source.open(
             TRAINING_IDS,
-            spent=lambda request_id: self.ledger.outcome(request_id) is not None,
+            spent=lambda request_id: self.ledger.is_settled(request_id),
             deadline_s=schedule.request_deadline_s,
         )
         self.ledger = Ledger()

@@ -343,6 +343,7 @@ class Reinforcement:
         step = self._pacing.step
         self._selection.at_checkpoint(step, self._version.id)
         best = self._selection.best
+        self._pacing.ledger.archive(self._context.directory.settled_path)
         state = {
             "origin": self._origin,
             "pacing": self._pacing.to_json(),

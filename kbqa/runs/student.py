@@ -14,11 +14,13 @@ from tokenizers import Tokenizer
 
 from kbqa.bases import find_base
 from kbqa.cold_start.demonstrations import Demonstration
+from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.in_process import load_model
 from kbqa.policies.probe import Precision, Probe
 from kbqa.policies.tokenizer import TokenizerCodec
+from kbqa.policy_store import PolicyVersion
 from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
 from kbqa.training.saving import save_weights
@@ -73,8 +75,11 @@ class Student:
             return cls.load(Path(directory))
 
     @classmethod
-    def load(cls, directory: Path) -> Student:
+    def load(cls, directory: Path, model: Any = None) -> Student:
         """A Hugging Face directory, such as a policy version's.
+
+        Args:
+            model: that of the directory, if it is loaded already.
 
         Raises:
             PolicyIntegrityError: it holds no model that can be loaded.
@@ -84,7 +89,21 @@ class Student:
         }
         codec = TokenizerCodec.load(directory)
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        return cls(load_model(directory), tokenizer, files, codec)
+        return cls(load_model(directory) if model is None else model, tokenizer, files, codec)
+
+    @classmethod
+    def of(cls, version: PolicyVersion) -> Student:
+        """The model of a version whose files are here; an adapter is merged into its base model.
+
+        Raises:
+            PolicyIntegrityError: it cannot be loaded.
+            BaseNotFoundError: it is an adapter, whose base model is not on this machine.
+        """
+        manifest = version.manifest
+        if manifest.kind == "full":
+            return cls.load(version.path)
+        adapted = AdaptedModel.load(version.path, manifest.base_model, manifest.probe)
+        return cls.load(version.path, adapted.model)
 
     @classmethod
     def pretrained(cls, name: str, tags: Sequence[str], seed: int, *, chat_template: bool = True) -> Student:

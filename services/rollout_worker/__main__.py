@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from services.broker import create_celery, require_broker
 from services.http import exit_code
 from services.rollout_worker.settings import RolloutWorkerSettings

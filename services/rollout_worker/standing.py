@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from kbqa.runs.failures import SCOPES, Scope
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import RolloutFailure
 
 logger = logging.getLogger(__name__)

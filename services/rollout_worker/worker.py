@@ -24,7 +24,8 @@ from kbqa.retries import retry
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import Host, InProcess, OnVllm
-from kbqa.telemetry import Metrics, log_context
+from kbqa.telemetry.logs import log_context
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import (
     DELIVER_TASK,
     ROLL_OUT_TASK,

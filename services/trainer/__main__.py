@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from services.broker import create_celery, require_broker
 from services.http import exit_code, serve
 from services.trainer.settings import TrainerSettings
+
+_HTTP_DRAIN_S = 10  # for requests; what has more time is the training process, after them
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             app,
             settings.host,
             settings.port,
-            drain_s=settings.drain_s,
+            drain_s=min(settings.drain_s, _HTTP_DRAIN_S),
             beside=None if operations is None else (operations, settings.operations_port),
         )
 

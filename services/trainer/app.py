@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,8 +16,10 @@ from prometheus_client import CollectorRegistry
 
 from kbqa import __version__
 from kbqa.errors import QueueUnavailableError
+from kbqa.planning.guard import fitted
+from kbqa.recipes import Recipe
 from kbqa.runs.directory import Runs
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES
 from services.access.guard import KeyGuard
 from services.access.sites import OwnSite
@@ -24,6 +27,7 @@ from services.broker import LARGEST_CLOCK_OFFSET_S, clock_offset_s, create_celer
 from services.consumer import consume, stop_consuming, work_on
 from services.disks import expose_disks
 from services.http import install, operations_app
+from services.trainer.claim import QueueClaim
 from services.trainer.depths import expose_depths
 from services.trainer.errors import STATUS
 from services.trainer.exports import exports_router
@@ -33,7 +37,7 @@ from services.trainer.page import page_router
 from services.trainer.routes import runs_router
 from services.trainer.settings import TrainerSettings
 from services.trainer.sinks import require_sinks
-from services.trainer.supervisor import Supervisor
+from services.trainer.supervisor import Supervisor, abandon
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +70,12 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         name="intake",
         daemon=True,
     )
-    supervisor = Supervisor(runs, settings, metrics, _environment(settings))
+    claim = QueueClaim(settings.broker_url, settings.queue_prefix, abandon)
+
+    def fit(recipe: Recipe) -> Recipe:
+        return fitted(recipe, settings.processes, settings.nodes)
+
+    supervisor = Supervisor(runs, settings, metrics, _environment(settings), claim, fit)
     expose_latest_run(metrics, runs)
     expose_depths(metrics, settings.broker_url, settings.queue_prefix)
     expose_disks(metrics, settings)
@@ -100,10 +109,12 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         ending.set()
         if successor.is_alive():
             await asyncio.to_thread(successor.join)
-        await asyncio.to_thread(supervisor.close)
+        # At the same time, so that the grace period of a pod need cover one of them only.
+        deadline = time.monotonic() + settings.drain_s
         stop_consuming()
+        await asyncio.to_thread(supervisor.close)
         if consumer.is_alive():
-            await asyncio.to_thread(consumer.join, settings.drain_s)
+            await asyncio.to_thread(consumer.join, max(0.0, deadline - time.monotonic()))
 
     def why_not_ready() -> str | None:
         return standing_by or _why_not_ready(celery, consumer)
@@ -127,9 +138,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     app.state.operations = None if keys is None else operations_app(metrics, why_not_ready)
     store = settings.policies()
-    app.include_router(
-        runs_router(runs, supervisor, store, settings.data, settings.reach, settings.processes)
-    )
+    app.include_router(runs_router(runs, supervisor, store, settings.data, settings.reach, fit))
     app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app

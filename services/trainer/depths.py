@@ -8,7 +8,7 @@ import time
 from functools import partial
 
 from kbqa.errors import QueueUnavailableError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import QUEUES
 from services.broker import create_celery, require_broker
 from services.dead_letters import DeadLetters

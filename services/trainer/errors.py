@@ -9,6 +9,7 @@ from kbqa.errors import (
     NoPolicyError,
     PlanError,
     PolicyIntegrityError,
+    QueueUnavailableError,
     RecipeError,
     RecipeRefusedError,
     RunConflictError,
@@ -27,6 +28,7 @@ STATUS: dict[type[KbqaError], int] = {
     GroupNotFoundError: 404,
     RunConflictError: 409,
     RunError: 500,
+    QueueUnavailableError: 503,
     NoPolicyError: 409,
     PolicyIntegrityError: 500,
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbqa.runs.directory import Runs
 from kbqa.runs.export import export
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from services.http import exit_code
 from services.trainer.settings import TrainerSettings
 

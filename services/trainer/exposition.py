@@ -15,7 +15,7 @@ from kbqa.runs.directory import Runs, State
 from kbqa.runs.guards import ALARMS
 from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.record_file import FollowedRecords
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 
 _PHASES = ("warm_up", "cold_start", "rl")
 _SPLITS = ("validation", "test")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kbqa.errors import MessageError, RunNotFoundError
+from kbqa.policy_store.durable import NO_ROOM
 from kbqa.runs.directory import Runs, State
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import RolloutReply, decode
+from services.consumer import NotNowError
 
 
 class Intake:
@@ -25,12 +27,17 @@ class Intake:
 
         Raises:
             MessageError: it is not a reply, or its run is unknown.
+            NotNowError: the disk has no room for it.
         """
         try:
             outcome = self._take(decode(RolloutReply, message))
         except (MessageError, RunNotFoundError) as error:
             self._messages.labels("dead_letter").inc()
             raise MessageError(str(error)) from error
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise NotNowError(f"a reply cannot be stored: {error}") from error
         self._messages.labels(outcome).inc()
 
     def _take(self, reply: RolloutReply) -> str:

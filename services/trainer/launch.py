@@ -27,7 +27,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from services.http import exit_code
 from services.processes import describe_exit
 from services.trainer.settings import TrainerSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ from fastapi import APIRouter, Query
 
 from kbqa.datasets import load_dataset
 from kbqa.errors import RecipeError, RunConflictError
-from kbqa.planning.guard import fitted
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.recipes.reach import Reach
@@ -18,6 +18,7 @@ from services.trainer.schemas import (
     MetricsPage,
     Promote,
     Promoted,
+    Promotions,
     RunList,
     RunSummary,
     RunView,
@@ -36,14 +37,14 @@ def runs_router(
     store: PolicyStore,
     data: Path | None,
     reach: Reach,
-    processes: int,
+    fit: Callable[[Recipe], Recipe],
 ) -> APIRouter:
     """Routes of the runs; all block, so they run in threads.
 
     Args:
         data: directory of data sets that are not generated.
         reach: what recipes of requests may name.
-        processes: training processes, each of which has a GPU if there are any.
+        fit: returns a recipe as it is trained here; see `kbqa.planning.guard.fitted`.
     """
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -52,7 +53,7 @@ def runs_router(
         recipe = _recipe(body)
         reach.require(recipe)
         load_dataset(body.dataset, body.seed, data)  # report errors of the data set now
-        recipe = fitted(recipe, processes)
+        recipe = fit(recipe)
         return view(
             supervisor.begin(lambda: runs.create(recipe, body.dataset, body.limits, body.seed, body.name))
         )
@@ -87,6 +88,11 @@ def runs_router(
         directory = runs.get(run)
         supervisor.resume(directory)
         return view(directory)
+
+    @router.get("/{run}/promotions", summary="Versions of this run that have been promoted")
+    def promotions(run: str) -> Promotions:
+        """Oldest first. Only the latest 100 promotions of the policy store are remembered."""
+        return Promotions(run=runs.get(run).id, versions=store.promotions(run))
 
     @router.post("/{run}/promote", summary="Promote a version of this run, so that it answers users")
     def promote(run: str, body: Promote | None = None) -> Promoted:

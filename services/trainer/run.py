@@ -10,7 +10,6 @@ does what is described here; the others follow it, need no directory, and end li
 from __future__ import annotations
 
 import argparse
-import errno
 import logging
 import os
 import select
@@ -28,6 +27,7 @@ from kbqa.errors import ConfigurationError, KbqaError, LeaseLostError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policies.vllm import VllmServer
 from kbqa.policies.vllm.sender import WeightSender
+from kbqa.policy_store.durable import NO_ROOM
 from kbqa.recipes import Recipe
 from kbqa.runs import training
 from kbqa.runs.context import EVALUATED_AT_A_TIME, Context, Stopped
@@ -35,7 +35,7 @@ from kbqa.runs.directory import RunDirectory
 from kbqa.runs.journal import Journal
 from kbqa.runs.lease import fence
 from kbqa.runs.queued import QueuedSource
-from kbqa.telemetry import configure_logging, log_context
+from kbqa.telemetry.logs import configure_logging, log_context
 from kbqa.training.learner import follow
 from kbqa.training.ranks import ALONE, Ranks
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS, RolloutRequest, encode
@@ -45,8 +45,6 @@ from services.trainer.sinks import open_sinks
 from services.trainer.supervisor import Exit
 
 logger = logging.getLogger(__name__)
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +96,7 @@ def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
             logger.error("run abandoned", extra={"reason": str(error)})
             return Exit.ABANDONED
         except (KbqaError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in _NO_ROOM:
+            if isinstance(error, OSError) and error.errno not in NO_ROOM:
                 raise
             logger.exception("run failed")
             return _fail(journal, error)

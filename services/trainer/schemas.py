@@ -117,3 +117,8 @@ class Promote(BaseModel):
 class Promoted(BaseModel):
     run: str
     version: str
+
+
+class Promotions(BaseModel):
+    run: str
+    versions: list[str]

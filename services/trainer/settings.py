@@ -65,7 +65,7 @@ class TrainerSettings(KeySettings):
         "redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
     )
-    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,64}$", validation_alias="KBQA_QUEUE_PREFIX")
+    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,128}$", validation_alias="KBQA_QUEUE_PREFIX")
     broker_wait_s: float = Field(5.0, ge=0)
     kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
     kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")

@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
-from kbqa.errors import RunConflictError
-from kbqa.runs.directory import RunDirectory, Runs, State
+from kbqa.errors import MachineTooSmallError, PlanError, QueueUnavailableError, RunConflictError
+from kbqa.recipes import Recipe
+from kbqa.runs.directory import RunDirectory, RunRecord, Runs, State
 from kbqa.runs.lease import Lease
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.processes import BackOff, describe_exit, last_line, open_log
+from services.trainer.claim import QueueClaim
 from services.trainer.settings import TrainerSettings
 
 logger = logging.getLogger(__name__)
@@ -38,17 +41,32 @@ class Exit(IntEnum):
     """The trainer died, or lost its lease to another one."""
 
 
+def abandon(reason: str) -> None:
+    """End this trainer, because the work is another one's now. Whoever restarts this one lets it stand by."""
+    logger.error("this trainer ends", extra={"reason": reason})
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class Supervisor:
     """Runs at most one training process, for the active run.
 
     Args:
         environment: environment of the training process.
+        claim: on the queues, which the holder of the home's lease takes.
+        fit: returns a recipe as it is trained here; see `kbqa.planning.guard.fitted`.
     """
 
     def __init__(
-        self, runs: Runs, settings: TrainerSettings, metrics: Metrics, environment: dict[str, str]
+        self,
+        runs: Runs,
+        settings: TrainerSettings,
+        metrics: Metrics,
+        environment: dict[str, str],
+        claim: QueueClaim,
+        fit: Callable[[Recipe], Recipe],
     ) -> None:
         self._runs, self._settings, self._environment = runs, settings, environment
+        self._claim, self._fit = claim, fit
         metrics.gauge("kbqa_trainer_run_active").set_function(lambda: self.active is not None)
         self._restarts = metrics.counter("kbqa_trainer_restarts_total")
         self._lock = threading.Lock()
@@ -60,7 +78,7 @@ class Supervisor:
         with self._lock:
             try:
                 self._take_lease()
-            except RunConflictError as error:
+            except (RunConflictError, QueueUnavailableError) as error:
                 return str(error)
         return None
 
@@ -86,14 +104,19 @@ class Supervisor:
     def resume(self, directory: RunDirectory) -> None:
         """Make a run active again.
 
+        It may have been begun on another machine, so it is planned again.
+
         Raises:
             RunConflictError: a run is active, or another trainer, or this run is done.
+            MachineTooSmallError: it does not fit this machine.
+            PlanError: it cannot be planned.
         """
+        recipe = self._planned(directory.require_unfinished())  # takes seconds
         with self._lock:
             lease = self._take_lease()
             self._require_idle()
-            record = directory.require_unfinished()
-            directory.write(record.model_copy(update={"state": State.RUNNING, "error": None}))
+            changes = {"state": State.RUNNING, "error": None, "recipe": recipe}
+            directory.write(directory.require_unfinished().model_copy(update=changes))
             self._start(directory, lease)
 
     def stop(self, directory: RunDirectory) -> None:
@@ -115,11 +138,17 @@ class Supervisor:
         for directory in self._runs.all():
             if directory.read().state is not State.RUNNING:
                 continue
-            if self._settings.auto_resume and self.active is None:
-                logger.info("run resumed", extra={"run": directory.id})
-                self.resume(directory)
-            else:
+            if not self._settings.auto_resume or self.active is not None:
                 directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
+                continue
+            try:
+                self.resume(directory)
+            except (MachineTooSmallError, PlanError) as error:
+                logger.error("a run does not resume", extra={"run": directory.id, "reason": str(error)})
+                failed = {"state": State.FAILED, "error": str(error)}
+                directory.write(directory.read().model_copy(update=failed))
+            else:
+                logger.info("run resumed", extra={"run": directory.id})
 
     def close(self) -> None:
         """End the training process; its run keeps the state running and can be resumed."""
@@ -128,11 +157,24 @@ class Supervisor:
         with self._lock:
             lease, self._lease = self._lease, None
         if lease is not None:
+            self._claim.release()
             lease.release()
+
+    def _planned(self, record: RunRecord) -> dict[str, Any]:
+        """The values of a run's recipe, with rows that fit this machine."""
+        recipe = record.resolved_recipe()
+        planned = self._fit(recipe)
+        return record.recipe if planned == recipe else planned.model_dump(mode="json")
 
     def _take_lease(self) -> Lease:
         if self._lease is None:
-            self._lease = Lease.take(self._runs.root, f"trainer {socket.gethostname()}-{os.getpid()}")
+            lease = Lease.take(self._runs.root, f"trainer {socket.gethostname()}-{os.getpid()}")
+            try:
+                self._claim.take(lease.home, lease.holder)
+            except BaseException:
+                lease.release()
+                raise
+            self._lease = lease
         return self._lease
 
     def _require_idle(self) -> None:
@@ -202,9 +244,7 @@ class _Watch:
                     self._write(state=self._state_at_end)
                 return
             if code == Exit.ABANDONED:
-                # The run belongs to another trainer now. Whoever restarts this one lets it stand by.
-                logger.error("the lease was lost; this trainer ends", extra={"run": self.directory.id})
-                os.kill(os.getpid(), signal.SIGTERM)
+                abandon("the lease was lost")
                 return
             if code == Exit.DONE:
                 self._write(state=State.DONE)

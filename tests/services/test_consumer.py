@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 
 import pytest
 import redis
+from celery.exceptions import Reject
 
 from kbqa.errors import ConfigurationError, QueueUnavailableError
-from services.broker import create_celery, require_broker, send
+from services import consumer as consuming
+from services.broker import ATTEMPT_HEADER, create_celery, require_broker, send
 from services.consumer import MOST_ATTEMPTS
 from services.dead_letters import MOST_CHARACTERS, DeadLetters
 from tests.services.queues import Broker, Notes, wait_until
@@ -129,6 +132,32 @@ def test_sigterm_lets_finish_what_is_short_and_hands_back_what_is_not(celery, cl
     assert client.hlen("notes.unacked") == 0
 
 
+def test_what_a_consumer_hands_back_when_it_is_told_to_end_is_no_attempt(
+    celery, client, letters, notes
+) -> None:
+    """As on spot nodes, which are taken away again and again."""
+    ask(celery, "sleep 60 x", attempt=MOST_ATTEMPTS)
+    for _ in range(2):
+        consumer = notes(drain_s=0)
+        wait_until(lambda consumer=consumer: consumer.words == ["+x"], timeout_s=60)
+        consumer.process.terminate()
+        assert consumer.process.wait(20) == 3
+        assert (client.llen("notes"), client.hlen("notes.unacked")) == (1, 0)
+        (left,) = client.lrange("notes", 0, -1)
+        assert json.loads(left)["headers"][ATTEMPT_HEADER] == MOST_ATTEMPTS, consumer.log.read_text()
+    assert letters.counts()["dead"] == 0
+
+
+def test_what_nobody_can_process_at_the_moment_stays_in_the_queue(celery, client, letters, notes) -> None:
+    consumer = notes()
+    ask(celery, "not-now x", attempt=MOST_ATTEMPTS)
+    wait_until(lambda: consumer.words == ["x"])
+    time.sleep(2)  # taken, put back, and left alone
+    assert (consumer.words, client.llen("notes"), letters.counts()["dead"]) == (["x"], 1, 0)
+    wait_until(lambda: len(consumer.words) == 2)
+    assert letters.counts()["dead"] == 0
+
+
 def test_without_anything_to_do_sigterm_ends_at_once(celery, client, notes) -> None:
     consumer = notes(drain_s=30)
     ask(celery, "say a")
@@ -171,6 +200,20 @@ def test_a_queue_that_nobody_reads_takes_no_more_than_it_may(celery, client) -> 
         send(celery, "notes", "note", "say a", at_most=3)
     assert client.llen("notes") == 3
     assert b"say a" in client.lindex("notes", 0)  # as it is: base64 would make it a third larger
+
+
+def test_a_message_that_a_full_broker_cannot_take_back_does_not_spin(monkeypatch) -> None:
+    monkeypatch.setattr(consuming, "_PAUSE_S", 0.5)
+    app = create_celery("test", "redis://127.0.0.1:1/0", consumes="notes")
+    consuming.work_on(app, "notes", "note", lambda message: None)
+    task = app.tasks["note"]
+    task.push_request(delivery_info={"redelivered": True}, headers={})
+    began = time.monotonic()
+    with pytest.raises(Reject) as rejected:
+        task.run("say a")
+    assert rejected.value.requeue
+    assert time.monotonic() - began >= 0.5
+    app.close()
 
 
 def ask_while_it_fills(celery, client) -> None:
@@ -230,7 +273,9 @@ def test_a_consumer_that_pauses_leaves_messages_to_others_and_comes_back(celery,
     assert time.monotonic() - began < 8  # else the pause was over, and this says nothing
     assert min(len(one.words), len(other.words)) <= 2  # one may have been on its way to it
     busy, resting = sorted((one, other), key=lambda consumer: -len(consumer.words))
+    connections = len(client.client_list())
     busy.kill()
+    wait_until(lambda: len(client.client_list()) < connections)  # else Redis may give the message to the dead
     ask(celery, "say back")
     wait_until(lambda: "back" in resting.words)
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kbqa.runs.executor import Patience, RolloutExecutor
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import ROLLOUTS, TRAJECTORIES, FailureReason, RolloutReply, decode, encode
 from services.broker import clock_offset_s, create_celery
 from services.rollout_worker.standing import Standing

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
 from kbqa.policies.base import SamplingParams
+from kbqa.policies.probe import Precision
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.runs.student import Student
 from kbqa.serving.hosting import OnVllm
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
 from kbqa.trajectory import Segment
 from tests.vllm_server import Vllm
 
 logger = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 VERSIONS = 50
 WAIT_S = 300.0
 SENDER = """
-import sys, time
+import os, signal, sys, time
 from pathlib import Path
 from kbqa.policies.vllm import sender
 from kbqa.policy_store import PolicyStore
 
-store, pause_s = PolicyStore(Path(sys.argv[1])), float(sys.argv[2])
+store, pause_s, last = PolicyStore(Path(sys.argv[1])), float(sys.argv[2]), int(sys.argv[3])
 pieces = sender._pieces
 def slowly(data):
-    for piece in pieces(data):
+    for number, piece in enumerate(pieces(data), 1):
         yield piece
+        if number == last:
+            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(pause_s)
 sender._pieces = slowly
 serving = sender.WeightSender(lambda run, version: store.get(run, version).path, "127.0.0.1", 0)
@@ -53,10 +58,15 @@ time.sleep(3600)
 
 
 class Sender:
-    """A sender in a process of its own, which can be killed; it pauses after every piece."""
+    """A sender in a process of its own, which can be killed.
 
-    def __init__(self, store: Path, pause_s: float = 0.0) -> None:
-        command = [sys.executable, "-c", SENDER, str(store), str(pause_s)]
+    Args:
+        pause_s: after every piece.
+        last: number of the piece after which it dies; with 0 it lives.
+    """
+
+    def __init__(self, store: Path, *, pause_s: float = 0.0, last: int = 0) -> None:
+        command = [sys.executable, "-c", SENDER, str(store), str(pause_s), str(last)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = "127.0.0.1", int(self.process.stdout.readline())
@@ -72,7 +82,7 @@ class Sender:
 def base(questions, tmp_path_factory):
     tags = load_recipe("kg-r1-small").protocol.build().tags
     tokenizer = train_tokenizer([q.text for q in questions], tags, 400)
-    config = SmallPolicyConfig(400, layers=2, width=64, heads=2, feed_forward=128, max_length=256, tied=False)
+    config = SmallPolicyConfig(400, layers=2, width=64, heads=2, feed_forward=128, max_length=256)
     directory = tmp_path_factory.mktemp("base")
     save_model(build_model(tokenizer, config, seed=0), tokenizer, directory)
     return config, tokenizer, directory
@@ -99,20 +109,28 @@ def store(base, tmp_path_factory) -> PolicyStore:
     return store
 
 
-@pytest.fixture(scope="module")
-def vllm(base, start_vllm, tmp_path_factory) -> Vllm:
-    # As an installed kbqa would: vLLM finds its plugins by the entry points of packages.
-    site = tmp_path_factory.mktemp("site")
-    about = site / "kbqa-0.dist-info"
+def with_kbqa(site: Path) -> dict[str, Any]:
+    """How to start a vLLM in whose environment kbqa is installed.
+
+    Args:
+        site: an empty directory.
+    """
+    about = site / "kbqa-0.dist-info"  # vLLM finds its plugins by the entry points of packages
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: kbqa\nVersion: 0\n")
     (about / "entry_points.txt").write_text(
         "[vllm.general_plugins]\nkbqa = kbqa.policies.vllm.plugin:register\n"
     )
     path = os.pathsep.join([str(Path(__file__).parents[3]), str(site)])
-    return start_vllm(
-        base[2], options=("--weight-transfer-config", '{"backend": "kbqa"}'), environment={"PYTHONPATH": path}
-    )
+    return {
+        "options": ("--weight-transfer-config", '{"backend": "kbqa"}'),
+        "environment": {"PYTHONPATH": path},
+    }
+
+
+@pytest.fixture(scope="module")
+def vllm(base, start_vllm, tmp_path_factory) -> Vllm:
+    return start_vllm(base[2], **with_kbqa(tmp_path_factory.mktemp("site")))
 
 
 @pytest.fixture
@@ -127,10 +145,16 @@ def server(vllm) -> Iterator[VllmServer]:
     server.close()
 
 
-def hosting(server: VllmServer, metrics: Metrics, store: PolicyStore, sender: Sender | None) -> OnVllm:
+def hosting(
+    server: VllmServer,
+    metrics: Metrics,
+    store: PolicyStore,
+    sender: Sender | None,
+    precision: Precision = "float32",
+) -> OnVllm:
     address = None if sender is None else sender.address
     return OnVllm(
-        [server], metrics, precision="float32", timeout_s=WAIT_S, sender=address, verify=store.verify
+        [server], metrics, precision=precision, timeout_s=WAIT_S, sender=address, verify=store.verify
     )
 
 
@@ -180,18 +204,31 @@ def test_a_sender_that_dies_in_the_middle_leaves_the_files(vllm, server, store, 
     hosted = hosting(server, metrics, store, sender).build(older, codec, deterministic=False)
     before = checksums(vllm)
     sender.kill()
-    slow = Sender(store._shelf.path, pause_s=0.3)  # some 30 pieces
-    again = hosting(server, metrics, store, slow)
-    killer = subprocess.Popen(["sh", "-c", f"sleep 2; kill -9 {slow.process.pid}"])
+    dying = Sender(store._shelf.path, last=10)  # of some 30 pieces
+    again = hosting(server, metrics, store, dying)
     rebuilt = again.build(newer, codec, deterministic=False)
-    killer.wait()
-    slow.kill()  # closes its pipe
+    assert dying.process.wait() == -signal.SIGKILL
+    dying.kill()  # closes its pipe
     assert failures(metrics) == 1
     assert checksums(vllm) != before
     completion = rebuilt.policy.generate([prompt(codec)], SamplingParams(4, 200, seed=1))[0]
     assert completion.policy_version == newer.id
     hosted.close()
     rebuilt.close()
+
+
+def test_an_update_that_a_dead_worker_has_begun_does_not_hinder_the_next(
+    vllm, server, store, metrics
+) -> None:
+    httpx.post(f"{vllm.url}/start_weight_update", timeout=WAIT_S).raise_for_status()
+    version = versions(store)[4]
+    sender = Sender(store._shelf.path)
+    hosted = hosting(server, metrics, store, sender).build(
+        version, TokenizerCodec.load(version.path), deterministic=False
+    )
+    assert failures(metrics) == 0
+    hosted.close()
+    sender.kill()
 
 
 def test_a_server_that_sleeps_computes_nothing_and_goes_on_when_it_wakes(

@@ -12,9 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
+from kbqa.recipes.reach import Reach
 from kbqa.runs.directory import Runs, State
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.http import background, install
+from services.trainer.claim import QueueClaim
 from services.trainer.errors import STATUS
 from services.trainer.page import page_router
 from services.trainer.routes import runs_router
@@ -37,7 +39,9 @@ def url(made_home) -> Iterator[str]:
     runs, store = Runs(made_home / "runs"), PolicyStore(made_home / "policies")
     app = FastAPI(title="trainer")
     install(app, service="trainer", metrics=metrics, readiness=lambda: None, errors=STATUS)
-    app.include_router(runs_router(runs, Supervisor(runs, settings, metrics, {}), store, None))
+    claim = QueueClaim("amqp://127.0.0.1:1", "", print)
+    supervisor = Supervisor(runs, settings, metrics, {}, claim, lambda recipe: recipe)
+    app.include_router(runs_router(runs, supervisor, store, None, Reach(), lambda recipe: recipe))
     app.include_router(page_router(runs, store))
     with background(app) as url:
         yield url

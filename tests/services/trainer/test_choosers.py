@@ -1,4 +1,7 @@
-"""Each recipe of a policy that chooses goes the whole way through real processes, on a tiny encoder."""
+"""A recipe of a policy that chooses goes the whole way through real processes, on a tiny encoder.
+
+The others of its kind do so in one process: tests/unit/runs/test_cut_recipes.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe, recipe_names
 from kbqa.runs.directory import RunDirectory
 from services.trainer.export import export as export_version
+from tests.ledgers import read_ledger
 from tests.unit.encoders import save_encoder
 
 STEPS, QUESTIONS = 2, 4
@@ -37,7 +41,13 @@ def encoder(tmp_path_factory):
     return save_encoder(tmp_path_factory.mktemp("encoder"))
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name.endswith("-chooser")])
+def every_chooser():
+    for name in recipe_names():
+        if name.endswith("-chooser"):
+            yield pytest.param(name, marks=() if name == "kg-r1-chooser" else pytest.mark.integration)
+
+
+@pytest.mark.parametrize("name", list(every_chooser()))
 def test_a_recipe_that_chooses_goes_the_whole_way(trainer, client, home, encoder, tmp_path, name):
     runs = client(trainer)
     recipe = load_recipe(name, {**CUT, "base_model": str(encoder)})
@@ -52,7 +62,7 @@ def test_a_recipe_that_chooses_goes_the_whole_way(trainer, client, home, encoder
     assert [record["step"] for record in steps] == list(range(1, STEPS + 1))
     # What the trainer makes of a choice is what the worker drew it with, as long as both have one version.
     assert steps[0]["skipped"] or steps[0]["logprob_gap"] < 1e-3
-    settled = json.loads((directory / "ledger.json").read_text())["settled"]
+    settled = read_ledger(directory)["settled"]
     assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]
 
     store = PolicyStore(home / "policies")

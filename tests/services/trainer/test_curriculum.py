@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 
+from tests.ledgers import read_ledger
+
 
 def test_a_run_goes_from_stage_to_stage(start_service, client, tiny_recipe, home) -> None:
     recipe = copy.deepcopy(tiny_recipe)
@@ -26,5 +28,5 @@ def test_a_run_goes_from_stage_to_stage(start_service, client, tiny_recipe, home
     assert [record["stage"] for record in steps] == [0, 0, 1, 1]
     results = json.loads((directory / "progress.json").read_text())["results"]
     assert results["stage"] == "whole"
-    ledger = json.loads((directory / "ledger.json").read_text())
+    ledger = read_ledger(directory)
     assert ledger["in_flight"] == []

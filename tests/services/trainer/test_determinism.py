@@ -24,6 +24,7 @@ from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train
+from tests.ledgers import read_ledger
 from tests.unit.encoders import save_encoder
 
 STEPS = 20
@@ -116,7 +117,7 @@ def test_a_killed_run_ends_with_the_losses_of_one_that_was_not(start_service, cl
     assert [row["step"] for row in found if row["phase"] == "rl"] == list(range(1, STEPS + 1))
     assert any(row.get("loss") for row in found if row["phase"] == "rl")
     assert found == expected, f"killed at step {moment}"
-    ledgers = [json.loads((home / "runs" / run / "ledger.json").read_text()) for run in (undisturbed, killed)]
+    ledgers = [read_ledger(home / "runs" / run) for run in (undisturbed, killed)]
     assert ledgers[0] == ledgers[1]
 
 

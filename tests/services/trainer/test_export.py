@@ -22,7 +22,7 @@ from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.export import export
 from kbqa.runs.journal import Journal
 from kbqa.runs.student import Student
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.training.adapters import add_adapter
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.tensor_files import TrainedTensors

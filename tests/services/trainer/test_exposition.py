@@ -15,7 +15,7 @@ from kbqa.curves import curve_names
 from kbqa.recipes import recipe_from
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.records import step_fields
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import ROLL_OUT_TASK, ROLLOUTS
 from services.broker import create_celery, send
 from services.dead_letters import DeadLetters

@@ -37,20 +37,27 @@ def recipe_of_steps(tiny_recipe, steps: int) -> dict:
     return recipe
 
 
-def test_a_run_of_two_processes_survives_one_of_them_stops_and_ends(start_service, client, tiny_recipe, home):
+def test_a_run_of_two_processes_survives_either_of_them_stops_and_ends(
+    start_service, client, tiny_recipe, home
+):
     start_service("rollout_worker").ready()
     trainer = start_service("trainer", KBQA_TRAINING_PROCESSES="2").ready()
     runs = client(trainer)
-    run = runs.start(recipe_of_steps(tiny_recipe, 12))
+    run = runs.start(recipe_of_steps(tiny_recipe, 16))
     runs.wait(run, lambda view: view["phase"] == "rl" and view["step"] >= 4, _PATIENCE_S)
     ranks(launcher(trainer))[1].kill()
-    runs.wait(run, lambda view: view["restarts"] == 1 and view["step"] > 4, _PATIENCE_S)
+    runs.wait(run, lambda view: view["restarts"] == 1 and view["step"] > 6, _PATIENCE_S)
+
+    led, followed = ranks(launcher(trainer))
+    led.kill()
+    assert psutil.wait_procs([followed], timeout=_PATIENCE_S)[1] == []
+    runs.wait(run, lambda view: view["restarts"] == 2 and view["step"] > 8, _PATIENCE_S)
 
     launched = launcher(trainer)
     orphans = ranks(launched)
     launched.kill()
     assert psutil.wait_procs(orphans, timeout=_PATIENCE_S)[1] == []
-    runs.wait(run, lambda view: view["restarts"] == 2 and view["step"] > 6, _PATIENCE_S)
+    runs.wait(run, lambda view: view["restarts"] == 3 and view["step"] > 10, _PATIENCE_S)
 
     assert runs.http.post(f"/v1/runs/{run}/stop").json()["state"] == "stopped"
     assert psutil.Process(trainer.process.pid).children(recursive=True) == []

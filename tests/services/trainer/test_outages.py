@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from services.broker import create_celery, require_broker, send
+from tests.ledgers import read_ledger
 from tests.services.queues import Broker, Notes, wait_until
 
 
@@ -40,7 +40,7 @@ def test_training_survives_a_broker_that_dies_and_forgets(start_service, broker,
     runs.wait(run, lambda view: view["step"] > step + 3)
     assert time.monotonic() - began < 20
     runs.wait(run, lambda view: view["state"] == "done")
-    settled = json.loads((home / "runs" / run / "ledger.json").read_text())["settled"]
+    settled = read_ledger(home / "runs" / run)["settled"]
     assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]
     worker.kill()
     trainer.kill()

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.http import install
 from services.trainer.errors import STATUS
 from services.trainer.page import page_router

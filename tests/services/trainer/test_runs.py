@@ -18,6 +18,7 @@ from kbqa.trajectory import Group, Question, RewardedTrajectory, Status, Traject
 from kbqa.wire import DELIVER_TASK, TRAJECTORIES, Purpose, RolloutReply, encode
 from services.broker import create_celery, send
 from services.dead_letters import DeadLetters
+from tests.ledgers import read_ledger
 from tests.services.invariant import assert_every_group_occurs_once
 
 
@@ -275,6 +276,6 @@ def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, 
     assert trainer.terminate() == 0
     assert not child.is_running()
     assert json.loads((home / "runs" / run / "run.json").read_text())["state"] == "running"
-    ledger = json.loads((home / "runs" / run / "ledger.json").read_text())
+    ledger = read_ledger(home / "runs" / run)
     ids = sorted([*ledger["settled"], *ledger["in_flight"]])
     assert ids == [f"t{number:07d}" for number in range(len(ids))]

@@ -1,4 +1,7 @@
-"""Each paper's small recipe goes the whole way through real processes, its numbers cut down to seconds."""
+"""Each paper's small recipe goes the whole way through real processes, its numbers cut down to seconds.
+
+They do so in one process, too: tests/unit/runs/test_cut_recipes.py.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import json
 
 import pytest
 
-from kbqa.datasets import load_dataset
 from kbqa.recipes import load_recipe
+
+pytestmark = pytest.mark.integration
 
 SMALL = ("kbqa-r1-small", "knowcoder-a1-small", "learning-to-refine-small", "isp-kgr-small")
 
@@ -46,11 +50,3 @@ def test_a_small_recipe_goes_the_whole_way(trainer, client, home, name):
     steps = [record for record in map(json.loads, lines) if record["kind"] == "step"]
     assert [record["step"] for record in steps if record["phase"] == "rl"] == [1, 2]
     assert all(isinstance(record["reward"], float) for record in steps if record["phase"] == "rl")
-
-
-def test_half_of_the_worlds_questions_and_more_have_the_one_answer_that_a_scalar_dialect_needs():
-    splits = load_dataset("world", seed=1).splits.only(load_recipe("learning-to-refine-small").questions.suit)
-    assert len(splits.train) > 2000
-    assert len(splits.cold_start) > 75
-    for split in (splits.train, splits.test):
-        assert {len(question.answers) for question in split} == {1}

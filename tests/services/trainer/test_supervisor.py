@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
+from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
-from kbqa.errors import RunConflictError
+from kbqa.errors import MachineTooSmallError, RunConflictError
 from kbqa.recipes import recipe_from
 from kbqa.runs.directory import Runs, SplitLimits, State
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
+from services.trainer import app as trainer
+from services.trainer.claim import QueueClaim
 from services.trainer.settings import TrainerSettings
 from services.trainer.supervisor import Supervisor
+
+NO_CLAIM = QueueClaim("amqp://127.0.0.1:1", "", print)
 
 
 @pytest.fixture
@@ -29,11 +35,12 @@ def create(runs, tiny_recipe):
 def make_supervisor(runs, tmp_path):
     supervisors = []
 
-    def make(**settings) -> Supervisor:
+    def make(fit=lambda recipe: recipe, **settings) -> Supervisor:
         settings = TrainerSettings(home=tmp_path, **settings)
         # Python without its library dies at once.
         environment = {"PYTHONHOME": "/nonexistent"}
-        supervisors.append(Supervisor(runs, settings, Metrics(CollectorRegistry()), environment))
+        metrics = Metrics(CollectorRegistry())
+        supervisors.append(Supervisor(runs, settings, metrics, environment, NO_CLAIM, fit))
         return supervisors[-1]
 
     yield make
@@ -108,3 +115,65 @@ def test_a_second_trainer_of_the_home_stands_by_until_the_first_has_ended(make_s
         second.begin(create)
     first.close()
     assert second.take_over() is None
+
+
+def test_intake_and_training_process_end_at_the_same_time(tmp_path, broker_url, monkeypatch):
+    """One grace period covers both."""
+    stopped, periods = threading.Event(), []
+
+    def taking(what: str) -> None:
+        began = time.monotonic()
+        time.sleep(0.5)
+        periods.append((what, began, time.monotonic()))
+
+    def consume(*_: object, **__: object) -> None:
+        stopped.wait()
+        taking("intake")
+
+    monkeypatch.setattr(trainer, "consume", consume)
+    monkeypatch.setattr(trainer, "stop_consuming", stopped.set)
+    close = Supervisor.close
+
+    def close_slowly(supervisor: Supervisor) -> None:
+        taking("training process")
+        close(supervisor)
+
+    monkeypatch.setattr(Supervisor, "close", close_slowly)
+    with TestClient(trainer.create_app(TrainerSettings.load(home=tmp_path, broker_url=broker_url))):
+        pass
+    assert {what for what, _, _ in periods} == {"intake", "training process"}
+    assert max(began for _, began, _ in periods) < min(ended for _, _, ended in periods)
+
+
+def refusing(recipe):
+    raise MachineTooSmallError("too large for this machine")
+
+
+def test_a_run_that_does_not_fit_this_machine_is_not_resumed(make_supervisor, create) -> None:
+    directory = create()
+    directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
+    supervisor = make_supervisor(refusing)
+    with pytest.raises(MachineTooSmallError):
+        supervisor.resume(directory)
+    assert directory.read().state is State.STOPPED
+    assert supervisor.active is None
+
+
+def test_a_run_that_was_interrupted_and_does_not_fit_any_more_fails_with_the_reason(
+    make_supervisor, create
+) -> None:
+    directory = create()
+    make_supervisor(refusing).resume_interrupted()
+    assert (directory.read().state, directory.read().error) == (State.FAILED, "too large for this machine")
+
+
+def test_a_run_goes_on_with_rows_that_fit_the_machine_on_which_it_is_resumed(make_supervisor, create) -> None:
+    directory = create()
+    directory.write(directory.read().model_copy(update={"state": State.STOPPED}))
+
+    def fit(recipe):
+        shorter = recipe.optimisation.model_copy(update={"token_budget": 77})
+        return recipe.model_copy(update={"optimisation": shorter})
+
+    make_supervisor(fit, max_restarts=0).resume(directory)
+    assert directory.read().resolved_recipe().optimisation.token_budget == 77

@@ -143,6 +143,31 @@ def test_promotion_points_to_one_version_of_all_runs(store: PolicyStore) -> None
     assert store.promoted() == second
 
 
+def test_promotions_are_remembered_oldest_first(store: PolicyStore) -> None:
+    assert store.promotions("r1") == []
+    versions = [publish(store, number) for number in (1, 2)]
+    other = publish(store, 1, run="r2")
+    for version in (versions[0], other, versions[1], versions[0]):
+        store.promote(version.run, version.id)
+    assert store.promotions("r1") == [versions[0].id, versions[1].id, versions[0].id]
+    assert store.promotions("r2") == [other.id]
+    assert store.promoted() == versions[0]
+
+
+def test_a_pointer_of_an_earlier_release_is_a_promotion_and_a_damaged_one_is_none(
+    directory: PolicyStore, tmp_path: Path
+) -> None:
+    first, second = publish(directory, 1), publish(directory, 2)
+    directory.promote("r1", first.id)
+    (pointer,) = tmp_path.rglob("promoted.json")
+    pointer.write_text(json.dumps({"run": "r1", "id": first.id}))
+    assert directory.promotions("r1") == [first.id]
+    pointer.write_text("{")
+    assert directory.promotions("r1") == []
+    directory.promote("r1", second.id)
+    assert directory.promotions("r1") == [second.id]
+
+
 def test_weights_that_nobody_reads_here_are_not_compared_and_everything_else_is(
     directory: PolicyStore,
 ) -> None:

@@ -10,8 +10,20 @@ from kbqa.recipes.learning import ScheduleSection
 from kbqa.runs.inbox import Inbox
 from tests.published import make_request, publish, questions, recipe, store
 from tests.unit.runs.exchange import Clock, Queue
+from tests.unit.runs.reinforced import begin, begin_judged, graphs, make_run, splits
 
-__all__ = ["make_request", "publish", "questions", "recipe", "store"]
+__all__ = [
+    "begin",
+    "begin_judged",
+    "graphs",
+    "make_request",
+    "make_run",
+    "publish",
+    "questions",
+    "recipe",
+    "splits",
+    "store",
+]
 
 
 @pytest.fixture

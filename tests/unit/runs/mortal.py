@@ -1,9 +1,6 @@
 """The rl phase of one run, in processes that kill themselves at a named point, one after another.
 
-python -m tests.unit.runs.mortal ROOT SEED POINT…
-
-The last life should be named `lives`. A line for each life says how it ended. The replies are
-made by hand, at once, and hang on nothing but the question and the sample.
+The replies are made by hand, at once, and hang on nothing but the question and the sample.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ import os
 import random
 import resource
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -157,29 +153,31 @@ def fill_the_disk() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
-def main(root: Path, seed: int, points: list[str]) -> None:
+def play_lives(root: Path, seed: int, points: tuple[str, ...], said: Path) -> None:
+    """Play a run's lives, each to a point of `POINTS`; the last should be named `lives`.
+
+    Args:
+        root: has the recipe, and is for the run.
+        said: for a line about each life, which says how it ended.
+    """
     torch.set_num_threads(1)
     directory = prepare(root, seed)
     for point in points:
-        child = os.fork()  # a process of its own, without the seconds that importing takes
+        child = os.fork()
         if child == 0:
             try:
                 live(directory, point)
             except KbqaError as error:
-                say(f"{type(error).__name__}: {error}")
+                say(said, f"{type(error).__name__}: {error}")
                 os._exit(2)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        say(f"{point}: {os.waitstatus_to_exitcode(status)}")
+        say(said, f"{point}: {os.waitstatus_to_exitcode(status)}")
 
 
-def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+def say(said: Path, line: str) -> None:
+    with said.open("a") as file:
+        file.write(f"{line}\n")

@@ -25,7 +25,7 @@ from kbqa.runs.journal import Journal
 from kbqa.runs.phases import prepare
 from kbqa.runs.student import Student
 from kbqa.trajectory import Hop
-from tests.unit.runs.test_reinforcement import Workers
+from tests.unit.runs.reinforced import Workers
 
 
 @pytest.fixture

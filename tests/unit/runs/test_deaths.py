@@ -5,24 +5,23 @@ from __future__ import annotations
 import copy
 import json
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.unit.runs.mortal import POINTS
+from tests.children import Child, play
+from tests.ledgers import read_ledger
+from tests.unit.runs.mortal import POINTS, play_lives
 
-ROOT = Path(__file__).parents[3]
 STEPS, QUESTIONS = 24, 2
 
 
 @pytest.fixture
-def play(tmp_path, tiny_recipe):
+def play_run(tmp_path, tiny_recipe):
     """Plays the lives of one run, and returns its directory and what was said of each life."""
 
-    def play(name: str, *lives: str) -> tuple[Path, list[str]]:
+    def play_run(name: str, *lives: str) -> tuple[Path, list[str]]:
         recipe = copy.deepcopy(tiny_recipe)
         recipe["deterministic"] = True
         recipe["rollout"]["n"] = 3
@@ -39,13 +38,12 @@ def play(tmp_path, tiny_recipe):
         root = tmp_path / name
         root.mkdir()
         (root / "recipe.json").write_text(json.dumps(recipe))
-        command = [sys.executable, "-m", "tests.unit.runs.mortal", str(root), "1", *lives]
-        played = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert played.returncode == 0, played.stderr
+        said = root / "said.txt"
+        assert play(Child(target=play_lives, args=(root, 1, lives, said))) == [0]
         (directory,) = (root / "runs").iterdir()
-        return directory, played.stdout.splitlines()
+        return directory, said.read_text().splitlines()
 
-    return play
+    return play_run
 
 
 def steps(directory: Path) -> list[dict]:
@@ -53,9 +51,9 @@ def steps(directory: Path) -> list[dict]:
     return [record for record in records if record["kind"] == "step"]
 
 
-def test_a_run_that_dies_everywhere_ends_with_the_losses_of_one_that_lives(play) -> None:
-    expected, _ = play("undisturbed", "lives")
-    directory, said = play("disturbed", *POINTS, "the disk is full", "lives")
+def test_a_run_that_dies_everywhere_ends_with_the_losses_of_one_that_lives(play_run) -> None:
+    expected, _ = play_run("undisturbed", "lives")
+    directory, said = play_run("disturbed", *POINTS, "the disk is full", "lives")
     assert said[: len(POINTS)] == [f"{point}: {-signal.SIGKILL}" for point in POINTS]
     complaint, code, end = said[len(POINTS) :]
     assert complaint.startswith("RunError: a policy version of run")
@@ -69,8 +67,8 @@ def test_a_run_that_dies_everywhere_ends_with_the_losses_of_one_that_lives(play)
     results = [json.loads((d / "progress.json").read_text())["results"] for d in (directory, expected)]
     assert results[0]["best"]["value"] == results[1]["best"]["value"]
 
-    settled = json.loads((directory / "ledger.json").read_text())["settled"]
-    assert settled == json.loads((expected / "ledger.json").read_text())["settled"]
+    settled = read_ledger(directory)["settled"]
+    assert settled == read_ledger(expected)["settled"]
     assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]
     assert Counter(step for _, step in settled.values()) == dict.fromkeys(range(1, STEPS + 1), QUESTIONS)
     assert not [path for path in (directory / "checkpoints").iterdir() if path.name.startswith(".")]

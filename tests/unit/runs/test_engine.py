@@ -16,7 +16,7 @@ from kbqa.policies.base import Completion, FinishReason
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import FailureReason, Purpose, RolloutReply, decode, encode
 from tests.services.queues import wait_until
 

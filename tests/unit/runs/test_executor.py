@@ -17,7 +17,7 @@ from kbqa.rewards.kg_r1 import KgR1Reward
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import FailureReason
 
 PATIENCE = Patience(policy_s=30, graph_s=0.5, rollout_s=60)
@@ -90,6 +90,30 @@ def test_a_request_is_rewarded_by_its_stage_of_the_curriculum(request, tiny_reci
     assert earned == {None: {-1.0}, 0: {-1.0}, 1: {-5.0}}  # random weights answer nothing
     beyond = rollouts.execute(make_request("staged", "t2", stage=2))
     assert "has 2 stages" in beyond.failure.detail
+
+
+def test_a_question_that_is_screened_is_asked_n_times_only_if_one_episode_does_not_answer_it(
+    request, tiny_recipe, make_rollouts, monkeypatch
+) -> None:
+    tiny_recipe["rollout"]["screened"] = True
+    publish, make_request = (request.getfixturevalue(name) for name in ("publish", "make_request"))
+    publish("screened", 1)
+    rollouts, score, seen, measured = make_rollouts(), KgR1Reward.score, [], {}
+
+    def scored(reward, question, trajectory, instruments):
+        seen.append(trajectory.token_ids)
+        found = score(reward, question, trajectory, instruments)
+        return replace(found, components=found.components | measured)
+
+    monkeypatch.setattr(KgR1Reward, "score", scored)
+    for f1, members in ((1.0, 1), (0.5, 3)):
+        seen.clear()
+        measured["f1"] = f1
+        reply = rollouts.execute(make_request("screened", "t1"))
+        assert reply.group is not None, reply.failure
+        assert len(reply.group.members) == members
+    assert len(seen) == 4
+    assert seen[0] not in seen[1:], "the group is sampled anew"
 
 
 def test_a_newer_version_is_swapped_in_and_another_architecture_built(

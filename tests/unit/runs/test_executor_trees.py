@@ -14,7 +14,7 @@ from kbqa.recipes import Recipe, recipe_from
 from kbqa.runs.executor import Patience, RolloutExecutor
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import Purpose, RolloutReply, decode, encode
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,61 @@ def test_a_ledger_survives_json() -> None:
     assert again.to_json() == ledger.to_json()
     assert again.counts() == {"trained": 2, "stale": 1}
     assert again.in_flight == ["t4"]
+
+
+def settle(ledger: Ledger, *numbers: int, step: int) -> None:
+    for number in numbers:
+        ledger.ask(f"t{number:07d}")
+        ledger.settle(f"t{number:07d}", GroupOutcome.TRAINED, step)
+
+
+def test_what_was_settled_before_the_oldest_group_in_flight_is_archived(tmp_path: Path) -> None:
+    archive, ledger = tmp_path / "settled.jsonl", Ledger()
+    settle(ledger, 0, 1, step=1)
+    ledger.ask("t0000002")
+    settle(ledger, 3, step=2)
+    ledger.archive(archive)
+    assert [json.loads(line) for line in archive.read_text().splitlines()] == [
+        ["t0000000", "trained", 1],
+        ["t0000001", "trained", 1],
+    ]
+    ledger = Ledger.from_json(json.loads(json.dumps(ledger.to_json())))
+    assert ledger.to_json()["settled"] == {"t0000003": ["trained", 2]}
+    assert [ledger.is_settled(f"t{number:07d}") for number in range(5)] == [True, True, False, True, False]
+    assert ledger.counts() == {"trained": 3}
+    for asked in ("t0000001", "t0000002", "t0000003"):
+        with pytest.raises(ValueError, match="was asked for before"):
+            ledger.ask(asked)
+    with pytest.raises(ValueError, match="not in flight"):
+        ledger.settle("t0000000", GroupOutcome.STALE, 3)
+
+
+def test_a_ledger_does_not_grow_with_its_run(tmp_path: Path) -> None:
+    ledger, sizes = Ledger(), []
+    for step in range(1, 6):
+        settle(ledger, *range(100 * step, 100 * step + 100), step=step)
+        ledger.archive(tmp_path / "settled.jsonl")
+        sizes.append(len(json.dumps(ledger.to_json())))
+    assert max(sizes) - min(sizes) < 10  # digits
+    assert len((tmp_path / "settled.jsonl").read_text().splitlines()) == 500
+
+
+def test_what_a_restore_has_undone_is_replaced_in_the_archive(tmp_path: Path) -> None:
+    archive, ledger = tmp_path / "settled.jsonl", Ledger()
+    settle(ledger, 0, step=1)
+    ledger.archive(archive)
+    checkpoint = json.dumps(ledger.to_json())
+    settle(ledger, 1, 2, step=2)
+    ledger.archive(archive)
+    again = Ledger.from_json(json.loads(checkpoint))
+    settle(again, 1, step=7)
+    again.archive(archive)
+    assert [json.loads(line)[2] for line in archive.read_text().splitlines()] == [1, 7]
+
+
+def test_a_checkpoint_of_an_earlier_release_is_read() -> None:
+    ledger = Ledger.from_json({"in_flight": ["t2"], "settled": {"t1": ["stale", 1]}})
+    assert (ledger.is_settled("t1"), ledger.in_flight, ledger.counts()) == (True, ["t2"], {"stale": 1})
 
 
 def test_staleness_is_that_of_the_oldest_turn() -> None:

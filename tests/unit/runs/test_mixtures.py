@@ -27,10 +27,10 @@ from kbqa.runs.student import Student
 from kbqa.runs.training import train
 from kbqa.serving.engine import Engine
 from kbqa.serving.hosting import InProcess
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.trajectory import Hop, Question
 from kbqa.wire import FailureReason, Purpose
-from tests.unit.runs.test_reinforcement import Killed, Workers
+from tests.unit.runs.reinforced import Killed, Workers
 
 MIXTURE = "0.75*films.jsonl+0.25*towns.jsonl"
 # Many films, few towns.

@@ -1,183 +1,17 @@
-"""The rl phase with a real model and a real store; the replies are made by hand."""
+"""The steps of the rl phase, and how it ends."""
 
 from __future__ import annotations
 
-import copy
-import json
-import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 
-from kbqa.datasets import load_dataset
 from kbqa.errors import RunError
-from kbqa.kg.client import HttpGraphTools
-from kbqa.policy_store import PolicyStore
-from kbqa.policy_store.durable import remove_directory
-from kbqa.recipes import recipe_from
-from kbqa.runs.context import Context, Stopped
-from kbqa.runs.directory import Runs, SplitLimits
-from kbqa.runs.journal import Journal
-from kbqa.runs.phases import Material
-from kbqa.runs.queued import QueuedSource
 from kbqa.runs.reinforcement import Reinforcement
 from kbqa.runs.student import Student
-from kbqa.trajectory import (
-    Group,
-    RewardedTrajectory,
-    RewardedTree,
-    Status,
-    Step,
-    Trajectory,
-    Tree,
-    Turn,
-)
-from kbqa.wire import Purpose, RolloutReply
-
-TOKENS = 10  # of each group
-
-
-class Killed(BaseException):
-    """The training process ends here, without a chance to tidy up."""
-
-
-class Workers(QueuedSource):
-    """Answers every request at once, as the newest version would.
-
-    Attributes:
-        outcomes: of the trajectories of a group.
-        evaluation: of the one trajectory of an evaluated question.
-        killed_at: number of the training request at which the process is killed.
-    """
-
-    def __init__(self, store: PolicyStore, inbox) -> None:
-        super().__init__(self._answer, inbox)
-        self._store = store
-        self.outcomes = (0.0, 1.0, 0.5)
-        self.evaluation = (1.0,)
-        self.killed_at: int | None = None
-        self.asked: list[str] = []
-        self.stages: dict[str, int | None] = {}
-        self.questions: dict[str, str] = {}
-
-    def _answer(self, request) -> None:
-        self.asked.append(request.request_id)
-        if self.killed_at == sum(id_.startswith("t") for id_ in self.asked):
-            raise Killed
-        self.stages[request.request_id] = request.stage
-        self.questions[request.request_id] = request.question.id
-        newest = self._store.newest(request.run, request.min_policy_version)
-        assert newest is not None
-        question = request.question
-        assert (question.path, question.form, question.sparql) == ((), "", "")  # nobody's business
-        turn = Turn(3, 6, (-3.0,) * 3, "x", Status.ANSWERED, policy_version=newest.id)
-        trajectory = Trajectory((5, 6, 7, 8, 9, 10), (turn,), Status.ANSWERED)
-        members = tuple(
-            RewardedTrajectory(trajectory, (0.0,), outcome, {"f1": outcome})
-            for outcome in (self.outcomes if request.purpose is Purpose.TRAIN else self.evaluation)
-        )
-        self._inbox.accept(
-            RolloutReply(
-                run=request.run,
-                request_id=request.request_id,
-                purpose=request.purpose,
-                group=Group(request.request_id, request.question, members),
-                worker="w",
-                sampled_tokens=TOKENS,
-            )
-        )
-
-
-@pytest.fixture
-def graphs(graph_server):
-    with HttpGraphTools(graph_server.url) as tools:
-        yield tools
-
-
-@pytest.fixture
-def splits():
-    return load_dataset("world", seed=1).splits
-
-
-@pytest.fixture
-def make_run(tmp_path, tiny_recipe, graphs, splits):
-    """A context and material, with `changes` to the recipe's schedule and optimisation."""
-
-    def make(kl_coefficient: float = 0.0, **schedule: object):
-        values = copy.deepcopy(tiny_recipe)
-        values["schedule"].update(schedule)
-        values["optimisation"]["kl_coefficient"] = kl_coefficient
-        recipe = recipe_from(values)
-        directory = Runs(tmp_path / "runs").create(recipe, "world", SplitLimits(), 1)
-        store = PolicyStore(tmp_path / "policies")
-        context = Context(
-            directory=directory,
-            record=directory.read(),
-            recipe=recipe,
-            home=directory.path.parent.parent,
-            store=store,
-            tools=graphs,
-            journal=Journal(directory),
-            rollouts=Workers(store, directory.inbox),
-            stop=threading.Event(),
-        )
-        small = [split[:5] for split in (splits.cold_start, splits.train, splits.validation, splits.test)]
-        return context, Material(("world",), tuple, type(splits)(*small))
-
-    return make
-
-
-@pytest.fixture
-def begin(make_run):
-    """A run whose rl phase is about to begin from random weights."""
-
-    def begin(**changes: object):
-        context, material = make_run(**changes)
-        assert context.recipe.small_policy is not None
-        texts = [question.text for question in material.questions.train]
-        student = Student.fresh(context.recipe.small_policy.build(), texts, ["<think>"], seed=1)
-        start = context.publish(student, 0, {})
-        context.journal.keep(versions={"base": start.id})
-        return context, material, start
-
-    return begin
-
-
-class Foresters(Workers):
-    """Answer training requests by trees: three branches at the question, and two where the first led.
-
-    A cap left the last of them unexplored, so it teaches nothing.
-    """
-
-    def _answer(self, request) -> None:
-        if request.purpose is not Purpose.TRAIN:
-            super()._answer(request)
-            return
-        newest = self._store.newest(request.run, request.min_policy_version)
-        assert newest is not None
-
-        def step(parent, start, status=None):
-            turn = Turn(start, start + 2, (-3.0,) * 2, "x", Status.OK, policy_version=newest.id)
-            return Step(parent, (8, 9, 10), turn, status)
-
-        ended = (Status.UNPARSABLE, Status.ACTION_ERROR)
-        steps = (step(None, 3), *(step(None, 3, s) for s in ended), step(0, 6, Status.ANSWERED), step(0, 6))
-        tree = Tree((5, 6, 7), steps, sampled=9)
-        components = ({}, {"f1": 0.0}, {"f1": 0.0}, {"f1": 1.0}, {})
-        rewarded = RewardedTree(
-            request.request_id, request.question, tree, (*self.outcomes, 0.4, 0.7), components
-        )
-        self._inbox.accept(
-            RolloutReply(
-                run=request.run,
-                request_id=request.request_id,
-                purpose=request.purpose,
-                tree=rewarded,
-                worker="w",
-            )
-        )
+from tests.unit.runs.reinforced import Foresters, ledger, records
 
 
 @pytest.fixture
@@ -213,10 +47,6 @@ def test_a_tree_whose_siblings_earn_the_same_teaches_nothing(begin_trees) -> Non
     context.rollouts.outcomes = (0.5, 0.5, 0.5)
     Reinforcement(context, material, start).run()
     assert [o for o, _ in ledger(context)["settled"].values()].count("no_spread") == 4
-
-
-def ledger(context) -> dict:
-    return json.loads(context.directory.ledger_path.read_text())
 
 
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.01])
@@ -300,19 +130,6 @@ def test_groups_without_spread_count_and_teach_nothing(begin) -> None:
     assert newest.id == start.id  # nothing changed, so nothing was published
 
 
-def test_a_run_ends_after_so_many_sampled_tokens_whatever_interrupts_it(begin) -> None:
-    context, material, start = begin(steps=50, max_sampled_tokens=10 * TOKENS, checkpoint_every=1)
-    questions = context.recipe.schedule.questions_per_step
-    context.rollouts.killed_at = 3 * questions + 1  # with requests of the next step on their way
-    with pytest.raises(Killed):
-        Reinforcement(context, material, start).run()
-    assert 0 < len(records(context, "step")) < 3
-    Reinforcement(context, material, start).run()
-    counted = [r["sampled_tokens"] for r in context.directory.records() if r["kind"] == "step"]
-    assert counted == [step * questions * TOKENS for step in range(1, len(counted) + 1)]
-    assert counted[-2] < 10 * TOKENS <= counted[-1]
-
-
 def test_a_step_that_is_not_finite_is_skipped_and_reported(begin) -> None:
     context, material, start = begin(steps=2)
     reinforcement = Reinforcement(context, material, start)
@@ -332,60 +149,6 @@ def test_it_ends_when_its_time_is_over(begin) -> None:
     reinforcement.run()
     assert 0.5 <= reinforcement.seconds < 10
     assert ledger(context)["in_flight"] == []
-
-
-def test_stopping_loses_no_step_and_resuming_starts_from_the_same_weights(begin) -> None:
-    context, material, start = begin(steps=5, checkpoint_every=100)
-    reinforcement = Reinforcement(context, material, start)
-    record = context.journal.record
-
-    def stop_after_two(kind, values, step=None) -> None:
-        record(kind, values, step)
-        if kind == "step" and step == 2:
-            context.stop.set()
-
-    context.journal.record = stop_after_two
-    with pytest.raises(Stopped):
-        reinforcement.run()
-    context.journal.record = record
-    before = context.store.newest(context.run)
-    saved = ledger(context)
-    assert before is not None
-    assert len(saved["in_flight"]) == 8
-
-    context.stop.clear()
-    again = Reinforcement(context, material, start)
-    restored = context.store.newest(context.run)
-    assert restored is not None
-    assert restored.number == before.number + 1
-    assert restored.manifest.files["model.safetensors"] == before.manifest.files["model.safetensors"]
-    again.run()
-    settled = ledger(context)["settled"]
-    assert {key: settled[key] for key in saved["settled"]} == saved["settled"]
-    assert [o for o, _ in settled.values()].count("trained") == 20
-    # Requests that were out were answered already, so nobody was asked twice.
-    assert len(context.rollouts.asked) == len(set(context.rollouts.asked))
-
-
-def test_an_adapter_is_all_that_is_published_and_resumed_from(begin, tiny_recipe) -> None:
-    tiny_recipe["base_model"], tiny_recipe["cold_start"] = "a/model", None
-    tiny_recipe["optimisation"]["lora"] = {"rank": 8}
-    context, material, start = begin(steps=2, kl_coefficient=0.1)
-    Reinforcement(context, material, start).run()
-    last = context.store.newest(context.run)
-    assert (start.manifest.kind, last.manifest.kind) == ("full", "lora")
-    assert "adapter_model.safetensors" in last.manifest.files
-    assert "model.safetensors" not in last.manifest.files
-    assert last.manifest.base_model == "a/model"
-    Reinforcement(context, material, start)
-    again = context.store.newest(context.run)
-    assert again.number > last.number
-    weights = "adapter_model.safetensors"
-    assert again.manifest.files[weights] == last.manifest.files[weights]
-
-
-def records(context, kind: str) -> list[dict]:
-    return [record for record in context.directory.records() if record["kind"] == kind]
 
 
 def test_each_step_says_where_its_time_went_and_what_it_was_made_of(begin) -> None:
@@ -427,33 +190,6 @@ def test_an_alarm_is_recorded_shown_and_may_end_the_run(begin, tiny_recipe, capl
     assert ledger(context)["in_flight"] == []
 
 
-class Judges(Workers):
-    """Evaluations find that the second version looked at is the best."""
-
-    def __init__(self, *args) -> None:
-        super().__init__(*args)
-        self.scores = {"validation": [0.25, 0.75, 0.5, 0.5], "test": [1.0]}
-        self.looked_at: list[str] = []
-
-    def _answer(self, request) -> None:
-        if request.purpose is Purpose.EVALUATE:
-            version, split = request.request_id.removeprefix("e-").rsplit("-", 2)[0:2]
-            if f"{split} {version}" not in self.looked_at:
-                self.looked_at.append(f"{split} {version}")
-            look = [entry for entry in self.looked_at if entry.startswith(split)].index(f"{split} {version}")
-            self.evaluation = (self.scores[split][look],)
-        super()._answer(request)
-
-
-@pytest.fixture
-def begin_judged(begin, tiny_recipe):
-    def begin_judged(**changes: object):
-        context, material, start = begin(**changes)
-        return replace(context, rollouts=Judges(context.store, context.directory.inbox)), material, start
-
-    return begin_judged
-
-
 def test_it_ends_with_the_best_weights_if_the_recipe_says_by_what(begin_judged, tiny_recipe) -> None:
     tiny_recipe["guards"] = {"patience": 2}
     tiny_recipe["schedule"]["best_by"] = {"metric": "f1"}
@@ -479,124 +215,3 @@ def test_without_that_it_ends_with_the_last_weights(begin_judged) -> None:
     final = context.store.get(context.run, context.journal.results["versions"]["rl"])
     assert final.manifest.step == 6
     assert context.journal.results["best"] is None
-
-
-def stages(until: dict[str, object], **section: object) -> dict[str, object]:
-    """A curriculum of two stages, the second of which pays no format."""
-    two = [{"name": "first", "until": until}, {"name": "second", "reward": {"w_format": 0.0}}]
-    return {"stages": two, **section}
-
-
-def asked_in_training(context) -> dict[str, str]:
-    return {id_: question for id_, question in context.rollouts.questions.items() if id_.startswith("t")}
-
-
-def stage_records(context) -> list[tuple[int, str]]:
-    return [(record["step"], record["name"]) for record in records(context, "stage")]
-
-
-def test_a_stage_begins_at_its_step_and_its_requests_say_so(begin, tiny_recipe) -> None:
-    tiny_recipe["curriculum"] = stages({"steps": 2}, balance="hops")
-    context, material, start = begin(steps=4, max_staleness=0, max_in_flight=4, validate_every=100)
-    Reinforcement(context, material, start).run()
-    assert stage_records(context) == [(2, "second")]
-    assert [record["stage"] for record in records(context, "step")] == [0, 0, 1, 1]
-    trained = [id_ for id_ in context.rollouts.asked if id_.startswith("t")]
-    assert [context.rollouts.stages[id_] for id_ in trained] == [0] * 8 + [1] * 8
-    assert {stage for id_, stage in context.rollouts.stages.items() if id_.startswith("e")} == {None}
-    assert context.journal.results["stage"] == "second"
-
-
-def test_a_stop_in_the_middle_of_a_step_undoes_that_step_and_loses_no_other(begin) -> None:
-    context, material, start = begin(steps=4, checkpoint_every=100)
-    reinforcement = Reinforcement(context, material, start)
-    update, done = reinforcement._learner.update, []
-
-    def stopped_at_the_third(questions, rate, check):
-        if len(done) == 2:
-            context.stop.set()
-        result = update(questions, rate, check)
-        done.append(result)
-        return result
-
-    reinforcement._learner.update = stopped_at_the_third
-    with pytest.raises(Stopped):
-        reinforcement.run()
-    assert len(done) == 2
-    before = context.store.newest(context.run)
-
-    context.stop.clear()
-    again = Reinforcement(context, material, start)
-    restored = context.store.newest(context.run)
-    assert records(context, "resumed")[-1]["step"] == 2
-    assert restored.manifest.files["model.safetensors"] == before.manifest.files["model.safetensors"]
-    again.run()
-    assert [record["step"] for record in records(context, "step")] == [1, 2, 3, 4]
-    assert len(context.rollouts.asked) == len(set(context.rollouts.asked))
-
-
-def test_a_stage_begins_when_the_evaluation_has_stopped_rising(begin_judged, tiny_recipe) -> None:
-    tiny_recipe["curriculum"] = stages({"patience": 2, "metric": "f1"})
-    context, material, start = begin_judged(steps=10, validate_every=2)
-    context.rollouts.scores["validation"] = [0.25, 0.75, 0.5, 0.5, 0.5]
-    Reinforcement(context, material, start).run()
-    assert stage_records(context) == [(8, "second")]
-    assert records(context, "stage")[0]["reason"] == "f1 has not risen above 0.750 in 2 looks"
-
-
-def test_a_run_that_is_resumed_is_in_the_stage_that_it_was_in(begin, tiny_recipe) -> None:
-    tiny_recipe["curriculum"] = stages({"steps": 3}, balance="hops", strength=0.5)
-    numbers = {"steps": 6, "max_staleness": 0, "max_in_flight": 4, "validate_every": 100}
-    context, material, start = begin(**numbers, checkpoint_every=2)
-    Reinforcement(context, material, start).run()
-    undisturbed = asked_in_training(context)
-
-    context, material, start = begin(**numbers, checkpoint_every=2)
-    context.rollouts.killed_at = 5 * 4 + 1  # after step 5; what came after the checkpoint of step 4 is undone
-    with pytest.raises(Killed):
-        Reinforcement(context, material, start).run()
-    assert len(records(context, "step")) == 5
-    Reinforcement(context, material, start).run()
-    assert [record["step"] for record in records(context, "resumed")] == [4]
-    assert stage_records(context) == [(3, "second")]
-    assert [record["stage"] for record in records(context, "step")] == [0, 0, 0, 1, 1, 1]
-    assert asked_in_training(context) == undisturbed
-
-
-def test_tiers_come_one_after_the_other(begin, tiny_recipe) -> None:
-    easy = {"name": "easy", "tiers": ["easy"], "until": {"steps": 1}}
-    tiny_recipe["curriculum"] = {"representatives": 1, "stages": [easy, {"name": "all"}]}
-    context, material, start = begin(steps=2, max_staleness=0, max_in_flight=4, validate_every=100)
-    Reinforcement(context, material, start).run()
-    hops = {question.id: question.hops for question in material.questions.train}
-    asked = [hops[id_] for key, id_ in sorted(context.rollouts.questions.items()) if key.startswith("t")]
-    assert set(asked[:4]) == {1}
-    assert len(set(asked[4:])) > 1
-
-
-def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(begin) -> None:
-    context, material, start = begin(steps=4, checkpoint_every=2)
-    Reinforcement(context, material, start).run()
-    (tensors,) = (context.directory.checkpoints_path / "step-000004").glob("*.safetensors")
-    tensors.write_bytes(b"half")
-    Reinforcement(context, material, start)
-    assert [record["step"] for record in records(context, "resumed")] == [2]
-    (refused,) = records(context, "refused")
-    assert f"step-000004: {tensors.name} does not match its checksum" in refused["reason"]
-
-
-def test_without_its_checkpoints_the_phase_begins_anew(begin) -> None:
-    context, material, start = begin(steps=3)
-    Reinforcement(context, material, start).run()
-    remove_directory(context.directory.checkpoints_path)
-    Reinforcement(context, material, start).run()
-    assert [record["step"] for record in records(context, "step")] == [1, 2, 3]
-    assert [outcome for outcome, _ in ledger(context)["settled"].values()].count("trained") == 12
-
-
-def test_other_questions_than_those_it_began_with_are_refused(begin) -> None:
-    context, material, start = begin(steps=3)
-    Reinforcement(context, material, start).run()
-    others = replace(material.questions, train=material.questions.train[::-1])
-    with pytest.raises(RunError, match="the training questions changed since run"):
-        Reinforcement(context, replace(material, questions=others), start)

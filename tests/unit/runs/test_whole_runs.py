@@ -17,7 +17,7 @@ from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
 from kbqa.runs.journal import Journal
 from kbqa.runs.phases import prepare
 from kbqa.runs.training import train
-from tests.unit.runs.test_reinforcement import Killed, Workers
+from tests.unit.runs.reinforced import Killed, Workers
 
 FEW = SplitLimits(train=8, validation=2, test=3)
 
