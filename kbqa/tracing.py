@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbqa.errors import ConfigurationError
-from kbqa.telemetry import logged
+from kbqa.telemetry.logs import logged
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

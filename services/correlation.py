@@ -10,7 +10,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kbqa.telemetry import log_context
+from kbqa.telemetry.logs import log_context
 from kbqa.tracing import REQUEST_ID_HEADER, span
 
 # A client's request id ends up in logs and headers; only this form of it is accepted.

@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.settings import ServiceSettings
 
 

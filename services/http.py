@@ -36,7 +36,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbqa.errors import ConfigurationError, KbqaError, PortInUseError, QueueUnavailableError
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.correlation import Correlation
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,12 @@ logger = logging.getLogger(__name__)
 # Returns None if the service can do its work, otherwise the reason why not.
 Readiness = Callable[[], str | None]
 
+LOOPBACK = ("127.0.0.1", "::1")
+
 _PROBLEM = "application/problem+json"
+# Longer than proxies keep a connection (nginx: 60 s). A request over a connection that is being closed here
+# gets no answer.
+_KEEP_ALIVE_S = 75
 _READINESS_S = 1.0  # for which readiness is remembered
 _UNMEASURED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -243,12 +248,14 @@ def serve(
     *,
     drain_s: int = 10,
     beside: tuple[ASGIApp, int] | None = None,
+    proxies: Sequence[str] = LOOPBACK,
 ) -> None:
     """Serve `app` in this thread until SIGTERM or SIGINT, then let running requests end.
 
     Args:
         drain_s: seconds after which running requests are aborted.
         beside: another application (`operations_app`) and the port on which it is served meanwhile.
+        proxies: addresses and networks whose `X-Forwarded-For` names the client.
 
     Raises:
         PortInUseError: another process listens on the port.
@@ -258,13 +265,20 @@ def serve(
     logger.info("listening", extra={"url": _url(listener)})
     with listener, background(beside[0], host, beside[1]) if beside is not None else nullcontext():
         try:
-            _Server(_config(app, drain_s)).run(sockets=[listener])
+            _Server(_config(app, drain_s, proxies)).run(sockets=[listener])
         except SystemExit as error:
             raise ConfigurationError("the application did not start; the log above says why") from error
 
 
 @contextmanager
-def background(app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, drain_s: int = 2) -> Iterator[str]:
+def background(
+    app: ASGIApp,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    drain_s: int = 2,
+    proxies: Sequence[str] = LOOPBACK,
+) -> Iterator[str]:
     """Serve `app` from a thread while the block runs; yields its base URL.
 
     For tests, and for processes whose main thread does something else (a Celery worker). Port 0 takes any
@@ -274,7 +288,7 @@ def background(app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, drain_s:
         PortInUseError, ConfigurationError: as `serve`.
     """
     with _listen(host, port) as listener:
-        server = _Server(_config(app, drain_s))
+        server = _Server(_config(app, drain_s, proxies))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
         thread.start()
         while not server.started:
@@ -330,8 +344,15 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _config(app: ASGIApp, drain_s: int) -> uvicorn.Config:
-    return uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=drain_s)
+def _config(app: ASGIApp, drain_s: int, proxies: Sequence[str]) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=drain_s,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        forwarded_allow_ips=list(proxies),
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

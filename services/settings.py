@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store import PolicyStore, open_store
-from kbqa.telemetry import LogFormat
+from kbqa.telemetry.logs import LogFormat
 
 SERVICES = ("kg_server", "rollout_worker", "trainer", "gateway")
 

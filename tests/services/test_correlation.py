@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from kbqa.kg.catalog import GraphCatalog
-from kbqa.telemetry import Metrics, StructuredFormatter, logged
+from kbqa.telemetry.logs import StructuredFormatter, logged
+from kbqa.telemetry.metrics import Metrics
 from kbqa.tracing import start_tracing
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from services.disks import expose_disks
 from services.rollout_worker.settings import RolloutWorkerSettings
 

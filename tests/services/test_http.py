@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
@@ -21,8 +21,8 @@ from kbqa.errors import (
     PortInUseError,
     QueueUnavailableError,
 )
-from kbqa.telemetry import Metrics
-from services.http import background, exit_code, install, serve
+from kbqa.telemetry.metrics import Metrics
+from services.http import LOOPBACK, background, exit_code, install, serve
 
 
 @pytest.fixture
@@ -103,6 +103,35 @@ def test_an_application_can_be_served_in_the_background(app):
         assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz")
+
+
+def test_a_trusted_proxy_says_who_the_client_is_and_nobody_else_does(app):
+    @app.get("/address")
+    def address(request: Request) -> str:
+        return request.client.host
+
+    def ask(proxies) -> str:
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with background(app, proxies=proxies) as url, httpx.Client(transport=transport) as proxy:
+            return proxy.get(f"{url}/address", headers={"X-Forwarded-For": "192.0.2.7"}).json()
+
+    assert ask(LOOPBACK) == "127.0.0.2"
+    assert ask(("127.0.0.0/30",)) == "192.0.2.7"
+
+
+@pytest.mark.integration
+def test_a_connection_is_kept_for_longer_than_a_few_seconds(app):
+    with background(app) as url, httpx.Client(base_url=url) as client:
+        addresses = []
+
+        @app.get("/port")
+        def port(request: Request) -> int:
+            return request.client.port
+
+        for _ in range(2):
+            addresses.append(client.get("/port").json())
+            time.sleep(6)
+    assert len(set(addresses)) == 1
 
 
 def test_a_port_in_use_is_refused_before_anything_starts(app):

@@ -8,7 +8,9 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kbqa.telemetry import METRICS, Metrics, StructuredFormatter, log_context
+from kbqa.telemetry.logs import StructuredFormatter, log_context
+from kbqa.telemetry.metrics import Metrics
+from kbqa.telemetry.table import METRICS
 
 
 def record(message, **extra):

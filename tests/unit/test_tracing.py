@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kbqa.telemetry import log_context
+from kbqa.telemetry.logs import log_context
 from kbqa.tracing import outgoing_headers, span, start_tracing, traced
 
 

@@ -1,36 +1,10 @@
-"""Log setup, and the one registry of metric names.
-
-Every metric that any service exports is listed in `METRICS`; dashboards and alert
-rules are checked against it. A service creates its metrics through `Metrics`, which
-refuses names that are not in the table:
-
-    metrics = Metrics(CollectorRegistry())
-    metrics.counter("kbqa_kg_actions_total").labels("get_tail_entities", "ok").inc()
-
-Logs are structured: pass fields by `extra`; bind the fields of a whole task by
-`log_context`.
-
-    logger.info("graph loaded", extra={"graph": "metaqa", "triples": 133582})
-"""
+"""The one table of exported metrics. Dashboards and alert rules are checked against it."""
 
 from __future__ import annotations
 
-import contextvars
-import json
-import logging
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
-LogFormat = Literal["json", "text"]
 MetricKind = Literal["counter", "gauge", "histogram"]
 
 # Seconds. One-hop actions take microseconds, batches milliseconds, queries up to minutes.
@@ -104,6 +78,13 @@ METRICS: tuple[Metric, ...] = (
         "Requests rejected before any work: an invalid key, the rate limit, or concurrency.",
         ("reason",),
     ),
+    Metric(
+        "kbqa_kg_changes_total",
+        "counter",
+        "Triples in changes of a graph, by what became of them.",
+        ("graph", "outcome"),
+    ),
+    Metric("kbqa_kg_change_seconds", "histogram", "Time until a batch of changes was published."),
     Metric("kbqa_kg_triples", "gauge", "Triples in a graph that this server has opened.", ("graph",)),
     # rollout_worker
     Metric(
@@ -373,157 +354,26 @@ METRICS: tuple[Metric, ...] = (
         "Failures of Redis by purpose: counts (of requests), answers (kept for later reading).",
         ("purpose",),
     ),
+    Metric("kbqa_gateway_key_questions_total", "counter", "Questions answered, by the key's name.", ("key",)),
+    Metric("kbqa_gateway_key_calls_total", "counter", "Calls of the policy, by the key's name.", ("key",)),
+    Metric(
+        "kbqa_gateway_key_tokens_total",
+        "counter",
+        "Tokens read (prompt) and written (generated), by the key's name.",
+        ("key", "kind"),
+    ),
+    Metric(
+        "kbqa_gateway_key_seconds_total", "counter", "Time spent on answers, by the key's name.", ("key",)
+    ),
+    Metric(
+        "kbqa_gateway_batch_lines_total",
+        "counter",
+        "Lines of batches, by outcome: answered or error.",
+        ("outcome",),
+    ),
+    Metric("kbqa_gateway_batches", "gauge", "Batches whose lines are being answered here."),
     Metric("kbqa_gateway_feedback_total", "counter", "Feedback saved, by verdict.", ("verdict",)),
     Metric(
         "kbqa_gateway_tokens_total", "counter", "Tokens read (prompt) and written (generated).", ("kind",)
     ),
 )
-
-
-class Metrics:
-    """The metrics of one process; each is created from `METRICS` at its first use.
-
-    Args:
-        registry: where metrics are registered; one per application, so that two
-            applications in a process (tests) do not collide.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.registry = registry
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
-
-    def counter(self, name: str) -> Counter:
-        if name not in self._counters:
-            metric = self._metric(name, "counter")
-            self._counters[name] = Counter(name, metric.help, metric.labels, registry=self.registry)
-        return self._counters[name]
-
-    def gauge(self, name: str) -> Gauge:
-        if name not in self._gauges:
-            metric = self._metric(name, "gauge")
-            self._gauges[name] = Gauge(name, metric.help, metric.labels, registry=self.registry)
-        return self._gauges[name]
-
-    def histogram(self, name: str) -> Histogram:
-        if name not in self._histograms:
-            metric = self._metric(name, "histogram")
-            self._histograms[name] = Histogram(
-                name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
-            )
-        return self._histograms[name]
-
-    def observed(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """Export a gauge whose time series come and go: `read` is called at every scrape.
-
-        Args:
-            read: returns values by the values of the labels, in the order of the table.
-        """
-        self.registry.register(_Observed(self._metric(name, "gauge"), read))
-
-    def _metric(self, name: str, kind: MetricKind) -> Metric:
-        for metric in METRICS:
-            if metric.name == name and metric.kind == kind:
-                return metric
-        raise KeyError(f"no {kind} named {name}: add it to METRICS in kbqa/telemetry.py")
-
-
-class _Observed(Collector):
-    """A gauge that is read when it is scraped."""
-
-    def __init__(self, metric: Metric, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        self._metric, self._read = metric, read
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The name alone, so that registering reads nothing."""
-        return [self._family()]
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = self._family()
-        for labels, value in self._read().items():
-            family.add_metric(labels, value)
-        return [family]
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._metric.name, self._metric.help, labels=self._metric.labels)
-
-
-_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
-    "message",
-    "asctime",
-    "taskName",
-    "color_message",
-}
-_context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
-    "log_context", default=MappingProxyType({})
-)
-
-
-@contextmanager
-def log_context(**fields: Any) -> Iterator[None]:
-    """Add `fields` to every record logged inside, by this thread or task."""
-    token = _context.set({**_context.get(), **fields})
-    try:
-        yield
-    finally:
-        _context.reset(token)
-
-
-def logged(field: str) -> object:
-    """The value that `log_context` adds for a field here; None if there is none."""
-    return _context.get().get(field)
-
-
-class StructuredFormatter(logging.Formatter):
-    """One record per line, as JSON or as `time level logger message key=value …`.
-
-    Args:
-        service: name of the process, in every record.
-        style: "json" for machines, "text" for people.
-    """
-
-    def __init__(self, service: str, style: LogFormat) -> None:
-        super().__init__()
-        self._service, self._json = service, style == "json"
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
-        fields = {**_context.get(), **extra}
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        if self._json:
-            head = {
-                "time": time,
-                "level": record.levelname,
-                "service": self._service,
-                "logger": record.name,
-                "message": record.getMessage(),
-            }
-            return json.dumps({**head, **fields, **head}, default=str, ensure_ascii=False)
-        exception = fields.pop("exception", None)
-        pairs = "".join(f" {key}={_logfmt(value)}" for key, value in fields.items())
-        line = f"{time} {record.levelname:<7} {self._service} {record.getMessage()}{pairs}"
-        return f"{line}\n{exception}" if exception else line
-
-
-def _logfmt(value: object) -> str:
-    text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "=\n\r\t') else text
-
-
-def configure_logging(service: str, level: str = "INFO", style: LogFormat = "text") -> None:
-    """Send every log record of this process to standard error, in one form.
-
-    Args:
-        service: name of the process, in every record.
-        level: lowest level that is written: DEBUG, INFO, WARNING or ERROR.
-        style: "json" or "text".
-    """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(StructuredFormatter(service, style))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    # At INFO, each of these logs redundant lines per request or start-up step.
-    for chatty in ("httpx", "httpcore", "mcp", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)

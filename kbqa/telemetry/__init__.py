@@ -1,0 +1,1 @@
+"""What a process tells of itself: metrics, all of whose names are in one table, and logs."""
