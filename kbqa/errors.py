@@ -7,6 +7,9 @@
     ├── DatasetError                questions cannot be read
     ├── GraphError
     │   ├── GraphNotFoundError
+    │   ├── GraphChangeError        changes of a graph cannot be read; names the line
+    │   │   └── ChangeTooLargeError
+    │   ├── ChangeConflictError     a graph does not take changes, or not these
     │   ├── GraphLoadError          a file's line cannot be read
     │   ├── GraphUnavailableError   kg_server or its back end does not answer
     │   │   └── EncoderUnavailableError
@@ -31,7 +34,10 @@
     ├── ChatError                   a chat endpoint
     │   ├── ChatRefusedError        it refuses requests, or is not a chat endpoint
     │   └── ChatUnavailableError    no reply after all attempts
+    ├── ConversationError           a follow-up question that cannot be completed
     ├── JudgeUnavailableError       no verdict on an answer
+    ├── FeedbackFullError           the file of users' feedback has its maximum size
+    ├── CorrectionsError            corrections cannot be taught, or the record of what was taught is damaged
     ├── MessageError                a queue message that does not fit its schema
     ├── CheckpointError
     ├── QueueUnavailableError       the broker does not answer
@@ -107,6 +113,18 @@ class GraphNotFoundError(GraphError):
         self.name = name
         have = f"loaded graphs: {', '.join(sorted(known))}" if known else "no graph is loaded yet"
         super().__init__(f'no graph named "{name}" ({have}); load one with: kbqa kg load NAME FILE')
+
+
+class GraphChangeError(GraphError):
+    """Changes of a graph cannot be read; names the line, and the reason."""
+
+
+class ChangeTooLargeError(GraphChangeError):
+    """A batch has more changes than a service accepts at once."""
+
+
+class ChangeConflictError(GraphError):
+    """A graph is of a kind that takes no changes, or the key of a batch was used for another one."""
 
 
 class GraphLoadError(GraphError):
@@ -218,8 +236,32 @@ class PolicyStoreUnavailableError(PolicyUnavailableError):
     """The place where policy versions are kept does not answer."""
 
 
+class ConversationError(KbqaError):
+    """A follow-up question refers to something that its conversation has not mentioned."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(
+            f'the question refers to something that was not mentioned ("{words[:100]}"): '
+            "ask it with the name of what is meant"
+        )
+
+
 class JudgeUnavailableError(KbqaError):
     """A judge gave no verdict; the answer is neither right nor wrong."""
+
+
+class FeedbackFullError(KbqaError):
+    """The file of users' feedback has reached its maximum size."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no room for more feedback: the operator of this gateway must export it (kbqa feedback export) "
+            "and move the file away, or raise KBQA_GATEWAY_FEEDBACK_MB"
+        )
+
+
+class CorrectionsError(KbqaError):
+    """Corrections by users cannot be taught or taken back, or the record of what was taught is damaged."""
 
 
 class MessageError(KbqaError):

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 AdvantageKind = Literal["group", "turn", "turn_and_outcome", "state"]
-WithoutSpread = Literal["dropped", "kept"]
+WithoutSpread = Literal["dropped", "unsolved_kept", "kept"]
 
 
 class Credit(ABC):
@@ -99,7 +99,9 @@ class Advantage(Credit):
         turn_weight, outcome_weight: weights of the two parts of `turn_and_outcome`.
         without_spread: whether groups whose returns are all equal are `dropped`, or `kept` with advantages
             of 0: then their tokens still count in the objective's KL term and denominators (KG-R1, 3.3).
-            Those of a tree are always dropped (ISP-KGR, appendix C).
+            `unsolved_kept` keeps those of which no trajectory has an F1 of 1: an entropy bonus then makes a
+            policy explore where it is certain and wrong. Those of a tree are always dropped (ISP-KGR,
+            appendix C).
     """
 
     kind: AdvantageKind = "group"
@@ -146,6 +148,9 @@ class Advantage(Credit):
             spread = has_spread(outcomes) or has_spread([reward for row in turn_rewards for reward in row])
             weights = {"turn_weight": self.turn_weight, "outcome_weight": self.outcome_weight}
             rows = turn_and_outcome(turn_rewards, outcomes, self.baseline, **weights)
-        if not spread and self.without_spread == "kept":
-            return [[0.0] * len(rewards) for rewards in turn_rewards]
-        return rows if spread else []
+        if spread:
+            return rows
+        kept = self.without_spread == "kept"
+        if self.without_spread == "unsolved_kept":
+            kept = all(member.components["f1"] < 1 for member in members)
+        return [[0.0] * len(rewards) for rewards in turn_rewards] if kept else []

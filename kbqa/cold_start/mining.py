@@ -76,7 +76,7 @@ def mine(
         GraphNotFoundError, GraphUnavailableError: from the tools.
     """
     asked = [blind(question) for question in questions]
-    neighbours = _Neighbours(tools, bounds.width)
+    neighbours = Neighbours(tools, bounds.width)
     found: list[list[Path]] = []
     for question in asked:
         check()
@@ -85,7 +85,7 @@ def mine(
     return [replace(question, path=path or ()) for question, path in zip(asked, chosen, strict=True)]
 
 
-def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds) -> Iterator[Path]:
+def paths_to_answers(question: Question, neighbours: Neighbours, bounds: Bounds) -> Iterator[Path]:
     """Every path within the bounds that ends with exactly the gold answers, by id or by label.
 
     A topic that a path comes back to does not count as an answer (MetaQA's gold answers leave it out, too).
@@ -120,7 +120,7 @@ def paths_to_answers(question: Question, neighbours: _Neighbours, bounds: Bounds
         at_hand = following
 
 
-class _Neighbours:
+class Neighbours:
     """What each relation of an entity leads to; each entity is looked up once.
 
     Args:

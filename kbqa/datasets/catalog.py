@@ -111,7 +111,7 @@ def load_dataset(
     return Dataset(
         name,
         splits,
-        (Graph(graphs[0], file=published.graph_file),),
+        (Graph(graphs[0], file=published.graph_file, underscored=published.family.underscored),),
         malformed=tuple(published.malformed),
         leaking=design is Design.RANDOM,
     )

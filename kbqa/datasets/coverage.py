@@ -5,6 +5,7 @@ This reveals a wrong dump, or one with other ids, in seconds instead of after da
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from kbqa.trajectory import Question
 
 _EXAMPLES = 5
 _AT_ONCE = 1000  # names that are looked up together
+_FREEBASE_KEY = re.compile(r"en\.\w+")
 
 
 class Missing(NamedTuple):
@@ -107,6 +109,8 @@ def _is_relation(store: GraphStore, name: str) -> bool:
 def _why_no_entity(store: GraphStore, name: str) -> str:
     if is_id(name):
         return "no id of the graph"
+    if _FREEBASE_KEY.fullmatch(name):
+        return "a key by which Freebase's dumps before 2014 name an entity; later ones have m.… instead"
     if _is_relation(store, name):
         return "a relation of the graph, not an entity"
     for mention in store.link(name):

@@ -10,7 +10,7 @@ from pathlib import Path
 from kbqa.datasets.formats import Malformed
 from kbqa.datasets.splits import Splits
 from kbqa.errors import DatasetError
-from kbqa.kg.loading.files import graph_files
+from kbqa.kg.loading.files import GraphSource, graph_files
 
 _LISTED = 3  # graphs that an error names
 
@@ -23,11 +23,13 @@ class Graph:
         name: under which it is loaded, as in `Question.kg`.
         text: of its file, if it is generated.
         file: if it is published with the questions; a directory for the RDF files in it.
+        underscored: whether underscores in the names of its file stand for blanks.
     """
 
     name: str
     text: str | None = None
     file: Path | None = None
+    underscored: bool = False
 
     @property
     def is_included(self) -> bool:
@@ -41,7 +43,7 @@ class Graph:
         else:
             for path in graph_files(self.file):
                 with path.open(encoding="utf-8") as file:
-                    yield from file
+                    yield from (line.replace("_", " ") for line in file) if self.underscored else file
 
     def as_file(self, directory: Path) -> Path:
         """Its file, which is written into `directory` if it is generated."""
@@ -50,6 +52,10 @@ class Graph:
         file = directory / f"{self.name}.tsv"
         file.write_text(self.text or "", encoding="utf-8")
         return file
+
+    def as_source(self, directory: Path) -> GraphSource:
+        """How it is loaded; see `as_file`."""
+        return GraphSource([self.as_file(directory)], underscored=self.underscored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@
       "sparql_query": …, "s_expression": …, "level": "zero-shot",
       "answer": [{"answer_type": "Entity" or "Value", "answer_argument": …, "entity_name": …}]}]
 
-GraphQuestions has neither form nor level, and its answers are labels. GrailQA's training
-questions have no level.
+GraphQuestions has no level. As released in 2016, it has no form either, its answers are labels, and its
+entities are keys of the Freebase of 2013 (`en.msnbc`), which later dumps do not contain. GrailQA's authors
+released it again in 2020 for the dump of 2015, in GrailQA's form. GrailQA's training questions have no level.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _topics(record: Any) -> tuple[str, ...]:
 
 
 def _names(answer: Any) -> tuple[str, str]:
-    """(id or value, label) of an answer; GraphQuestions has one text, which becomes the first."""
+    """(id or value, label) of an answer; GraphQuestions of 2016 has one text, which becomes the first."""
     if isinstance(answer, str):
         return answer, ""
     argument, label = require(answer, "answer_argument", str), optional_text(answer, "entity_name")

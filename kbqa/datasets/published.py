@@ -46,6 +46,7 @@ class Family:
         graph: name of the graph's file in the set's directory, if there is one; "." for the RDF files in it.
         sampled: whether small policies train on the set, for which a sample of the splits is enough.
         united: whether a part consists of all files that match its pattern, instead of the first.
+        underscored: whether the graph's file has underscores for the blanks in names.
     """
 
     kg: str
@@ -55,6 +56,7 @@ class Family:
     graph: str | None = None
     sampled: bool = False
     united: bool = False
+    underscored: bool = False
 
 
 def _metaqa(hops: str) -> Family:
@@ -72,12 +74,20 @@ def _pathquestion(kind: str) -> Family:
 
 
 def _split(
-    kg: str, form: Format, folder: str, train: str, dev: str, test: str, graph: str | None = None
+    kg: str,
+    form: Format,
+    folder: str,
+    train: str,
+    dev: str,
+    test: str,
+    graph: str | None = None,
+    *,
+    underscored: bool = False,
 ) -> Family:
     """A set in three files; patterns are separated by bars, and empty for an unpublished part."""
     written = zip((Part.TRAIN, Part.DEV, Part.TEST), (train, dev, test), strict=True)
     files = {part: tuple(patterns.split("|")) for part, patterns in written if patterns}
-    return Family(kg, form, files, folder, graph)
+    return Family(kg, form, files, folder, graph, underscored=underscored)
 
 
 # The test files of GrailQA and KILT have no answers; published results are measured on dev.
@@ -94,7 +104,8 @@ FAMILIES: Mapping[str, Family] = {
     "grailqa": _split("freebase", GRAILQA, "grailqa", "grailqa*train*.json", "", "grailqa*dev*.json"),
     "graphquestions": _split(
         *("freebase", GRAPHQUESTIONS, "graphquestions"),
-        *("graphquestions*training*.json", "", "graphquestions*test*.json"),
+        *("graphquestions*fb15*training*.json|graphquestions*training*.json", ""),
+        "graphquestions*fb15*test*.json|graphquestions*test*.json",
     ),
     "simplequestions": _split(
         *("freebase", SIMPLEQUESTIONS, "simplequestions", "annotated_fb_data_train.txt"),
@@ -107,6 +118,7 @@ FAMILIES: Mapping[str, Family] = {
     "multitq": _split(
         *("multitq", MULTITQ, "multitq", "train.json|questions/train.json"),
         *("dev.json|questions/dev.json", "test.json|questions/test.json", "kg/full.txt"),
+        underscored=True,
     ),
 }
 

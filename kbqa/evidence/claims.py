@@ -27,6 +27,7 @@ from kbqa.kg.actions import (
     Row,
     Success,
     Triple,
+    VersionedGraphTools,
 )
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import MAX_VIAS
@@ -70,6 +71,7 @@ class Claims:
         kg_calls: number of actions sent to the graph.
         unreached: why the graph could not answer an action; claims that depend on it count as false.
             None if it answered all of them.
+        versions: of the graph on which claims were checked, oldest first; empty where the tools do not tell.
     """
 
     def __init__(self, tools: GraphTools, kg: str, graph: str | None = None) -> None:
@@ -81,6 +83,7 @@ class Claims:
         self._closed = False
         self.kg_calls = 0
         self.unreached: str | None = None
+        self.versions: list[str] = []
 
     def close(self) -> None:
         """Stop checking, for lack of time: from now on, claims that are not settled count as false."""
@@ -127,6 +130,14 @@ class Claims:
                 return CitedQuery(sparql=found.sparql, rows=[], boolean=boolean)
         return None
 
+    def _execute(self, actions: Sequence[Action]) -> list[ActionResult]:
+        if not isinstance(self._tools, VersionedGraphTools):
+            return self._tools.execute(self._kg, actions, graph=self._graph)
+        results, version = self._tools.execute_at(self._kg, actions, graph=self._graph)
+        if version not in self.versions:
+            self.versions.append(version)
+        return results
+
     def settle(self) -> bool:
         """Check all noted claims with the graph.
 
@@ -149,7 +160,7 @@ class Claims:
 
     def _ask(self, actions: Sequence[Action]) -> list[ActionResult]:
         self.kg_calls += len(actions)
-        results = self._tools.execute(self._kg, actions, graph=self._graph) if actions else []
+        results = self._execute(actions) if actions else []
         for result in results:
             if isinstance(result, Failure) and result.kind in _UNREACHED:
                 self.unreached = result.message

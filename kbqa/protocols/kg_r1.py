@@ -26,6 +26,8 @@ from kbqa.kg.actions import (
     Success,
 )
 from kbqa.protocols.base import Dialogue, Opening, PredictedAnswer, Reply
+from kbqa.protocols.kg_r1_instructions import CHAT_RULES, INSTRUCTION, REFERENCE_CHAT_RULES, REFERENCE_RULE
+from kbqa.protocols.one_hop_results import RelationFormat, describe, finds_entities, listed
 from kbqa.protocols.references import REFERENCES, References, referring
 from kbqa.protocols.registry import PROTOCOLS
 from kbqa.protocols.seen import SeenEntities
@@ -38,8 +40,6 @@ _ARGUMENTS = {
     GET_TAIL_ENTITIES: ("entity", "relation"),
     GET_HEAD_ENTITIES: ("entity", "relation"),
 }
-
-RelationFormat = Literal["flat", "hierarchical"]
 
 _ECHOED = 100  # maximum characters of an unknown reference that an error repeats
 
@@ -59,65 +59,6 @@ _TAGS = (
 _COMMAND = re.compile(r"<(kg-query|answer)>(.*?)</\1>", re.DOTALL)
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 _BETWEEN_QUOTED = re.compile(r"""["']\s*,\s*["']""")
-
-_INSTRUCTION = """\
-Answer the question with facts from a knowledge graph. In each turn reason inside <think>...</think> first. \
-Then either look something up with one query inside <kg-query>...</kg-query>, at most {max_queries} times, \
-and read its result inside <information>...</information>; or, once you know, give the answer inside \
-<answer>...</answer>, several answers separated by commas.
-If a result is an error, read it and correct the query.
-Queries:
-- get_tail_relations(entity) : relations in which the entity is the subject.
-- get_head_relations(entity) : relations in which the entity is the object.
-- get_tail_entities(entity, relation) : objects of the relation whose subject is the entity.
-- get_head_entities(entity, relation) : subjects of the relation whose object is the entity.
-"""
-
-_REFERENCE_RULE = """\
-Entities have references, e1, e2 and so on: those of the question first, then those that results show. \
-Write the reference of an entity wherever a query or an answer names it.
-"""
-
-# For a model that never saw the dialect.
-_CHAT_RULES = """\
-Names of entities and relations stand in quotes and are those that results showed. Each of your messages is \
-one turn, as in the example: one <think> and then one <kg-query> or one <answer>, and nothing after it. \
-<information> comes from the graph: never write it yourself, and answer with nothing that it did not show.
-
-Example
-Question: which books did the author of Emma write ?
-Initial entities: "Emma"
-you: <think>I look for the relation from the book to its author.</think>\
-<kg-query>get_tail_relations("Emma")</kg-query>
-graph: <information>Tail relations for entity "Emma": book.author, book.published</information>
-you: <think>book.author leads to the author.</think>\
-<kg-query>get_tail_entities("Emma", "book.author")</kg-query>
-graph: <information>Tail entities for relation "book.author" with head "Emma": Jane Austen</information>
-you: <think>Her books have her as their author.</think>\
-<kg-query>get_head_entities("Jane Austen", "book.author")</kg-query>
-graph: <information>Head entities for relation "book.author" with tail "Jane Austen": Emma, Persuasion\
-</information>
-you: <think>Both are books of hers.</think><answer>Emma, Persuasion</answer>"""
-
-_REFERENCE_CHAT_RULES = """\
-References and relations stand in quotes and are those that results showed. Each of your messages is one \
-turn, as in the example: one <think> and then one <kg-query> or one <answer>, and nothing after it. \
-<information> comes from the graph: never write it yourself, and answer with nothing that it did not show.
-
-Example
-Question: which books did the author of e1 write ?
-Initial entities: e1 (Emma)
-you: <think>I look for the relation from the book to its author.</think>\
-<kg-query>get_tail_relations("e1")</kg-query>
-graph: <information>Tail relations for entity "e1": book.author, book.published</information>
-you: <think>book.author leads to the author.</think>\
-<kg-query>get_tail_entities("e1", "book.author")</kg-query>
-graph: <information>Tail entities for relation "book.author" with head "e1": e2 (Jane Austen)</information>
-you: <think>Her books have her as their author.</think>\
-<kg-query>get_head_entities("e2", "book.author")</kg-query>
-graph: <information>Head entities for relation "book.author" with tail "e2": e1 (Emma), e3 (Persuasion)\
-</information>
-you: <think>Both are books of hers.</think><answer>e1, e3</answer>"""
 
 
 @PROTOCOLS.register("kg_r1")
@@ -160,7 +101,7 @@ class KgR1Dialogue(Dialogue):
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
         self._question, self._protocol = question, protocol
-        self._instruction = _INSTRUCTION.format(max_queries=max(1, max_turns - 1))  # the last turn answers
+        self._instruction = INSTRUCTION.format(max_queries=max(1, max_turns - 1))  # the last turn answers
         self._seen = SeenEntities()
         self._actions: tuple[Action, ...] = ()
         self._results: Sequence[ActionResult] = ()
@@ -187,7 +128,7 @@ class KgR1Dialogue(Dialogue):
 
     def opening(self, *, native_tools: bool) -> Opening:
         user = f"Question: {self._question.text}\nInitial entities: {self._topics}"
-        return Opening(self._instruction + _CHAT_RULES, user)
+        return Opening(self._instruction + CHAT_RULES, user)
 
     @property
     def _topics(self) -> str:
@@ -214,7 +155,7 @@ class KgR1Dialogue(Dialogue):
 
     def observation(self, turns_left: int) -> list[Segment]:
         described = (
-            _describe(action, result, self._protocol.relations)
+            describe(action, result, self._protocol.relations)
             for action, result in zip(self._actions, self._results, strict=True)
         )
         failed = any(isinstance(result, Failure) for result in self._results)
@@ -237,7 +178,7 @@ class ReferringDialogue(KgR1Dialogue):
 
     def __init__(self, question: Question, max_turns: int, protocol: KgR1) -> None:
         super().__init__(question, max_turns, protocol)
-        self._instruction += _REFERENCE_RULE
+        self._instruction += REFERENCE_RULE
         self._references = References(question.topic_entities)
         self._written = ""  # the last query's entity, as the policy wrote it
         self._names_shown = protocol.prompt == "full"
@@ -257,7 +198,7 @@ class ReferringDialogue(KgR1Dialogue):
         self._names_shown = True  # a chat model can make use of names
         asked = "".join(segment.text for segment in self._asked)
         user = f"Question: {asked}\nInitial entities: {self._topics}"
-        return Opening(self._instruction + _REFERENCE_CHAT_RULES, user)
+        return Opening(self._instruction + REFERENCE_CHAT_RULES, user)
 
     @property
     def _asked(self) -> list[Segment]:
@@ -283,7 +224,7 @@ class ReferringDialogue(KgR1Dialogue):
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         for action, result in zip(self._actions, results, strict=True):
-            if isinstance(result, Success) and _finds_entities(action):
+            if isinstance(result, Success) and finds_entities(action):
                 self._references.add(result.items)
         return super().take(results)
 
@@ -292,14 +233,12 @@ class ReferringDialogue(KgR1Dialogue):
         if isinstance(result, Failure):
             return self._fault(action, result.message)
         if not self._names_shown:
-            shown = (
-                self._found(result) if _finds_entities(action) else [Segment(_listed(result.items), False)]
-            )
+            shown = self._found(result) if finds_entities(action) else [Segment(listed(result.items), False)]
             return [Segment("<information>"), *shown, Segment("</information>")]
-        if _finds_entities(action):
+        if finds_entities(action):
             result = replace(result, items=tuple(map(self._beside_its_name, result.items)))
         asked = replace(action, arguments={**action.arguments, "entity": self._written})
-        return _information(_describe(asked, result, self._protocol.relations), failed=False)
+        return _information(describe(asked, result, self._protocol.relations), failed=False)
 
     def _answers(self, text: str) -> tuple[PredictedAnswer, ...]:
         """Entities by their references; anything else, such as a date or a number, stands for itself."""
@@ -340,10 +279,6 @@ class ReferringDialogue(KgR1Dialogue):
         """An entity with its reference and its name, as results show it when they show names."""
         reference = self._references.of(item.id)
         return item if reference is None else replace(item, label=f"{reference} ({item.label})")
-
-
-def _finds_entities(action: Action) -> bool:
-    return action.name in (GET_TAIL_ENTITIES, GET_HEAD_ENTITIES)
 
 
 def write_query(thought: str, action: Action) -> str:
@@ -391,55 +326,6 @@ def _parse_arguments(inside: str, wanted: int) -> list[str]:
     if wanted == 2 and len(pieces) > 2:  # an unquoted name with commas; relations have none
         return [", ".join(pieces[:-1]), pieces[-1]]
     return pieces
-
-
-def _describe(action: Action, result: ActionResult, relations: RelationFormat) -> str:
-    """One result as the paper words it (figures 10 to 16)."""
-    if isinstance(result, Failure):
-        return result.message
-    entity, relation = action.arguments.get("entity"), action.arguments.get("relation")
-    dated = any(isinstance(item, DatedItem) for item in result.items)
-    if action.name in (GET_TAIL_RELATIONS, GET_HEAD_RELATIONS):
-        side = "Tail" if action.name == GET_TAIL_RELATIONS else "Head"
-        heading = f'{side} relations for entity "{entity}"'
-        listing = _listed(result.items) if relations == "flat" else _as_tree(result.items)
-    elif action.name == GET_TAIL_ENTITIES:
-        plain = f'Tail entities for relation "{relation}" with head "{entity}"'
-        heading = f"Tail entities connected by ({entity}, {relation}, ?)" if dated else plain
-        listing = _listed(result.items)
-    else:
-        plain = f'Head entities for relation "{relation}" with tail "{entity}"'
-        heading = f"Head entities connected by (?, {relation}, {entity})" if dated else plain
-        listing = _listed(result.items)
-    rest = f", ... ({result.total} in all)" if result.truncated else ""
-    gap = "" if listing.startswith("\n") else " "
-    return f"{heading}:{gap}{listing}{rest}"
-
-
-def _listed(items: Sequence[Item]) -> str:
-    """Labels; those of dated facts with their times, `Entity [2005-02; 2008-10]` (figure 16)."""
-    if not any(isinstance(item, DatedItem) for item in items):
-        return ", ".join(item.label for item in items)
-    return "; ".join(
-        f"{item.label} [{'; '.join(item.times)}]" if isinstance(item, DatedItem) else item.label
-        for item in items
-    )
-
-
-def _as_tree(relations: Sequence[Item]) -> str:
-    """Relations by domain and type, one type per line (Table 10); other names come first."""
-    plain = [item.label for item in relations if item.label.count(".") < 2]
-    domains: dict[str, dict[str, list[str]]] = {}
-    for item in relations:
-        if item.label.count(".") >= 2:
-            rest, _, last = item.label.rpartition(".")
-            domain, _, kind = rest.partition(".")
-            domains.setdefault(domain, {}).setdefault(kind, []).append(last)
-    lines = [", ".join(plain)] if plain else [""]
-    for domain, kinds in domains.items():
-        lines.append(domain)
-        lines.extend(f"  {kind}: {', '.join(properties)}" for kind, properties in kinds.items())
-    return "\n".join(lines)
 
 
 def _information(text: str, *, failed: bool) -> list[Segment]:

@@ -17,6 +17,8 @@ from kbqa.trajectory import Question, RewardedTrajectory, RewardedTree, Trajecto
 
 # Released code: from this F1 on, a query's result counts as the answers.
 _GOOD_F1 = 0.9
+# Scores that differ by less are equal but for rounding, such as 0.5 + 0.5 * F1 and a distance, both 2/3.
+_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +135,14 @@ class IspKgrReward:
     def _score(self, distance: float, found_f1: float) -> float:
         if self.variant != "released" or found_f1 == 0:
             return distance
-        return 1.0 if found_f1 >= _GOOD_F1 else 0.5 + 0.5 * found_f1
+        return 1.0 if _is_good(found_f1) else 0.5 + 0.5 * found_f1
 
     def _advances(self, step: MeasuredStep, current: float, previous: float, after_node: bool) -> bool:
         if step.counts:
             return current == 1.0
         if self.variant == "released" and not after_node:
-            return step.f1 >= _GOOD_F1
-        return current > previous
+            return _is_good(step.f1)
+        return current - previous > _TIE
 
     def _total(self, reward: StepReward) -> float:
         return (
@@ -148,3 +150,7 @@ class IspKgrReward:
             + self.w_progress * reward.progress
             + self.w_outcome * reward.outcome
         )
+
+
+def _is_good(found_f1: float) -> bool:
+    return found_f1 > _GOOD_F1 - _TIE

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kbqa.datasets import load_dataset
+from kbqa.datasets.curation import curate
 from kbqa.datasets.formats import Answers
+from kbqa.kg.actions import GraphTools
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.trajectory import Question
 from tests.gold.wikidata import wikidata_pattern, wikidata_witness
@@ -111,6 +114,14 @@ def questions(dataset: str, data: Path, graphs: Sequence[WitnessGraph], form: An
     ]
 
 
+def curated(asked: Iterable[Question], tools: GraphTools) -> list[Question]:
+    """The questions with the answers that their queries have, as `kbqa data convert --curate` keeps them."""
+    by_graph: defaultdict[str, list[Question]] = defaultdict(list)
+    for question in asked:
+        by_graph[question.kg].append(question)
+    return [one for kg, some in by_graph.items() for one in curate(some, tools, kg).kept]
+
+
 def cases(dataset: str, data: Path, sample: int | None = None) -> tuple[list[Case], list[str]]:
     """The questions of a data set with their facts, and the ids of those for which none were found.
 
@@ -119,8 +130,8 @@ def cases(dataset: str, data: Path, sample: int | None = None) -> tuple[list[Cas
     """
     file = next((data / _FILES[dataset].parent).glob(_FILES[dataset].name))
     records = json.loads(file.read_text(encoding="utf-8"))
-    if dataset == "qald-10":
-        records = records["questions"]
+    if isinstance(records, dict):
+        [records] = (value for value in records.values() if isinstance(value, list))
     step = 1 if sample is None else max(1, len(records) // sample)
     made = [_MAKERS[dataset](number, record) for number, record in enumerate(records) if number % step == 0]
     return [case for case in made if isinstance(case, Case)], [id_ for id_ in made if isinstance(id_, str)]
@@ -132,13 +143,13 @@ def _grailqa(number: int, record: dict[str, Any]) -> Case:
     for node in record["graph_query"]["nodes"]:
         if node["node_type"] == "entity":
             named[node["id"]] = node["friendly_name"]
-    return _freebase_case(number, str(record["qid"]), record["sparql_query"], answers, named)
+    return _freebase_case(number, str(record["qid"]), read(record["sparql_query"]), answers, named)
 
 
 def _cwq(number: int, record: dict[str, Any]) -> Case:
     id_, label = f"m.answer{number}", record["answer"]
     named = {**record.get("topic_entity", {}), id_: label}
-    case = _freebase_case(number, record["ID"], record["sparql"], [id_], named)
+    case = _freebase_case(number, record["ID"], read(record["sparql"]), [id_], named)
     iri, value = f"<{FREEBASE}{id_}>", _value(label)
     if value is None or any(line.startswith(iri) for line in case.triples):
         return case
@@ -148,9 +159,8 @@ def _cwq(number: int, record: dict[str, Any]) -> Case:
 
 
 def _freebase_case(
-    number: int, id_: str, query: str, answers: Sequence[str], named: dict[str, str | None]
+    number: int, id_: str, pattern: Pattern, answers: Sequence[str], named: dict[str, str | None]
 ) -> Case:
-    pattern = read(query)
     witness = build(pattern, answers, classes_between=False)
     own = f"<{FREEBASE}m.v{number}_"
     triples = frozenset(
@@ -168,6 +178,16 @@ def _freebase_case(
         for wrong in re.findall(rf"{own}(?:missing|wrong|last|w\d)[^>]*>", line):
             names.setdefault(wrong, f"{WRONG} {wrong.removeprefix(own).removesuffix('>')} {number}")
     return Case(id_, triples, names, pattern)
+
+
+def _webqsp(number: int, record: dict[str, Any]) -> Case:
+    parse = record["Parses"][0]
+    named = {answer["AnswerArgument"]: answer["EntityName"] for answer in parse["Answers"]}
+    named[parse["TopicEntityMid"]] = parse["TopicEntityName"]
+    answers = [answer["AnswerArgument"] for answer in parse["Answers"]]
+    # Find_relation looks in one direction, so that a topic that relates to itself would answer for itself.
+    pattern = replace(read(parse["Sparql"]), excluded=[])
+    return _freebase_case(number, record["QuestionId"], pattern, answers, named)
 
 
 def _qald(number: int, record: dict[str, Any]) -> Case | str:
@@ -209,5 +229,6 @@ _FILES = {
     "grailqa": Path("grailqa/grailqa_dev_sample.json"),
     "cwq": Path("cwq/cwq_test_sample.json"),
     "qald-10": Path("qald10/qald_10.json"),
+    "webqsp": Path("webqsp/WebQSP.test.json"),
 }
-_MAKERS = {"grailqa": _grailqa, "cwq": _cwq, "qald-10": _qald}
+_MAKERS = {"grailqa": _grailqa, "cwq": _cwq, "qald-10": _qald, "webqsp": _webqsp}

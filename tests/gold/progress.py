@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 import pyoxigraph as ox
 
 from kbqa.kg.sparql.dialect import lenient
 from kbqa.kg.sparql.functions import FUNCTIONS
 from kbqa.kg.sparql.guard import check_query
+from kbqa.kg.sparql.prefixes import PREFIXES
 
 D = 3  # the bound on distances
+GOOD = Fraction(9, 10)  # the F1 from which the released code takes a result for the answers
 _COUNT = re.compile(r"\(?\s*COUNT\s*\(\s*(DISTINCT\s+)?(\?\w+)\s*\)\s*(AS\s+\?\w+\s*)?\)?", re.IGNORECASE)
 _EXTREME = re.compile(r"ORDER\s+BY.*LIMIT|\b(MAX|MIN)\s*\(", re.IGNORECASE | re.DOTALL)
 
@@ -38,7 +41,7 @@ class Facts:
 
     def nodes(self, names: Iterable[str]) -> set[str]:
         """All nodes that go by one of these names."""
-        wanted = {name.removeprefix("+") for name in names}
+        wanted = _values(names)
         return {node for node in self._around if self.names(node) & wanted}
 
     def ask(self, query: str) -> set[str] | bool:
@@ -48,20 +51,27 @@ class Facts:
             return bool(found)
         return {str(term) for solution in found for term in solution if term is not None}
 
-    def near(self, one: Iterable[str], other: set[str]) -> float:
-        """DIST: max(0, (D - d) / D)."""
+    def answers(self, query: str, golds: Sequence[Sequence[str]]) -> set[str]:
+        """The names of what a query finds, of each the one that is gold; the yes or no of an ASK."""
+        found, wanted = self.ask(query), {name for gold in golds for name in _values(gold)}
+        if isinstance(found, bool):
+            return {str(found).lower()}
+        return {min(self.names(value) & wanted or self.names(value)) for value in found}
+
+    def near(self, one: Iterable[str], other: set[str]) -> Fraction:
+        """DIST: max(0, (D - d) / D). Exact, as what comes no nearer is no progress."""
         reached = set(one)
         for distance in range(D):
             if reached & other:
-                return (D - distance) / D
+                return Fraction(D - distance, D)
             reached = reached | {n for node in reached for n in self._around.get(node, ())}
-        return 0.0
+        return Fraction(0)
 
 
 def isp_kgr(
     steps: Sequence[tuple[str | None, str]],
     topics: Sequence[str],
-    answers: Sequence[str],
+    golds: Sequence[Sequence[str]],
     f1: float,
     facts: Facts,
     *,
@@ -72,19 +82,21 @@ def isp_kgr(
     Args:
         steps: each a node that is explored, or None, and a query.
         topics: IRIs in angle brackets.
-        answers: the gold ones, by name.
+        golds: sets of gold answers, by name.
         f1: of the answers at the end.
     """
     w_progress, w_outcome = (0.3, 0.6) if released else (0.6, 0.3)
-    gold, wanted = facts.nodes(answers), {answer.removeprefix("+") for answer in answers}
+    sets = [_values(answers) for answers in golds]
+    wanted: set[str] = set().union(*sets)
+    answers, gold = golds[0], facts.nodes(wanted)
     count = int(answers[0]) if len(answers) == 1 and re.fullmatch(r"\d{1,9}", answers[0]) else None
     superlative = _EXTREME.search(steps[-1][1]) is not None
     known = {topic: facts.near([topic], gold) for topic in topics}  # S_map
-    previous, total, asked = 0.0, 0.0, set()
+    previous, total, asked = Fraction(0), 0.0, set()
     for node, query in steps:
         explored = False
         if node is not None:
-            name = node if node[0] == "?" else f"<{node}>"
+            name = node if node[0] == "?" else _iri(node)
             explored = name in known
             total += _step(0.0 if explored else -1.0, f1, w_progress, w_outcome)
             previous = known[name] if explored else previous
@@ -95,21 +107,21 @@ def isp_kgr(
         asked.add(query)
         values = set() if isinstance(found, bool) else found
         names = {min(facts.names(value) & wanted or facts.names(value)) for value in values}
-        quality = _f1(names, wanted)
+        quality = max(_f1(names, one) for one in sets)
         counts = count is not None and _COUNT.search(query.partition("{")[0]) is not None
         if counts:
             inner = facts.ask(_COUNT.sub(r"\1\2", query, count=1))
-            score = float(isinstance(inner, set) and len(inner) == count)
-        elif superlative and wanted <= names:
-            score = 1.0 if wanted == names else (D - 1) / D
+            score = Fraction(isinstance(inner, set) and len(inner) == count)
+        elif superlative and any(one <= names for one in sets):
+            score = Fraction(1) if names in sets else Fraction(D - 1, D)
         else:
-            score = 1.0 if quality else facts.near(values, gold)
+            score = Fraction(1) if quality else facts.near(values, gold)
         if released and quality:
-            score = 1.0 if quality >= 0.9 else 0.5 + 0.5 * quality
+            score = Fraction(1) if quality >= GOOD else (1 + quality) / 2
         if counts:
-            progress = float(score == 1.0)
+            progress = float(score == 1)
         elif released and not explored:
-            progress = float(quality >= 0.9)
+            progress = float(quality >= GOOD)
         else:
             progress = float(score > previous)
         total += _step(progress, f1, w_progress, w_outcome)
@@ -123,9 +135,20 @@ def _step(progress: float, f1: float, w_progress: float, w_outcome: float) -> fl
     return 0.1 + w_progress * progress + w_outcome * f1 * (progress >= 0)
 
 
-def _f1(found: set[str], gold: set[str]) -> float:
-    right = len(found & gold)
-    return 2 * right / (len(found) + len(gold)) if right else 0.0
+def _f1(found: set[str], gold: set[str]) -> Fraction:
+    """F1 of names; case does not count."""
+    one, other = ({name.casefold() for name in names} for names in (found, gold))
+    return Fraction(2 * len(one & other), len(one) + len(other)) if one & other else Fraction(0)
+
+
+def _values(answers: Iterable[str]) -> set[str]:
+    return {answer.removeprefix("+") for answer in answers}
+
+
+def _iri(node: str) -> str:
+    """The IRI of a node of a query, in angle brackets."""
+    prefix, _, local = node.partition(":")
+    return f"<{PREFIXES[prefix]}{local}>" if prefix in PREFIXES else f"<{node}>"
 
 
 def _text(term: str) -> str:

@@ -1,7 +1,7 @@
 """Gold programs as turns of each dialect; what an answer holds is read from the results of the turns.
 
-A script yields the text of a turn and is sent the results of its actions. With `wrong`, one of the answers is
-replaced by an entity that is none.
+A script yields the text of a turn and is sent the results of its actions. A `Slip` puts one wrong entity in
+place of an answer, or into the program, which is then followed wherever it leads.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 
 from kbqa.cold_start.teachers import gold_actions, written
@@ -30,10 +31,21 @@ from tests.witnesses import FREEBASE
 _LISTED = 20  # with more answers, the wrong entity is in the program
 
 NOBODY = "m.0nobody"  # an entity that no graph has
+NO_ENTITY = "the program names no entity"
+
+_NAMED = re.compile(r"(?P<prefix>(?:\bns:|\bwd:|:))(?P<id>[mg]\.\w+|Q\d+)\b")
 
 Script = Generator[str, Sequence[ActionResult], None]
 
 WIKIDATA = "http://www.wikidata.org/entity/"
+
+
+class Slip(StrEnum):
+    """The one mistake of a play."""
+
+    NONE = "right"
+    ANSWER = "a wrong answer"
+    PROGRAM = "a wrong entity in the program"
 
 
 class Unable(Exception):
@@ -46,31 +58,33 @@ class Plan:
 
     Attributes:
         turns: how many there are, with the answer.
-        kept: how many of the gold answers are given.
+        given: the answers, unless its last query decides.
         finds: whether a step of it retrieves a gold answer.
+        failed: how many of its queries have no result, for want of the entity.
         queries: of SPARQL, in order, with the node that was explored before each.
     """
 
     script: Script
     turns: int
-    kept: int
+    given: tuple[str, ...]
     finds: bool = False
+    failed: int = 0
     queries: tuple[tuple[str | None, str], ...] = ()
 
 
-def plan(dialect: str, question: Question, case: Case, most: int, *, wrong: bool) -> Plan:
+def plan(dialect: str, question: Question, case: Case, most: int, slip: Slip = Slip.NONE) -> Plan:
     """The gold program of a question in a dialect.
 
     Args:
         most: maximum turns.
 
     Raises:
-        Unable: the dialect or its budget has no program for it.
+        Unable: the dialect or its budget has no program for it, or the program no entity to be mistaken.
     """
-    return _PLANS[dialect](question, case, most, wrong)
+    return _PLANS[dialect](question, case, most, slip)
 
 
-def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
+def _kg_r1(question: Question, case: Case, most: int, slip: Slip) -> Plan:
     """Follow relations from the topic entities to an answer, then give all answers."""
     steps: list[tuple[str, str, bool]] = []
     for topic in question.topic_entities:
@@ -80,7 +94,12 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
     # A name with a comma, unless it was seen, would be read as two.
     ids = {name: others[0] for name, *others in question.names}
     answers = [ids.get(name, name) if "," in name else name for name in question.answers]
-    answers = _replaced(answers, wrong)
+    answers = _replaced(answers, slip is Slip.ANSWER)
+    if slip is Slip.PROGRAM:
+        if not steps:
+            raise Unable(NO_ENTITY)
+        # Whoever begins elsewhere finds nothing to go on from.
+        steps, answers = [(NOBODY, *steps[0][1:])], [WRONG]
 
     def script() -> Script:
         for node, relation, inverse in steps:
@@ -89,10 +108,12 @@ def _kg_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
             yield kg_r1.write_query("I follow the relation.", Action(name, arguments))
         yield kg_r1.write_answer("These are the answers.", answers)
 
-    return Plan(script(), len(steps) + 1, len(answers) - wrong, bool(steps))
+    if slip is Slip.PROGRAM:
+        return Plan(script(), 2, (WRONG,), failed=1)
+    return Plan(script(), len(steps) + 1, _answers(question, slip), bool(steps))
 
 
-def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
+def _kbqa_r1(question: Question, case: Case, most: int, slip: Slip) -> Plan:
     """The actions of the logical form, in as many turns as there are."""
     if not question.form:
         question = replace(question, path=(), form=form_of(case.pattern))
@@ -102,10 +123,10 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         raise Unable(f"no logical form: {error}") from error
     if not actions:
         raise Unable("no actions express the logical form")
-    misled = [_misled(action) for action in actions]
-    in_program = wrong and len(question.answers) > _LISTED and misled != actions
-    if in_program:
-        actions = misled
+    if slip is Slip.ANSWER and len(question.answers) > _LISTED:
+        raise Unable("more answers than a turn shows")
+    if slip is Slip.PROGRAM:
+        actions = _misled(actions)
     turns = min(len(actions), most - 1)
     bounds = [turn * len(actions) // turns for turn in range(turns + 1)]
 
@@ -114,31 +135,32 @@ def _kbqa_r1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
         for start, end in pairwise(bounds):
             results = yield written("I follow the program.", actions[start:end])
         final = f"expression{len(actions)}"
-        if wrong and not in_program and isinstance(results[-1], Success):
+        if slip is Slip.ANSWER and isinstance(results[-1], Success):
             ids = [item.label if item.id.startswith('"') else item.id for item in results[-1].items]
-            final = " ".join([NOBODY, *ids[1:]])
+            final = " ".join(_replaced(ids, True, NOBODY))
         yield kbqa_r1.write_answer("These are the answers.", [final])
 
-    return Plan(script(), turns + 1, 0 if in_program else len(question.answers) - wrong)
+    return Plan(script(), turns + 1, _answers(question, slip))
 
 
-def _knowcoder_a1(question: Question, case: Case, most: int, wrong: bool) -> Plan:
+def _knowcoder_a1(question: Question, case: Case, most: int, slip: Slip) -> Plan:
     """What surrounds a topic, then the gold query, and the answers as a list."""
     topics = [topic for topic in question.topic_entities if not topic.startswith('"')]
+    query = _led(question.sparql, slip)
 
     def script() -> Script:
         for topic in topics[:1]:
             around = f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {entity_term(topic)} }} }}"
             yield knowcoder_a1.write_call("I look around.", "SearchGraphPatterns", {"sparql": around})
-        results = yield knowcoder_a1.write_call("I ask.", "ExecuteSPARQL", {"sparql": question.sparql})
-        yield knowcoder_a1.write_answer("These are the answers.", _replaced(_listed(results), wrong))
+        results = yield knowcoder_a1.write_call("I ask.", "ExecuteSPARQL", {"sparql": query})
+        yield knowcoder_a1.write_answer("These are the answers.", _given(results, slip))
 
-    return Plan(script(), len(topics[:1]) + 2, len(question.answers) - wrong)
+    return Plan(script(), len(topics[:1]) + 2, _answers(question, slip), queries=((None, query),))
 
 
-def _interactive_parsing(question: Question, case: Case, most: int, wrong: bool) -> Plan:
+def _interactive_parsing(question: Question, case: Case, most: int, slip: Slip) -> Plan:
     """The gold query step by step (ISP-KGR, E.2); the first steps are left out if the budget is short."""
-    steps = _steps(question, most)
+    steps = _steps(replace(question, sparql=_led(question.sparql, slip)), most)
     commands = sum(1 + (node is not None) for node, _ in steps)
 
     def script() -> Script:
@@ -147,22 +169,20 @@ def _interactive_parsing(question: Question, case: Case, most: int, wrong: bool)
             if node is not None:
                 yield interactive_parsing.write_node("I look around.", node)
             results = yield interactive_parsing.write_sparql("I ask.", query)
-        yield interactive_parsing.write_answer("These are the answers.", _replaced(_listed(results), wrong))
+        yield interactive_parsing.write_answer("These are the answers.", _given(results, slip))
 
-    return Plan(script(), commands + 1, len(question.answers) - wrong, queries=tuple(steps))
+    return Plan(script(), commands + 1, _answers(question, slip), queries=tuple(steps))
 
 
-def _sparql_refinement(question: Question, case: Case, most: int, wrong: bool) -> Plan:
+def _sparql_refinement(question: Question, case: Case, most: int, slip: Slip) -> Plan:
     """The gold query, and its only value."""
-    if len(question.answers) != 1:
-        raise Unable("more than one answer: the dialect gives a single value (questions.max_answers)")
+    query = _led(question.sparql, slip)
 
     def script() -> Script:
-        results = yield sparql_refinement.write_query("I ask.", question.sparql)
-        answers = _replaced(_listed(results), wrong)
-        yield sparql_refinement.write_answer("This is it.", answers[0] if answers else "nothing")
+        results = yield sparql_refinement.write_query("I ask.", query)
+        yield sparql_refinement.write_answer("This is it.", _given(results, slip)[0])
 
-    return Plan(script(), 2, 1 - wrong)
+    return Plan(script(), 2, _answers(question, slip), queries=((None, query),))
 
 
 _PLANS = {
@@ -174,11 +194,29 @@ _PLANS = {
 }
 
 
-def _misled(action: FormAction) -> FormAction:
-    """The action, from another entity."""
-    if isinstance(action, FindRelation) and isinstance(action.source, Entity):
-        return replace(action, source=Entity(NOBODY))
-    return action
+def _answers(question: Question, slip: Slip) -> tuple[str, ...]:
+    return (WRONG,) if slip is Slip.PROGRAM else tuple(_replaced(question.answers, slip is Slip.ANSWER))
+
+
+def _misled(actions: Sequence[FormAction]) -> list[FormAction]:
+    """The actions, the first entity of which is another one."""
+    for number, action in enumerate(actions):
+        if isinstance(action, FindRelation) and isinstance(action.source, Entity):
+            wrong = replace(action, source=Entity(NOBODY))
+            return [*actions[:number], wrong, *actions[number + 1 :]]
+    raise Unable(NO_ENTITY)
+
+
+def _led(query: str, slip: Slip) -> str:
+    """The query; with a slip in the program, its first entity is another one wherever it occurs."""
+    if slip is not Slip.PROGRAM:
+        return query
+    # An entity that is only excluded leads nowhere.
+    entity = next((m for m in _NAMED.finditer(query) if not query[: m.start()].rstrip().endswith("=")), None)
+    if entity is None:
+        raise Unable(NO_ENTITY)
+    nobody = entity["prefix"] + (NOBODY if entity["id"][1] == "." else "Q999999999")
+    return re.sub(rf"{re.escape(entity[0])}(?![\w.]*\w)", nobody, query)
 
 
 def _steps(question: Question, most: int) -> list[tuple[str | None, str]]:
@@ -203,11 +241,20 @@ def _listed(results: Sequence[ActionResult]) -> list[str]:
     return list(dict.fromkeys(item.label for item in named(result.items)))
 
 
-def _replaced(answers: Sequence[str], wrong: bool) -> list[str]:
-    """The answers, one of them replaced if they are to be wrong; not one that another spells alike."""
+def _given(results: Sequence[ActionResult], slip: Slip) -> list[str]:
+    """The names that a query found, as answers; a wrong name if it found nothing."""
+    return _replaced(_listed(results), slip is Slip.ANSWER) or [WRONG]
+
+
+def _replaced(answers: Sequence[str], wrong: bool, by: str = WRONG) -> list[str]:
+    """The answers, in any order; if they are to be wrong, the first by name is replaced.
+
+    One that another spells alike is not replaced, since the other stands for it.
+    """
     folded = [answer.casefold() for answer in answers]
-    at = next((i for i, answer in enumerate(folded) if folded.count(answer) == 1), 0)
-    return [*answers[:at], WRONG, *answers[at + 1 :]] if wrong else list(answers)
+    single = [answer for answer, key in zip(answers, folded, strict=True) if folded.count(key) == 1]
+    replaced = min(single or answers[:1], default=None)
+    return [by if wrong and answer == replaced else answer for answer in answers]
 
 
 def gold_nodes(question: Question, case: Case) -> set[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import process_time
 
 from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of, gold_namer
@@ -19,13 +20,14 @@ from kbqa.policies.base import Codec
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.recipes import load_recipe
 from kbqa.training.small_policy import train_tokenizer
-from kbqa.trajectory import Question, Status
+from kbqa.trajectory import Question, RewardedTrajectory, Status
 from tests.gold import formulas
 from tests.gold.forms import NoFormError
-from tests.gold.graphs import WitnessGraph, cases, load, packed, questions
+from tests.gold.graphs import WitnessGraph, cases, curated, load, packed, questions
 from tests.gold.playing import Stage
 from tests.gold.progress import Facts, isp_kgr
-from tests.gold.scripts import Plan, Unable, iri_of, plan
+from tests.gold.scripts import Plan, Slip, Unable, iri_of, plan
+from tests.gold.shapes import SHAPED, shaped_cases
 
 RECIPES = (
     "kg-r1",
@@ -38,7 +40,7 @@ RECIPES = (
     "isp-kgr-as-released",
     "learning-to-refine",
 )
-DATASETS = ("grailqa", "cwq", "qald-10")
+DATASETS = ("grailqa", "cwq", "qald-10", *SHAPED)
 
 _LEARNED = 300  # questions of a data set whose programs the tokenizer learns
 _VOCABULARY = 6000
@@ -51,15 +53,22 @@ class Row:
     """What became of the questions of a data set under a recipe.
 
     Attributes:
+        questions: those that the recipe takes.
+        left_out: those that it does not take (`questions.max_answers`).
         right: questions answered with an F1 of 1.
-        rewarded: those of them that earned what the formula says, rightly and wrongly answered.
+        rewarded: those of them that earned what the formula says, rightly answered and with every slip.
+        slips: number of plays of rewarded questions with each slip; some programs name no entity.
         listed: question → why it is not among these.
+        seconds: of processor time.
     """
 
     questions: int = 0
+    left_out: int = 0
     right: int = 0
     rewarded: int = 0
+    slips: Counter[Slip] = field(default_factory=Counter)
     listed: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 @dataclass
@@ -87,7 +96,10 @@ def ground(
     dataset: str, data: Path, directory: Path, sample: int | None = None, attach: Attach | None = None
 ) -> Iterator[Ground]:
     """The witness graphs of a data set, or of a sample of it, loaded or attached under their names."""
-    found, missing = cases(dataset, data, sample)
+    if dataset in SHAPED:
+        found, missing, data = shaped_cases(dataset, data, directory, sample)
+    else:
+        found, missing = cases(dataset, data, sample)
     graphs = packed(found)
     catalog = GraphCatalog(directory, recheck_s=3600)
     try:
@@ -103,53 +115,80 @@ def play_all(at: Ground, name: str, codec: Codec) -> Row:
     recipe = load_recipe(name)
     protocol = recipe.protocol.build()
     asked = questions(at.dataset, at.data, at.graphs, gold_form_of(protocol))
+    if at.dataset == "lcquad-2":
+        asked = curated(asked, at.tools)
     named = gold_namer(asked, at.tools, at.dataset)
+    taken = list(filter(recipe.questions.suit, asked))
     stage = Stage(recipe, at.tools, codec)
-    row = Row(len(asked) + len(at.missing), listed=dict.fromkeys(at.missing, "no witness: no facts found"))
-    for question in map(named, asked):
+    row = Row(len(taken) + len(at.missing), len(asked) - len(taken))
+    row.listed |= dict.fromkeys(at.missing, "no witness: no facts found")
+    began = process_time()
+    for question in map(named, taken):
         reason = _reason(at, stage, question, row)
         if reason:
             row.listed[question.id] = reason
+    row.seconds = process_time() - began
     return row
 
 
 def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
     """Why a question is not played as the formula says; empty if it is."""
-    case, most = at.cases[question.id], stage.recipe.rollout.max_turns
-    dialect = stage.recipe.protocol.name
     if not question.answers:
         return "no gold answers"
     try:
-        plans = [plan(dialect, question, case, most, wrong=wrong) for wrong in (False, True)]
-        played = [stage.play(question, one.script) for one in plans]
+        right = _plan(at, stage, question, Slip.NONE)
     except (Unable, NoFormError) as error:
         return str(error)
-    right, wrong = played
-    if any(turn.status is Status.OUT_OF_TOKENS for turn in right.trajectory.turns):
+    played = stage.play(question, right.script)
+    if any(turn.status is Status.OUT_OF_TOKENS for turn in played.trajectory.turns):
         return "the answers take more tokens than a turn has"
-    if right.trajectory.status is not Status.ANSWERED:
-        return f"not answered: {right.trajectory.status}"
+    if played.trajectory.status is not Status.ANSWERED:
+        return f"not answered: {played.trajectory.status}"
     # A variable without values has no relations to look at, which the formula has a reward for.
-    executed = (action for action in right.trajectory.actions if action.name != NODE_RELATIONS)
+    executed = (action for action in played.trajectory.actions if action.name != NODE_RELATIONS)
     if (failed := next((action for action in executed if action.code), None)) is not None:
         return f"an action failed: {failed.kind}"
-    if not math.isclose(right.components["f1"], 1.0):
+    if not math.isclose(played.components["f1"], 1.0):
         return "the answers differ from the gold ones"
     row.right += 1
-    for one, scored, is_wrong in zip(plans, played, (False, True), strict=True):
-        expected = _expected(at, stage, question, one, is_wrong)
-        earned = sum(scored.turn_rewards) + scored.outcome
-        if not math.isclose(earned, expected, abs_tol=1e-9):
-            kind = "wrong" if is_wrong else "right"
-            return f"reward when {kind}: {earned:.3f} instead of {expected:.3f}"
+    if off := _off(at, stage, question, right, played, Slip.NONE):
+        return off
+    slips = []
+    for slip in (Slip.ANSWER, Slip.PROGRAM):
+        try:
+            mistaken = _plan(at, stage, question, slip)
+        except Unable:
+            continue
+        if off := _off(at, stage, question, mistaken, stage.play(question, mistaken.script), slip):
+            return off
+        slips.append(slip)
+    row.slips.update(slips)
     row.rewarded += 1
     return ""
 
 
-def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bool) -> float:
-    n, right = len(question.answers), one.kept
+def _plan(at: Ground, stage: Stage, question: Question, slip: Slip) -> Plan:
+    recipe = stage.recipe
+    return plan(recipe.protocol.name, question, at.cases[question.id], recipe.rollout.max_turns, slip)
+
+
+def _off(
+    at: Ground, stage: Stage, question: Question, one: Plan, played: RewardedTrajectory, slip: Slip
+) -> str:
+    """How a reward differs from the formula's; empty if it does not."""
+    expected = _expected(at, stage, question, one, slip)
+    earned = sum(played.turn_rewards) + played.outcome
+    if math.isclose(earned, expected, abs_tol=1e-9):
+        return ""
+    return f"reward for {slip}: {earned:.3f} instead of {expected:.3f}"
+
+
+def _expected(at: Ground, stage: Stage, question: Question, one: Plan, slip: Slip) -> float:
+    given = set(one.given)
+    if slip is Slip.PROGRAM and one.queries:
+        given = at.facts(question.kg).answers(one.queries[-1][1], question.golds)
     name = stage.recipe.name
-    f1 = formulas.f_beta(right, n, n)
+    f1 = formulas.f_beta(given, question.golds)
     released = name.endswith("as-released")
     if name.startswith("kg-r1"):
         weight = 0.5 if released else 1.0
@@ -157,22 +196,28 @@ def _expected(at: Ground, stage: Stage, question: Question, one: Plan, wrong: bo
     if name.startswith("kbqa-r1"):
         return formulas.kbqa_r1(f1)
     if name.startswith("knowcoder"):
-        return formulas.knowcoder_a1(formulas.f_beta(right, n, n, 0.5))
+        return formulas.knowcoder_a1(formulas.f_beta(given, question.golds, 0.5))
     if name.startswith("learning"):
-        return formulas.learning_to_refine(one, not wrong)
+        return formulas.learning_to_refine(one, f1 == 1)
     topics = [iri_of(topic) for topic in question.topic_entities]
     facts = at.facts(question.kg)
-    return isp_kgr(one.queries, topics, question.answers, f1, facts, released=released)
+    return isp_kgr(one.queries, topics, question.golds, f1, facts, released=released)
 
 
-def report(rows: Mapping[tuple[str, str], Row]) -> Iterator[str]:
-    """The table in Markdown, with the reasons of the questions that are not in it."""
-    yield "| recipe | data set | questions | F1 = 1 | reward as by the formula | the rest |"
-    yield "|---|---|---|---|---|---|"
-    for (recipe, dataset), row in rows.items():
-        reasons = Counter(re.sub(r"[-\d.]+ instead of [-\d.]+", "", reason) for reason in row.listed.values())
-        rest = "; ".join(f"{number} {reason}" for reason, number in reasons.most_common())
-        yield f"| {recipe} | {dataset} | {row.questions} | {row.right} | {row.rewarded} | {rest} |"
+HEAD = (
+    "| recipe | data set | questions | F1 = 1 | reward | wrong answer | wrong entity | the rest |",
+    "|---|---|---|---|---|---|---|---|",
+)
+
+
+def line(recipe: str, dataset: str, row: Row) -> str:
+    """A line of the table in Markdown, with the reasons of the questions that are not in it."""
+    reasons = Counter(re.sub(r"[-\d.]+ instead of [-\d.]+", "", reason) for reason in row.listed.values())
+    rest = [f"{number} {reason}" for reason, number in reasons.most_common()]
+    if row.left_out:
+        rest.append(f"{row.left_out} more are no questions for this recipe (`questions.max_answers`)")
+    numbers = (row.questions, row.right, row.rewarded, row.slips[Slip.ANSWER], row.slips[Slip.PROGRAM])
+    return f"| {recipe} | {dataset} | {' | '.join(map(str, numbers))} | {'; '.join(rest)} |"
 
 
 def codec_of(grounds: Iterable[Ground]) -> TokenizerCodec:

@@ -12,7 +12,7 @@ from kbqa.datasets.world.facts import Node
 from kbqa.errors import DatasetError, QueryTimeoutError
 from kbqa.kg.actions import Item
 from kbqa.kg.descriptions import DESCRIPTION_RELATIONS
-from kbqa.kg.embedded.indexing import LABEL_RELATIONS, TYPE_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.namespaces import local_name
 from kbqa.kg.ranking.encoders import words
 from kbqa.kg.store import GraphStore

@@ -123,6 +123,15 @@ def test_a_group_without_spread_is_dropped_or_kept_with_advantages_of_0(kind):
     assert not any(any(sample.advantages) for sample in kept)
 
 
+@pytest.mark.parametrize("kind", ["group", "turn", "turn_and_outcome"])
+@pytest.mark.parametrize(("f1", "samples"), [(0.0, 2), (0.4, 2), (1.0, 0)])
+def test_groups_without_spread_can_be_kept_where_no_trajectory_is_right(kind, f1, samples):
+    group = Group("g", question(), (rewarded([0.1, 0.1], f1), rewarded([0.1, 0.1], f1)))
+    kept = Advantage(kind, without_spread="unsolved_kept").samples(group)
+    assert len(kept) == samples
+    assert not any(any(sample.advantages) for sample in kept)
+
+
 def test_a_weight_of_the_turn_rewards_is_the_inverse_of_lambda():
     """KG-R1's E.3 states w_turn = 0.5: G = 0.5 r + R gives the advantages of G = r + 2 R."""
     rewards, outcomes = [[1.0, 0.5], [0.0]], [2.0, 0.3]

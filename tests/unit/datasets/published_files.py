@@ -148,6 +148,16 @@ GRAPHQUESTIONS = [
     }
 ]
 
+# The files of 2020, for Freebase's dump of 2015, are in GrailQA's form. Those of 2016 name entities by keys.
+GRAPHQUESTIONS_FB15 = [
+    {
+        **GRAPHQUESTIONS[0],
+        "answer": [{"answer_type": "Value", "answer_argument": "2"}],
+        "domains": ["education"],
+        "s_expression": "(COUNT (AND people.person (JOIN (R education.teacher.pupils) m.0mary)))",
+    }
+]
+
 SIMPLEQUESTIONS = (
     "www.freebase.com/m/0ada\twww.freebase.com/people/person/profession\twww.freebase.com/m/0prog\t"
     "what does ada lovelace do\n"
@@ -234,6 +244,7 @@ MULTITQ = [
         "qlabel": "Single",
     }
 ]
+MULTITQ_GRAPH = "Ada_Lovelace\tExpress_intent_to_meet\tGovernment_(France)\t2005-07-12\n"
 
 METAQA = "who taught [Ada B]\tMary|Anne\n"
 PATHQUESTION = "who is ada 's mother 's spouse ?\tbyron(byron/)\tada#mother#anne#spouse#byron#<end>#byron\n"

@@ -13,6 +13,9 @@ from kbqa.datasets.formats import Answers, OnError, read
 from kbqa.datasets.metaqa import gold_query
 from kbqa.datasets.published import FAMILIES
 from kbqa.errors import DatasetError
+from kbqa.kg.actions import Action, Success
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import Hop, Question
 from tests.unit.datasets import published_files as files
 
@@ -101,6 +104,22 @@ def test_graphquestions_have_labels_for_answers_and_a_function(reading):
     (question,) = reading("graphquestions", files.GRAPHQUESTIONS).questions
     assert (question.id, question.answers, question.topic_entities) == ("278000100", ("2",), ("m.0mary",))
     assert (question.operation, question.path, question.level) == ("count", (), "")
+
+
+def test_graphquestions_of_2020_have_ids_and_forms_like_grailqa(reading):
+    (question,) = reading("graphquestions", files.GRAPHQUESTIONS_FB15).questions
+    assert (question.answers, question.topic_entities, question.level) == (("2",), ("m.0mary",), "")
+    assert question.form == files.GRAPHQUESTIONS_FB15[0]["s_expression"]
+
+
+def test_of_both_releases_of_graphquestions_the_one_of_2020_is_read(tmp_path):
+    for part, newer in ("training", "training"), ("testing", "test"):
+        (tmp_path / f"graphquestions.{part}.json").write_text(files.text_of(files.GRAPHQUESTIONS))
+        name = f"graphquestions_v1_fb15_{newer}_091420.json"
+        (tmp_path / name).write_text(files.text_of(files.GRAPHQUESTIONS_FB15))
+    splits = load_dataset("graphquestions", 1, data=tmp_path).splits
+    assert splits.train[0].form
+    assert splits.test[0].form
 
 
 def test_simplequestions_are_facts(reading):
@@ -329,7 +348,7 @@ PUBLISHED = {
         "questions/train.json": files.MULTITQ,
         "questions/dev.json": files.MULTITQ,
         "questions/test.json": files.MULTITQ,
-        "kg/full.txt": "a\tr\tb\t2005-01-01\n",
+        "kg/full.txt": files.MULTITQ_GRAPH,
     },
     "metaqa-1hop": {"1-hop/vanilla/qa_train.txt": files.METAQA, "1-hop/vanilla/qa_test.txt": files.METAQA},
 }
@@ -363,6 +382,22 @@ def test_a_data_set_is_found_by_its_published_file_names(tmp_path, name, own):
     assert splits.cold_start + splits.train
     assert dataset.graph.name == FAMILIES[name].kg
     assert dataset.graph.is_included is (name == "multitq")
+
+
+def test_multitqs_graph_has_the_names_of_its_questions(tmp_path):
+    (tmp_path / "kg").mkdir()
+    (tmp_path / "kg" / "full.txt").write_text(files.MULTITQ_GRAPH)
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.json").write_text(files.text_of(files.MULTITQ))
+    graph = load_dataset("multitq", 1, data=tmp_path).graph
+    assert next(graph.lines()).split("\t")[2] == "Government (France)"
+    catalog = GraphCatalog(tmp_path / "home")
+    catalog.load("multitq", graph.as_source(tmp_path))
+    asked = {"entity": "Government (France)", "relation": "Express intent to meet"}
+    [result] = LocalGraphTools(catalog).execute("multitq", [Action("get_head_entities", asked)])
+    catalog.close()
+    assert isinstance(result, Success)
+    assert result.items[0].label == "Ada Lovelace"
 
 
 def test_official_files_are_used_whole(tmp_path):

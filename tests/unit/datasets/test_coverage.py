@@ -35,3 +35,11 @@ def test_names_are_counted_once_and_by_their_part():
         Missing("Big", "an entity of the graph, not a relation"),
     ]
     assert coverage(store, []).share == 0.0
+
+
+def test_keys_of_an_older_freebase_are_told_from_labels():
+    store = OxigraphStore.from_triples([("m.0152x_", "type.object.name", "MSNBC")])
+    found = coverage(store, [Question("1", "?", ("MSNBC",), ("en.msnbc",), "g")])
+    [missing] = found.topics.examples
+    assert missing.name == "en.msnbc"
+    assert "later ones have m.…" in missing.why

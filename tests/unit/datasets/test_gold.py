@@ -11,13 +11,13 @@ from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of, gold_namer, is_computed
 from kbqa.datasets.records import read_questions
 from kbqa.errors import DatasetError, GraphUnavailableError
+from kbqa.feedback import Feedback, questions_of
 from kbqa.gold import compare
 from kbqa.kg.actions import Action
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import KbqaR1, KgR1
 from kbqa.trajectory import Question
-from services.gateway.feedback import Feedback, questions_of
 
 RDF = """
 @prefix : <http://ex.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from kbqa.evidence import Claims, FollowedPath, Query
 from kbqa.kg.actions import ErrorCode, ErrorKind, Failure
-from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.catalog import FixedGraphs, GraphCatalog
+from kbqa.kg.changes.batch import Batch
+from kbqa.kg.changes.graph_changes import GraphChanges
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 
@@ -30,8 +34,6 @@ def claims():
 @pytest.fixture
 def labelled(tmp_path):
     """A graph whose entities have labels, two of them the same."""
-    from kbqa.kg.catalog import GraphCatalog
-
     label = "<http://www.w3.org/2000/01/rdf-schema#label>"
     lines = [
         f'<http://x/big> {label} "Big" .',
@@ -47,6 +49,19 @@ def labelled(tmp_path):
     catalog.load("labelled", file)
     yield Claims(LocalGraphTools(catalog), "labelled")
     catalog.close()
+
+
+def test_evidence_names_the_versions_on_which_it_was_confirmed(tmp_path):
+    (tmp_path / "films.txt").write_text("".join("|".join(triple) + "\n" for triple in TRIPLES))
+    with closing(GraphCatalog(tmp_path, recheck_s=0)) as catalog:
+        loaded = catalog.load("films", tmp_path / "films.txt")
+        claims = Claims(LocalGraphTools(catalog), "films")
+        assert settled(claims, [STARRED]) == [[STARRED]]
+        assert claims.versions == [loaded.version]
+        batch = Batch(deleted=frozenset({TRIPLES[1]}))
+        changed = GraphChanges(catalog).change("films", lambda shown, store: batch)
+        assert settled(claims, [TRIPLES[1]]) == [None]
+        assert claims.versions == [loaded.version, changed.version]
 
 
 def settled(claims, *chains):

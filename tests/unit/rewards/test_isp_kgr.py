@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbqa.answers import f1
 from kbqa.errors import GraphUnavailableError, JudgeUnavailableError
 from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import FOLLOW_PATH, ErrorCode, ErrorKind, Failure
@@ -94,6 +95,17 @@ def test_the_released_code_rates_by_f1_and_asks_for_a_node_before_a_query():
     near = {"Ada": 2 / 3}
     assert progress(node("Ada"), sparql("a", 1.0, f1=0.2), reward=released, known=near) == [0, 0]
     assert progress(node("Ada"), sparql("a", 1.0, f1=0.2), known=near) == [0, 1]
+
+
+def test_a_score_that_is_the_same_but_for_rounding_is_no_progress():
+    released = IspKgrReward(variant="released")
+    found = f1(["Byron", "Notes", "Far", "Canto 1", "Canto 2"], ["Byron"])  # 1/3, and 0.5 + 0.5 / 3 = 2/3
+    assert 0.5 + 0.5 * found > 2 / 3
+    assert progress(node("Ada"), sparql("a", 1.0, f1=found), reward=released, known={"Ada": 2 / 3}) == [0, 0]
+    nine_of_ten = f1(map(str, range(28)), map(str, range(1, 33)))  # 27 of 28 and of 32
+    assert nine_of_ten < 0.9
+    assert nine_of_ten == pytest.approx(0.9)
+    assert progress(sparql("a", 1.0, f1=nine_of_ten), reward=released) == [1]
 
 
 TRIPLES = [

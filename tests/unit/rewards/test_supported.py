@@ -50,9 +50,10 @@ def test_without_a_weight_it_is_the_papers_and_asks_nothing():
 def test_a_graph_that_cannot_answer_takes_nothing_away(monkeypatch):
     monkeypatch.setattr(
         WORLD,
-        "execute",
+        "execute_at",
         lambda kg, actions, graph: (
-            [Failure(ErrorCode.SERVER_ERROR, ErrorKind.OVERLOADED, "busy")] * len(actions)
+            [Failure(ErrorCode.SERVER_ERROR, ErrorKind.OVERLOADED, "busy")] * len(actions),
+            "version",
         ),
     )
     trajectory = episode("Byron", queries=[query()], ids=[["Byron"]])
