@@ -93,6 +93,7 @@ _SHAPES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("*sharedMemory", {"type": "string", "pattern": _QUANTITY}),
     ("priorityClasses.low", {"type": "integer"}),
     ("*.processes", {"type": "integer", "minimum": 0}),
+    ("trainer.nodes", {"type": "integer", "minimum": 1}),
     ("rolloutWorker.autoscaling.minReplicas", {"type": "integer", "minimum": 0}),
     ("*.minReplicas", {"type": "integer", "minimum": 1}),
     ("*.maxReplicas", {"type": "integer", "minimum": 1}),

@@ -187,4 +187,30 @@ def gateway() -> Dashboard:
             stacked=True,
         ),
     )
+    row(
+        board,
+        "Who costs what?",
+        chart(
+            "Tokens by key",
+            "Tokens per second that the policy read and wrote, by the name of the caller's key.",
+            Query(rate("kbqa_gateway_key_tokens_total", "key"), "{{key}}"),
+            unit="suffix: tokens/s",
+            stacked=True,
+        ),
+        chart(
+            "Time by key",
+            "Seconds per second that answers took, by the name of the caller's key: the mean number of its "
+            "questions that are being answered.",
+            Query(rate("kbqa_gateway_key_seconds_total", "key"), "{{key}}"),
+            unit="none",
+            stacked=True,
+        ),
+        chart(
+            "Lines of batches",
+            "Lines per second, by outcome, and the number of batches that are being answered.",
+            Query(rate("kbqa_gateway_batch_lines_total", "outcome"), "{{outcome}}"),
+            Query(f"sum({gauge('kbqa_gateway_batches')})", "batches"),
+            unit="none",
+        ),
+    )
     return board

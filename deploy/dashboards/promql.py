@@ -1,12 +1,12 @@
 """PromQL in the few forms that dashboards need, over metrics that exist.
 
-Every name is looked up in the registry of `kbqa.telemetry`, or among those of vLLM that are listed
+Every name is looked up in the table of `kbqa.telemetry`, or among those of vLLM that are listed
 here, so that a metric which is renamed breaks the build and not a dashboard.
 """
 
 from __future__ import annotations
 
-from kbqa.telemetry import METRICS
+from kbqa.telemetry.table import METRICS
 
 # Of vLLM 0.32 (docs.vllm.ai, "Production Metrics"); the service beside it passes them on.
 VLLM_METRICS: dict[str, str] = {
@@ -100,7 +100,7 @@ def _by(labels: tuple[str, ...]) -> str:
 
 def _selector(name: str, kind: str, where: str, suffix: str = "") -> str:
     if KINDS.get(name) != kind:
-        raise KeyError(f"no {kind} named {name} in kbqa.telemetry or among those of others")
+        raise KeyError(f"no {kind} named {name} in kbqa.telemetry.table or among those of others")
     server = 'job=~"$vllm"' if name in VLLM_METRICS else ""
     # dcgm-exporter has its own namespace.
     namespace = "" if name in GPU_METRICS else 'namespace=~"$namespace"'

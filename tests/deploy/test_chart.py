@@ -10,17 +10,20 @@ import typer
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from kbqa.planning.machines import GIB, host_for
 from kbqa.recipes import load_recipe
-from kbqa.telemetry import METRICS, Metrics
+from kbqa.telemetry.metrics import Metrics
+from kbqa.telemetry.table import METRICS
 from scripts.chart_reference import SETTINGS
 from services.cli.__main__ import create_cli
 from services.cli.options import read_pairs
 from services.http import install
 from services.settings import SHARED_VARIABLES, variables_of
+from services.trainer.settings import TrainerSettings
 from tests.deploy.checks import VERSIONS, problems
 from tests.deploy.conftest import ALL, merged, values_of
 from tests.deploy.helm import defaults, lint, manifests_of
-from tests.deploy.objects import component, of_kind, pods, service_of, services, title, variables
+from tests.deploy.objects import component, of_kind, pods, selects, service_of, services, title, variables
 
 pytestmark = pytest.mark.chart
 
@@ -88,13 +91,46 @@ def test_services_know_every_variable_and_accept_its_value(chart, scenario, monk
         assert loaded.host == "0.0.0.0"
 
 
+def test_nodes_meet_at_the_trainers_pod_and_share_its_gpus_and_its_volume(chart, monkeypatch):
+    objects = chart("multi-node")
+    [trainer] = [pod for pod in pods(objects) if component(pod) == "trainer"]
+    [node] = [pod for pod in pods(objects) if component(pod) == "training-node"]
+    [first], [other] = trainer.spec["containers"], node.spec["containers"]
+    assert other["resources"] == first["resources"]
+    assert other["resources"]["limits"]["nvidia.com/gpu"] == 4
+    assert [v for v in node.spec["volumes"] if v["name"] == "home"] == [
+        v for v in trainer.spec["volumes"] if v["name"] == "home"
+    ]
+    shared = ("KBQA_TRAINING_NODES", "KBQA_TRAINING_PROCESSES", "KBQA_TRAINING_RENDEZVOUS", "KBQA_HOME")
+    given = variables(first)
+    assert {name: variables(other)[name] for name in shared} == {name: given[name] for name in shared}
+    host, _, port = given["KBQA_TRAINING_RENDEZVOUS"].rpartition(":")
+    [service] = [s for s in of_kind(objects, "Service") if s["metadata"]["name"] == host]
+    assert service["spec"]["clusterIP"] == "None"
+    assert selects(service["spec"]["selector"], trainer.labels)
+    assert trainer.ports["rendezvous"] == int(port)
+
+    # The index of a pod is the rank of its node: 1, 2 ...; the trainer's is 0.
+    [nodes] = [s for s in of_kind(objects, "StatefulSet") if title(s) == node.owner]
+    assert nodes["spec"]["ordinals"]["start"] == 1
+    assert nodes["spec"]["replicas"] == int(given["KBQA_TRAINING_NODES"]) - 1
+    [rank] = [v for v in other["env"] if v["name"] == "KBQA_TRAINING_NODE_RANK"]
+    assert "pod-index" in rank["valueFrom"]["fieldRef"]["fieldPath"]
+    assert "KBQA_TRAINING_NODE_RANK" not in given
+    for name, value in {**variables(other), "KBQA_TRAINING_NODE_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert TrainerSettings.load().node_rank == 1
+
+
 @each_scenario
 def test_jobs_set_only_variables_that_commands_read(chart, scenario):
     for pod in pods(chart(scenario)):
         for container in pod.containers:
             if service_of(container) is None:
                 ours = {v["name"] for v in container.get("env", ()) if v["name"].startswith("KBQA_")}
-                assert ours <= SHARED_VARIABLES, pod.owner
+                trains = "services.trainer.launch" in container.get("command", ())
+                known = {*variables_of(TrainerSettings).values()} if trains else set()
+                assert ours <= known | SHARED_VARIABLES, pod.owner
 
 
 @each_scenario
@@ -106,7 +142,8 @@ def test_ports_and_probes_are_the_services_own(chart, scenario):
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         fields = BY_SERVICE[service].model_fields
         known = {fields[name].default for name in ("port", "operations_port") if name in fields}
-        assert set(ports.values()) <= known
+        met_at = variables(container).get("KBQA_TRAINING_RENDEZVOUS", "").rpartition(":")[2]
+        assert set(ports.values()) <= known | {int(met_at or fields["port"].default)}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             asked = container[probe]["httpGet"]
             assert asked["path"] in paths
@@ -204,11 +241,14 @@ def test_a_run_that_starts_by_itself_finds_its_graph_its_engine_and_its_context(
         assert values["vllm"]["lora"]["enabled"] == (adapter is not None)
         # 0 takes the recipe's own, or 8192 if that is less.
         assert (values["vllm"]["maxModelLen"] or recipe.rollout.max_tokens) >= recipe.rollout.max_tokens
-    if values["trainer"]["gpus"] > 1:
-        # The first process holds all weights in fp32 on the host; the name says how many billions.
+    trainer = values["trainer"]
+    if trainer["gpus"]:
+        # The first of several processes holds all weights in fp32 on the host; while a checkpoint is written,
+        # each node holds a copy of its part of weights and moments. The name says how many billions.
         billions = float(re.search(r"-(\d+(?:\.\d+)?)B", values["model"]["name"] or recipe.base_model)[1])
-        needed = 4 * billions
-        assert int(values["trainer"]["resources"]["limits"]["memory"].removesuffix("Gi")) >= needed
+        whole = 4 * billions if trainer["gpus"] * trainer["nodes"] > 1 else 0
+        needed = host_for(int((whole + 12 * billions / trainer["nodes"]) * 1e9))
+        assert int(trainer["resources"]["limits"]["memory"].removesuffix("Gi")) * GIB >= needed
 
 
 def test_alerts_ask_for_metrics_that_are_exported(chart):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kbqa.telemetry import METRICS
+from kbqa.telemetry.table import METRICS
 from kbqa.wire import ROLLOUTS
 from services.broker import create_celery
 from services.rollout_worker.settings import RolloutWorkerSettings
@@ -176,6 +176,32 @@ def test_workers_are_scaled_by_what_waits_and_what_they_are_busy_with(chart):
     assert asked == {*known.labels, "namespace"}
     [states] = [e["values"] for e in selector["matchExpressions"]]
     assert set(states) == set(STATES) - {"dead"}
+
+
+def test_releases_that_share_a_redis_share_no_queue(chart):
+    def prefixes(objects):
+        return {
+            service: variables(c).get("KBQA_QUEUE_PREFIX")
+            for _, c, service in services(objects)
+            if service in ("trainer", "rollout_worker")
+        }
+
+    assert prefixes(chart()) == dict.fromkeys(("trainer", "rollout_worker"))  # its own Redis
+    objects = chart("external-redis")
+    assert prefixes(objects) == dict.fromkeys(("trainer", "rollout_worker"), "answers.kbqa:")
+    [scaled] = of_kind(objects, "ScaledObject")
+    asked = {trigger["name"]: trigger["metadata"]["listName"] for trigger in scaled["spec"]["triggers"]}
+    assert asked == {"waiting": f"answers.kbqa:{ROLLOUTS}", "taken": f"answers.kbqa:{taken_key(ROLLOUTS)}"}
+    chosen = chart("external-redis", externalRedis={"queuePrefix": "films:"})
+    assert set(prefixes(chosen).values()) == {"films:"}
+
+
+def test_keda_uses_tls_and_the_password_where_redis_does(chart):
+    [scaled] = of_kind(chart("external-redis"), "ScaledObject")
+    assert {trigger["metadata"]["enableTLS"] for trigger in scaled["spec"]["triggers"]} == {"true"}
+    assert all(trigger["authenticationRef"]["name"] for trigger in scaled["spec"]["triggers"])
+    [scaled] = of_kind(chart("multi-gpu"), "ScaledObject")
+    assert {trigger["metadata"]["enableTLS"] for trigger in scaled["spec"]["triggers"]} == {"false"}
 
 
 def taken_key(queue):

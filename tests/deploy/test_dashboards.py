@@ -15,7 +15,7 @@ from deploy.dashboards.__main__ import rendered
 from deploy.dashboards.alerts import ALERTS
 from deploy.dashboards.live import boards, expand
 from deploy.dashboards.promql import GPU_METRICS, PROCESS_METRICS, VLLM_METRICS, gauge, rate
-from kbqa.telemetry import METRICS
+from kbqa.telemetry.table import METRICS
 from services.trainer.exposition import DISTRIBUTIONS, RL_GAUGES, STEP_GAUGES
 from tests.deploy.prometheus import promtool
 

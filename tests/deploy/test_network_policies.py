@@ -28,7 +28,7 @@ def allowed(objects, source, target, port):
             for rule in policy["spec"].get(direction) or ()
         ]
         return any(
-            any(p.get("port") == port for p in rule.get("ports", ()))
+            any(p.get("port") == port for p in rule.get("ports", ({"port": port},)))
             and (
                 peers not in rule
                 or any(
@@ -51,7 +51,7 @@ def reached(objects, name):
         if selects(policy["spec"]["podSelector"]["matchLabels"], labels)
         for rule in policy["spec"]["egress"] or ()
         for peer in rule["to"]
-        for port in rule["ports"]
+        for port in rule.get("ports", ())
         if "ipBlock" in peer or "namespaceSelector" in peer
     ]
 
@@ -98,6 +98,22 @@ def test_each_component_reaches_the_destinations_that_it_needs_and_no_other(char
     extra = [{"to": [{"ipBlock": {"cidr": "10.9.9.9/32"}}], "ports": [{"port": 443}]}]
     more = named(chart("cpu-small", networkPolicy={"extraEgress": {"trainer": extra}}))
     assert more == {**small, "trainer": {("10.9.9.9/32", 443)}}
+
+
+def test_nodes_that_train_together_reach_each_other_on_every_port_and_nothing_else(chart):
+    objects = chart("multi-node")
+    for source, target in (("trainer", "training-node"), ("training-node", "trainer")):
+        assert allowed(objects, source, target, 29500)
+        assert allowed(objects, source, target, 41234)
+    assert allowed(objects, "training-node", "training-node", 41234)
+    for target, port in (("redis", 6379), ("kg-server", 8001), ("gateway", 8080)):
+        assert not allowed(objects, "training-node", target, port)
+        assert not allowed(objects, target, "training-node", port)
+    names = {
+        (pair[0]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], pair[1])
+        for pair in reached(objects, "training-node")
+    }
+    assert names == {("kube-system", 53)}
 
 
 def test_the_network_has_the_edges_that_are_named_and_no_other(chart):

@@ -58,6 +58,9 @@ GRAPH_ON_NODE = {"persistence": {"enabled": False}}
             "vllm.lora.maxRank=64",
         ),
         ({"trainer": {"gpus": 8, "processes": 1}}, "leave processes at 0"),
+        ({"trainer": {"nodes": 2}}, "trainer.persistence.accessModes"),
+        ({"trainer": {"nodes": 2, "persistence": {"enabled": False}}}, "set trainer.persistence.enabled"),
+        ({"singleNode": True, "trainer": {"nodes": 2}}, "set trainer.nodes=1"),
         ({"gateway": {"engine": "external"}}, "gateway.vllmUrl"),
         (
             {"gateway": {"engine": "external", "vllmUrl": "http://v:8000", "replicas": 2}},

@@ -22,6 +22,15 @@
 {{- include "kbqa.outsideEnvironment" $ }}
 {{- end }}
 
+{{/* How the processes of a training find each other. */}}
+{{- define "kbqa.trainingEnvironment" -}}
+- {name: KBQA_TRAINING_PROCESSES, value: {{ include "kbqa.trainingProcesses" . | quote }}}
+{{- if include "kbqa.severalNodes" . }}
+- {name: KBQA_TRAINING_NODES, value: {{ .Values.trainer.nodes | quote }}}
+- {name: KBQA_TRAINING_RENDEZVOUS, value: "{{ include "kbqa.componentName" (list . "trainer") }}-rendezvous:29500"}
+{{- end }}
+{{- end }}
+
 {{/* What a user adds to a service's container; it comes last, so that it wins. */}}
 {{- define "kbqa.extraEnvironment" -}}
 {{- with .extraEnv }}
@@ -123,6 +132,21 @@ valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "servic
 {{- else if .Values.externalRedis.existingSecret }}
 - name: KBQA_REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ .Values.externalRedis.existingSecret }}, key: {{ .Values.externalRedis.secretKey }}}}
+{{- end }}
+{{- end }}
+
+{{/* What begins the queues' keys: releases may share an external Redis, but no queue. */}}
+{{- define "kbqa.queuePrefix" -}}
+{{- if not .Values.redis.enabled -}}
+{{- .Values.externalRedis.queuePrefix | default (printf "%s.%s:" .Release.Namespace .Release.Name) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where the queues are, for trainer and workers. */}}
+{{- define "kbqa.queueEnvironment" -}}
+{{- include "kbqa.redisEnvironment" . }}
+{{- with include "kbqa.queuePrefix" . }}
+- {name: KBQA_QUEUE_PREFIX, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
 

@@ -77,7 +77,7 @@ podAffinity:
 {{- if (index . 2).priorityClassName -}}
 {{- (index . 2).priorityClassName -}}
 {{- else if and $.Values.priorityClasses.create (ne $component "jobs") -}}
-{{- include "kbqa.fullname" $ }}-{{ ternary "low" "high" (has $component (list "rollout-worker" "trainer")) -}}
+{{- include "kbqa.fullname" $ }}-{{ ternary "low" "high" (has $component (list "rollout-worker" "trainer" "training-node")) -}}
 {{- end -}}
 {{- end }}
 

@@ -22,6 +22,11 @@
 {{- int .Values.vllm.maxModelLen | default (max 8192 (int (include "kbqa.recipe" . | fromJson).context)) -}}
 {{- end }}
 
+{{/* Whether the training takes pods beside the trainer's. */}}
+{{- define "kbqa.severalNodes" -}}
+{{- if and .Values.trainer.enabled (gt (int .Values.trainer.nodes) 1) }}true{{ end -}}
+{{- end }}
+
 {{- define "kbqa.trainingProcesses" -}}
 {{- int .Values.trainer.processes | default (max 1 (int .Values.trainer.gpus)) -}}
 {{- end }}
