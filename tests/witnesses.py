@@ -318,11 +318,11 @@ class _Builder:
         for term in triple:
             if term[0] == "?":
                 term = bound.get(term, f"<http://witness.example/{term[1:]}{self._instances}>")
-            terms.append(_as_dumped(term))
+            terms.append(as_dumped(term))
         self.lines.add(" ".join(terms) + " .")
 
 
-def _as_dumped(term: str) -> str:
+def as_dumped(term: str) -> str:
     """A term in N-Triples, dates typed as Freebase's dump types them."""
     if term[0] not in '"<':
         return f"<{FREEBASE}{term.partition(':')[2]}>"

@@ -16,6 +16,7 @@ from services.cli import (
     average,
     bases,
     cold_start,
+    corrections,
     data,
     demo,
     eval,
@@ -75,6 +76,7 @@ def create_cli() -> typer.Typer:
     cli.add_typer(queue.commands, name="queue")
     cli.add_typer(keys.commands, name="keys")
     cli.add_typer(feedback.commands, name="feedback")
+    cli.add_typer(corrections.commands, name="corrections")
     return cli
 
 

@@ -1,4 +1,4 @@
-"""`kbqa ask`: asks the gateway a question and prints the answer."""
+"""`kbqa ask`: asks the gateway a question and prints the answer, or has a file of questions answered."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from kbqa.client.events import ActionEvent, DoneEvent, Event, LinkedEvent, Obser
 from kbqa.client.models import Answer, AnswerResponse, TripleEvidence, TurnRecord
 from kbqa.errors import ConfigurationError
 from kbqa.policy_store.shipped import READER
+from services.cli.ask_file import FileOfQuestions
 from services.cli.options import DEFAULT_GATEWAY, AsJson, GatewayUrl
 
 NO_ANSWER = 3
@@ -25,7 +27,7 @@ API_KEY_VARIABLE = "KBQA_GATEWAY_API_KEY"
 _PATIENCE_S = 30.0  # added to the question's own timeout
 _ROWS = 10  # rows shown per query
 # Fields of an action that are not shown as arguments: they say nothing of the way to the answer.
-_UNTOLD = ("action", "code", "question", "relations", "topics", "expansions", "operations", "return")
+_UNTOLD = ("action", "code", "question", "relations", "topics", "expansions", "operations", "return", "ahead")
 _TAGS = re.compile(r"</?(information|error)>")
 _EXPLANATIONS = {
     "no_answer": "no answer was found",
@@ -36,7 +38,9 @@ _EXPLANATIONS = {
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question, in natural language.")],
+    question: Annotated[
+        str | None, typer.Argument(help="The question, in natural language; leave it out with --file.")
+    ] = None,
     kg: Annotated[
         str | None, typer.Option("--kg", help="Graph to ask. Required when several graphs are loaded.")
     ] = None,
@@ -54,13 +58,29 @@ def ask(
             help="Withhold answers with a lower confidence (default: that of the key or the gateway).",
         ),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            help="Ask all questions of this file of JSON lines instead: id, question, and any other field of "
+            "a request; or the records of a data set.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            help="File for the answers to --file, one JSON record per line, in any order, each with the id "
+            "of its question. Questions that have an answer in it are not asked again.",
+        ),
+    ] = None,
     gateway: GatewayUrl = DEFAULT_GATEWAY,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a question, and watch it being answered.
+    """Ask a question, and watch it being answered; or have a file of questions answered as a batch.
 
     When piped, the complete answer is printed first. Set KBQA_GATEWAY_API_KEY if the gateway requires a
-    key.
+    key. With --file, give the same command again to continue after an interruption.
     Exit code 0 when it was answered, 3 when there is no answer that facts support, 2 on an error.
     """
     options: AnswerOptions = {"n_runs": runs}
@@ -70,6 +90,15 @@ def ask(
         options["timeout_s"] = timeout_s
     if min_confidence is not None:
         options["min_confidence"] = min_confidence
+    if (question is None) == (file is None) or (file is None) != (output is None):
+        raise ConfigurationError(
+            'give a question (kbqa ask "Who …?"), or files (kbqa ask --file QUESTIONS --output ANSWERS)'
+        )
+    if file is not None and output is not None:
+        with _gateway(gateway, timeout_s) as client:
+            FileOfQuestions(file, output, {"kg": kg, **options}).ask(client)
+        return
+    assert question is not None
     console = Console(soft_wrap=True, highlight=False)
     with _gateway(gateway, timeout_s) as client:
         graph = kg or _only_graph(client)

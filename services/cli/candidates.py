@@ -39,7 +39,7 @@ from kbqa.recipes import Recipe, load_recipe, recipe_from
 from kbqa.rollouts import Player
 from kbqa.serving.hosting import Hosted, OnVllm, open_in_process
 from kbqa.serving.players import Players
-from kbqa.telemetry import Metrics
+from kbqa.telemetry.metrics import Metrics
 from kbqa.trajectory import Question, Segment
 
 CHAT = "openai:"
@@ -89,7 +89,7 @@ def open_candidate(
     home: Path,
     location: str | None,
     *,
-    recipe: str | None,
+    recipe: Recipe | None,
     baseline: str | None,
     max_hops: int | None = None,
     known_hops: bool = False,
@@ -101,7 +101,7 @@ def open_candidate(
         policy: a directory, NAME[@VERSION] of the policy store, `READER`, or openai:MODEL; for the
             baseline `RANKING` a sentence encoder, as for `find_base`.
         location: location of the policy store, if it is not in `home`.
-        recipe: name of the recipe to evaluate with; None for the recipe of the policy's training.
+        recipe: to play by; None for the recipe of the policy's training.
         baseline: one of `BASELINES`, or `RANKING`, instead of a recipe.
         max_hops, known_hops: for `RANKING`; see `PathRanking`.
         vllm: URL of a vLLM server that computes a published version's completions, and that nothing else
@@ -179,10 +179,10 @@ def _manifest(path: Path) -> PolicyVersion | None:
 
 
 def _local(
-    name: str, path: Path, version: PolicyVersion | None, recipe_name: str | None, vllm: str | None
+    name: str, path: Path, version: PolicyVersion | None, chosen: Recipe | None, vllm: str | None
 ) -> EvaluatedPolicy:
     """A policy whose files are on this machine."""
-    recipe = _recipe(name, version, recipe_name)
+    recipe = chosen or _trained_with(name, version)
     codec = TokenizerCodec.load(path)
     if version is not None and version.manifest.base_model is None:
         _require_tags(name, codec, recipe)
@@ -239,9 +239,7 @@ def _by(players: Players) -> Callable[[GraphTools, int], tuple[Player[Any], floa
     return lambda tools, run: (players.player(tools, run), players.draw(run).temperature)
 
 
-def _recipe(name: str, version: PolicyVersion | None, recipe: str | None) -> Recipe:
-    if recipe is not None:
-        return load_recipe(recipe)
+def _trained_with(name: str, version: PolicyVersion | None) -> Recipe:
     if version is None:
         raise ConfigurationError(
             f"{name} does not contain the recipe that it was trained with: name one with --recipe"
@@ -294,7 +292,7 @@ def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Evaluat
     return EvaluatedPolicy(encoder, about, _RANKED, MatchingJudge(), suits, play, lambda: None)
 
 
-def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> EvaluatedPolicy:
+def _chat(policy: str, chosen: Recipe | None, baseline: str | None) -> EvaluatedPolicy:
     """A model at an OpenAI-compatible endpoint."""
     model = policy.removeprefix(CHAT)
     if not model:
@@ -318,7 +316,7 @@ def _chat(policy: str, recipe_name: str | None, baseline: str | None) -> Evaluat
             lambda tools, run: baseline_player(baseline, spoken, tools, run),
             spoken.close,
         )
-    recipe = load_recipe(recipe_name or _CHAT_RECIPE)
+    recipe = chosen or load_recipe(_CHAT_RECIPE)
     spoken = OpenAiPolicy(chat)
     return EvaluatedPolicy(
         policy,

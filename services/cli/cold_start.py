@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -32,6 +32,7 @@ from services.cli.options import (
     RecipeName,
     Seed,
     StoreLocation,
+    VllmUrl,
     data_directory,
     read_pairs,
 )
@@ -82,7 +83,6 @@ class _Order:
     dataset: str
     method: Method
     teacher: str
-    recipe_name: str
     recipe: Recipe
     candidates: int
     kind: Stratum
@@ -146,6 +146,7 @@ def cold_start(
         int, typer.Option(min=1, help="Questions that the teacher works on in parallel.")
     ] = 4,
     seed: Seed = 1,
+    vllm: VllmUrl = None,
     kg_server: KgServerUrl = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
@@ -154,18 +155,22 @@ def cold_start(
     """Write a file of demonstrations for a cold start, and report how many candidates were accepted.
 
     Train on it with `--set cold_start.file=NAME.jsonl`. The teacher's attempts are kept beside the file, so
-    an interrupted command continues when it is repeated. For models behind an endpoint, see `kbqa eval`.
+    an interrupted command continues when it is repeated. --teacher and --vllm are as in `kbqa eval`.
     """
     if method in _WITHOUT_TEACHER and teacher is not None:
         raise ConfigurationError(
             f"--teacher: {method} paths need no teacher; choose another --method to use one"
+        )
+    if method in _WITHOUT_TEACHER and vllm is not None:
+        raise ConfigurationError(
+            f"--vllm: {method} paths need no teacher, so nothing is computed; leave it out"
         )
     if method not in _WITHOUT_TEACHER and teacher is None:
         raise ConfigurationError(
             f"--method {method}: name a --teacher: openai:MODEL, NAME[@VERSION] of a policy, or a directory"
         )
     chosen = load_recipe(recipe, read_pairs("--set", overrides))
-    order = _Order(dataset, method, teacher or "", recipe, chosen, candidates, kind.value, seed)
+    order = _Order(dataset, method, teacher or "", chosen, candidates, kind.value, seed)
     from kbqa.datasets import Graph, load_dataset
     from kbqa.datasets.gold import gold_form_of, gold_namer
 
@@ -180,7 +185,8 @@ def cold_start(
         graphs = opened.enter_context(open_graphs(loaded, home, kg_server=kg_server))
         questions = list(map(gold_namer(questions, graphs.tools, dataset), questions))
         tools = chosen.graph.terms().over(graphs.tools)
-        tried = _tried(order, questions, file, parallel, tools, home, location, opened)
+        teacher_of = partial(_teacher, order, home=home, location=location, vllm=vllm, opened=opened)
+        tried = _tried(order, questions, file, parallel, tools, teacher_of)
     from kbqa.cold_start.collecting import acceptance, choose
     from kbqa.cold_start.files import DemonstrationEntry, write_entries
 
@@ -231,9 +237,7 @@ def _tried(
     file: Path,
     parallel: int,
     tools: GraphTools,
-    home: Path,
-    location: str | None,
-    opened: ExitStack,
+    teacher_of: Callable[[Setting], Teacher],
 ) -> list[Attempt]:
     """The attempt at every question; questions without a stored attempt are tried now."""
     from rich.console import Console
@@ -250,8 +254,7 @@ def _tried(
         setting = Setting(protocol, tools, turns)
         if order.method is Method.MINED:
             waiting = mine(waiting, setting.tools, bounds_for(protocol, turns), order.seed)
-        teacher = _teacher(order, setting, home, location, opened)
-        work = partial(attempt, teacher=teacher, setting=setting, by=order.kind)
+        work = partial(attempt, teacher=teacher_of(setting), setting=setting, by=order.kind)
         made = attempts(waiting, work, parallel)
         console = Console(stderr=True)
         hidden = not sys.stderr.isatty()
@@ -260,11 +263,20 @@ def _tried(
     return [ledger.done[question.id] for question in questions]
 
 
-def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, opened: ExitStack) -> Teacher:
+def _teacher(
+    order: _Order,
+    setting: Setting,
+    *,
+    home: Path,
+    location: str | None,
+    vllm: str | None,
+    opened: ExitStack,
+) -> Teacher:
     """The teacher that the command names.
 
     Raises:
-        NoPolicyError, PolicyIntegrityError, ConfigurationError: see `services.cli.candidates`.
+        NoPolicyError, PolicyIntegrityError, PolicyUnavailableError, ConfigurationError: see
+            `services.cli.candidates`.
     """
     from kbqa.cold_start.collecting import GoldTeacher, NarratedTeacher, ReferencedTeacher, SamplingTeacher
     from kbqa.cold_start.filters import referenced
@@ -274,7 +286,7 @@ def _teacher(order: _Order, setting: Setting, home: Path, location: str | None, 
         return GoldTeacher(setting)  # for mined and gold paths
     from services.cli.candidates import open_candidate
 
-    candidate = open_candidate(order.teacher, home, location, recipe=order.recipe_name, baseline=None)
+    candidate = open_candidate(order.teacher, home, location, recipe=order.recipe, baseline=None, vllm=vllm)
     opened.callback(candidate.close)
     agent, temperature = candidate.play(setting.tools, 1)
     assert isinstance(agent, Agent | ChatAgent)

@@ -25,8 +25,9 @@ from kbqa.datasets.published import Part
 from kbqa.datasets.sampling import Sample
 from kbqa.datasets.splits import Splits, spread
 from kbqa.errors import ConfigurationError, DatasetError, GraphNotFoundError
+from kbqa.recipes import load_recipe
 from services.cli.graphs import KgServerUrl, open_graphs
-from services.cli.options import DEFAULT_HOME, Home, StoreLocation, data_directory
+from services.cli.options import DEFAULT_HOME, Home, StoreLocation, VllmUrl, data_directory
 
 if TYPE_CHECKING:
     from kbqa.kg.actions import GraphTools
@@ -126,14 +127,7 @@ def evaluate(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")
     ] = None,
-    vllm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Compute on this vLLM server, in bf16 (default: in this process, on the CPU). It serves the "
-            "policy's base model; nothing else may use it meanwhile.",
-        ),
-    ] = None,
+    vllm: VllmUrl = None,
     kg_server: KgServerUrl = None,
     home: Home = DEFAULT_HOME,
     location: StoreLocation = None,
@@ -175,7 +169,7 @@ def evaluate(
             policy,
             home,
             location,
-            recipe=recipe,
+            recipe=None if recipe is None else load_recipe(recipe),
             baseline=name,
             max_hops=max_hops,
             known_hops=known_hops,

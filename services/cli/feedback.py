@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from kbqa.errors import DatasetError
+from kbqa.feedback import feedback_files, feedback_path, questions_of, read_feedback
 from services.cli.options import DEFAULT_HOME, Home
-from services.gateway.feedback import feedback_files, feedback_path, questions_of, read_feedback
 
 commands = typer.Typer(help="Export users' feedback on answers.", no_args_is_help=True)
 

@@ -129,16 +129,18 @@ def _wait_for_graphs(url: str, dataset: str, seed: int, deadline: float) -> None
 
 
 def _promote_what_is_better(api: Api, run: str, wait_s: float) -> None:
-    """Promote better versions until the run ends. A version promoted by an earlier process may be promoted
-    again."""
-    known, best = None, float("-inf")
+    """Promote better versions until the run ends; a version that was promoted before is not promoted again,
+    because somebody may have chosen another one since."""
+    known = None
     while True:
         view = _get(api, f"/v1/runs/{run}", time.monotonic() + wait_s)
         if view["policy"] not in (None, known):
             known = view["policy"]
-            f1 = next((view["f1"][phase] for phase in _PHASES if phase in view["f1"]), 0.0)
-            if f1 >= best:
-                best = f1
+            f1, *earlier = [view["f1"][phase] for phase in _PHASES if phase in view["f1"]] or [0.0]
+            best = max(earlier, default=f1)
+            if known in _get(api, f"/v1/runs/{run}/promotions", time.monotonic() + wait_s)["versions"]:
+                typer.echo(f"{known} was promoted before")
+            elif f1 >= best:
                 version = api.post(f"/v1/runs/{run}/promote", {"version": known})["version"]
                 typer.echo(f"promoted {version}, {view['split']} F1 {f1:.3f}")
             else:

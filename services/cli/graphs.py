@@ -93,7 +93,7 @@ def open_graphs(
         _require_loaded(graphs, loaded)  # before the others are read, which takes time
         for graph in graphs:
             if graph.is_included:
-                included.load(graph.name, graph.as_file(apart))
+                included.load(graph.name, graph.as_source(apart))
         stores = {graph.name: (included if graph.is_included else loaded).get(graph.name) for graph in graphs}
         versions = {name: store.version for name, store in stores.items()}
         yield AskedGraphs(local_tools(FixedGraphs(stores), home), versions)
@@ -121,7 +121,7 @@ def load_graphs(home: Path, dataset: str, seed: int) -> tuple[Graph, ...]:
         _require_loaded(graphs, catalog)
         for graph in graphs:
             if graph.is_included:
-                catalog.load(graph.name, graph.as_file(Path(apart)))
+                catalog.load(graph.name, graph.as_source(Path(apart)))
     return graphs
 
 

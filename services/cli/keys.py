@@ -14,6 +14,7 @@ from rich.table import Table
 from services.access.keys import EVERY_GRAPH, KeyFile, KeyRecord
 from services.cli.options import DEFAULT_HOME, AsJson, Home
 from services.gateway.access.settings import keys_path
+from services.gateway.usage import read_usage, usage_path
 
 commands = typer.Typer(
     help="Create, list and revoke API keys of the gateway, or with --file those in a key file of kg_server.",
@@ -37,6 +38,9 @@ def create(
         list[str] | None,
         typer.Option("--graph", help="Restrict the key to this graph (default: all). Repeatable."),
     ] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Let the key change its graphs at kg_server.")
+    ] = False,
     days: Annotated[
         float | None, typer.Option(min=0.0, help="Days until the key expires (default: never).")
     ] = None,
@@ -69,6 +73,7 @@ def create(
     record, key = keys.create(
         name,
         graphs=tuple(graph or (EVERY_GRAPH,)),
+        changes=changes,
         rate=rate,
         quota=quota,
         min_confidence=min_confidence,
@@ -114,6 +119,60 @@ def list_keys(file: File = None, home: Home = DEFAULT_HOME, as_json: AsJson = Fa
             "" if record.min_confidence is None else f"{record.min_confidence:g}",
             f"{record.created:%Y-%m-%d}",
             expires,
+        )
+    Console().print(table)
+
+
+@commands.command()
+def usage(
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="First day that counts, in UTC (default: all)."),
+    ] = None,
+    file: File = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Report what each key has cost: questions, calls of the policy, tokens, graph actions and seconds.
+
+    Gateways save these figures every few seconds.
+    """
+    used = read_usage(usage_path(home), None if since is None else since.date())
+    names = {record.id: record.name for record in KeyFile(file or keys_path(home)).read()}
+    if as_json:
+        typer.echo(
+            json.dumps(
+                [
+                    {"id": key, "name": names.get(key, ""), **cost.model_dump()}
+                    for key, cost in sorted(used.items())
+                ]
+            )
+        )
+        return
+    if not used:
+        typer.echo("no question has been answered yet")
+        return
+    columns = (
+        "id",
+        "name",
+        "questions",
+        "calls",
+        "tokens read",
+        "tokens written",
+        "graph actions",
+        "seconds",
+    )
+    table = Table(*columns, box=None)
+    for key, cost in sorted(used.items(), key=lambda entry: -entry[1].seconds):
+        table.add_row(
+            key or "-",
+            names.get(key, "" if key else "callers without a key"),
+            str(cost.questions),
+            str(cost.llm_calls),
+            str(cost.prompt_tokens),
+            str(cost.generated_tokens),
+            str(cost.kg_calls),
+            f"{cost.seconds:.1f}",
         )
     Console().print(table)
 

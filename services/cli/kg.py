@@ -15,6 +15,7 @@ from services.cli.kg_attach import attach
 from services.cli.kg_dataset import load_dataset_graph
 from services.cli.kg_load import load
 from services.cli.kg_questions import check, subgraphs
+from services.cli.kg_update import compact, update
 from services.cli.kg_view import view
 from services.cli.options import DEFAULT_HOME, AsJson, Home
 
@@ -26,6 +27,8 @@ commands.command("load-dataset")(load_dataset_graph)
 commands.command()(attach)
 commands.command()(subgraphs)
 commands.command()(view)
+commands.command()(update)
+commands.command()(compact)
 commands.command()(check)
 commands.command("check-queries")(check_queries)
 

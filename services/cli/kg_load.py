@@ -69,6 +69,13 @@ def load(
         str | None,
         typer.Option(help="Date of time 0. Its precision is that of all dates: 2014, 2014-01, 2014-01-01 …"),
     ] = None,
+    underscores_as_blanks: Annotated[
+        bool,
+        typer.Option(
+            "--underscores-as-blanks",
+            help="Replace underscores by spaces in the names of a tab- or |-separated file (ICEWS, MultiTQ).",
+        ),
+    ] = False,
     skip_bad_lines: Annotated[
         bool,
         typer.Option("--skip-bad-lines", help="Skip lines that cannot be read instead of refusing the file."),
@@ -90,6 +97,7 @@ def load(
         relations,
         tuple(type_relations or ()),
         _calendar(time_unit, epoch),
+        underscores_as_blanks,
     )
     catalog = GraphCatalog(home)
     with ExitStack() as opened:

@@ -36,6 +36,15 @@ Overrides = Annotated[
 ]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Recipe name (see `kbqa recipe list`).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+VllmUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--vllm",
+        metavar="URL",
+        help="Compute on this vLLM server, in bf16 (default: in this process, on the CPU). It serves the "
+        "policy's base model; nothing else may use it meanwhile.",
+    ),
+]
 Limits = Annotated[
     list[str] | None,
     typer.Option(

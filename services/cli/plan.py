@@ -34,7 +34,9 @@ def plan(
     from kbqa.planning.plan import plan as make_plan
     from kbqa.planning.report import lines
 
-    machine = machine_here() if gpus is None else Machine("cuda", gpus, int(gpu_memory * GIB), nodes)
+    machine = (
+        machine_here(nodes=nodes) if gpus is None else Machine("cuda", gpus, int(gpu_memory * GIB), nodes)
+    )
     chosen = resolved(load_recipe(recipe, read_pairs("--set", overrides)), machine.kind)
     made = make_plan(chosen, machine)
     typer.echo(json.dumps(made.to_json()) if as_json else "\n".join(lines(made)))

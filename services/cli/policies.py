@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
+from kbqa.kg.catalog import GraphCatalog
 from kbqa.policy_store import PolicyStore, PolicyVersion, compare, open_store
 from services.cli.api import Api, ApiError
 from services.cli.options import (
@@ -25,6 +28,7 @@ from services.cli.options import (
 commands = typer.Typer(help="List, show, compare and check policy versions.", no_args_is_help=True)
 
 _DAMAGED = 1
+_SHOWN = 10  # relations that a notice names
 
 Run = Annotated[str, typer.Argument(help="Training run.")]
 Version = Annotated[str | None, typer.Argument(help="Version of the policy (default: the newest).")]
@@ -40,10 +44,15 @@ def list_versions(
     """List the versions that have been published, oldest first."""
     store = open_store(home, location)
     promoted = _promoted(store)
+    lost = lost_relations(home)
     versions = [version for name in ([run] if run else store.runs()) for version in store.versions(name)]
     if as_json:
         listed = [
-            {**v.manifest.model_dump(mode="json", exclude={"files", "probe"}), "promoted": v == promoted}
+            {
+                **v.manifest.model_dump(mode="json", exclude={"files", "probe"}),
+                "promoted": v == promoted,
+                "lost_relations": {graph: lost[graph] for graph in v.manifest.graphs if graph in lost},
+            }
             for v in versions
         ]
         typer.echo(json.dumps(listed))
@@ -57,6 +66,24 @@ def list_versions(
         m = v.manifest
         table.add_row(v.run, v.id, m.kind, m.recipe, str(m.step), m.created_at[:19], mark)
     Console().print(table)
+    named = {graph for v in versions for graph in v.manifest.graphs if graph in lost}
+    for graph in sorted(named):
+        typer.echo(told_of_lost(graph, lost[graph]), err=True)
+
+
+def lost_relations(home: Path) -> dict[str, list[str]]:
+    """Graph → relations that changes took from it, for which policies may still ask."""
+    with closing(GraphCatalog(home)) as catalog:
+        return {graph.name: list(graph.lost_relations) for graph in catalog.list() if graph.lost_relations}
+
+
+def told_of_lost(graph: str, relations: list[str]) -> str:
+    """What a policy's user is told of relations that a graph has lost."""
+    named = ", ".join(relations[:_SHOWN]) + (" …" if len(relations) > _SHOWN else "")
+    return (
+        f"no fact of {graph} has these relations any more, for which its policies may still ask: {named}; "
+        "train again, or load the graph again if they are missed"
+    )
 
 
 @commands.command()

@@ -21,6 +21,8 @@ from kbqa.policy_store import open_store
 USUAL_PORTS = {"kg_server": 8001, "rollout_worker": 8002, "trainer": 8003, "gateway": 8080}
 PROBE_TIMEOUT_S = 2.0
 
+_REDIS_MEMORY = "256mb"
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -73,6 +75,7 @@ def redis_program(directory: Path, port: int) -> Program:
         "--appendonly": "yes",  # an accepted message survives a crash of the server …
         "--appendfsync": "everysec",  # … and, except for the last second, a crash of the machine
         "--save": "",
+        "--maxmemory": _REDIS_MEMORY,
         "--maxmemory-policy": "noeviction",  # a full Redis refuses new messages instead of dropping old ones
     }
     redis_url_path(directory.parent).write_text(f"redis://127.0.0.1:{port}/0", encoding="utf-8")

@@ -16,6 +16,7 @@ from kbqa.policy_store import open_store
 from services.cli.api import Api, ApiError
 from services.cli.following import describe
 from services.cli.options import DEFAULT_HOME, DEFAULT_TRAINER, AsJson, Home, TrainerUrl
+from services.cli.policies import lost_relations, told_of_lost
 from services.cli.programs import USUAL_PORTS, unready
 
 _NOT_READY = 1
@@ -56,6 +57,8 @@ def status(
     typer.echo(f"{'training':<15} {_training(api)}")
     typer.echo(f"{'policy':<15} {_promoted(home)}")
     typer.echo(f"{'graphs':<15} {graphs or 'none: load one with kbqa kg load NAME FILE'}")
+    for graph, relations in lost_relations(home).items():
+        typer.echo(f"{'notice':<15} {told_of_lost(graph, relations)}")
     if not all_ready:
         raise typer.Exit(_NOT_READY)
 

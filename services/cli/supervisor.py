@@ -168,10 +168,12 @@ class Stack:
         try:
             programs = [self._redis(ports["redis"])] if embedded_redis else []
             environment = self._environment(ports)
-            programs += [
-                service_program(service, self.urls[service], environment, self.home)
-                for service in self.services
-            ]
+            for service in self.services:
+                own = dict(environment)
+                if embedded_redis and service == "kg_server":
+                    # Cached answers would take the room of messages. Its memory holds them as well.
+                    del own["KBQA_REDIS_URL"]
+                programs.append(service_program(service, self.urls[service], own, self.home))
             for name in self._replicas:
                 own = {**environment, f"KBQA_{_REPLICATED.upper()}_PORT": str(ports[name])}
                 programs.append(service_program(_REPLICATED, self.urls[name], own, self.home, name=name))

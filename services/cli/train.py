@@ -208,7 +208,7 @@ def _go_on(run: str | None, trainer: str, home: Path) -> None:
         if run is not None:
             runs_here.get(run).require_unfinished()
         chosen = run or _newest_to_resume([directory.read().model_dump() for directory in runs_here.all()])
-        return with_base_here(runs_here.get(chosen).read().resolved_recipe())
+        return with_base_here(fitted(runs_here.get(chosen).read().resolved_recipe()))
 
     with _trainer(trainer, home, check) as (api, is_ours):
         chosen = run or _newest_to_resume(api.get("/v1/runs")["runs"])

@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from tests.ledgers import read_ledger
+
 _OUTCOMES = {"trained", "stale", "no_spread", "non_finite", "failed", "unanswered", "run_ended"}
 
 
 def assert_every_group_occurs_once(directory: Path, view: dict, questions_per_step: int) -> dict[str, int]:
     """No gap and no repetition: the ids asked for are 0, 1, 2, …, each with one outcome."""
-    ledger = json.loads((directory / "ledger.json").read_text())
+    ledger = read_ledger(directory)
     assert ledger["in_flight"] == []
     settled = ledger["settled"]
     assert sorted(settled) == [f"t{number:07d}" for number in range(len(settled))]

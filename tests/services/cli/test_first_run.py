@@ -14,14 +14,15 @@ from services.kg_server.settings import KgServerSettings
 class Trainer:
     """Has the runs that it is given, and shows the one that is started through `views`, the last for ever."""
 
-    def __init__(self, *views, runs=()):
-        self.views, self.runs = list(views), list(runs)
+    def __init__(self, *views, runs=(), earlier=()):
+        self.views, self.runs, self.earlier = list(views), list(runs), list(earlier)
         self.orders, self.promoted = [], []
         self.app = FastAPI()
         self.app.get("/v1/runs")(lambda: {"runs": self.runs})
         self.app.post("/v1/runs", status_code=201)(self.start)
         self.app.get("/v1/runs/r-1")(self.show)
         self.app.post("/v1/runs/r-1/promote")(self.promote)
+        self.app.get("/v1/runs/r-1/promotions")(lambda: {"versions": [*self.earlier, *self.promoted]})
 
     def start(self, body: dict):
         self.orders.append(body)
@@ -110,6 +111,25 @@ def test_a_run_under_way_is_gone_on_with(serve, in_process):
     trainer = serve(Trainer(view("v1", state="done", base=0.0), runs=[{"id": "r-1", "state": "running"}]))
     assert in_process("runs", "begin", "--promote")[0] == 0
     assert (trainer.orders, trainer.promoted) == ([], ["v1"])
+
+
+def test_what_was_promoted_before_is_not_promoted_again(serve, in_process):
+    """The job died, and somebody chose another version; it starts again."""
+    trainer = serve(
+        Trainer(
+            view("v1", base=0.1),
+            view("v2", base=0.1, cold_start=0.5),
+            view("v3", base=0.1, cold_start=0.5, rl=0.4),
+            view("v3", state="done", base=0.1, cold_start=0.5, rl=0.4),
+            runs=[{"id": "r-1", "state": "running"}],
+            earlier=["v1", "v2"],
+        )
+    )
+    code, out, _ = in_process("runs", "begin", "--promote")
+    assert code == 0
+    assert trainer.promoted == []
+    assert "v2 was promoted before" in out
+    assert "not promoted: v3, test F1 0.400, below 0.500" in out
 
 
 def test_without_its_graph_no_run_begins(serve, kg_server, in_process):

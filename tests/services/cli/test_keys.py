@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from kbqa.client.models import Usage
+from kbqa.feedback import Feedback, feedback_path
+from kbqa.telemetry.metrics import Metrics
 from services.access.keys import KeyFile, Keys
+from services.gateway.access.control import Caller
 from services.gateway.access.settings import keys_path
-from services.gateway.feedback import Feedback, feedback_path
+from services.gateway.usage import UsageLedger, usage_path
 
 
 def test_a_key_is_printed_once_and_opens_the_door(in_process, tmp_path):
@@ -108,3 +115,23 @@ def test_without_a_gold_answer_there_is_nothing_to_export(in_process, judged, tm
     judged(None)
     code, _, err = in_process("feedback", "export", str(tmp_path / "x"))
     assert (code, "says which answers are correct" in err) == (2, True)
+
+
+def test_the_usage_of_keys_adds_up_all_gateways_and_days(in_process, tmp_path):
+    home = tmp_path / "home"
+    record, _ = KeyFile(keys_path(home)).create("reports")
+    caller = Caller(record.id, "reports", record.id, None, None, None, 0.0)
+    cost = Usage(llm_calls=2, prompt_tokens=30, generated_tokens=4, kg_calls=5, elapsed_ms=1500.0)
+    assert in_process("keys", "usage")[:2] == (0, "no question has been answered yet\n")
+    for day in (1, 2):
+        ledger = UsageLedger(usage_path(home), Metrics(CollectorRegistry()), lambda: date(2026, 11, day))  # noqa: B023
+        ledger.count(caller, cost)
+        ledger.count(replace(caller, owner="", name=""), cost)
+        asyncio.run(ledger.close())
+    mine, nobodys = json.loads(in_process("keys", "usage", "--json")[1])[::-1]
+    assert (mine["name"], mine["questions"], mine["llm_calls"], mine["seconds"]) == ("reports", 2, 4, 3.0)
+    assert (nobodys["id"], nobodys["questions"]) == ("", 2)
+    (later, _) = json.loads(in_process("keys", "usage", "--since", "2026-11-02", "--json")[1])[::-1]
+    assert (later["questions"], later["prompt_tokens"], later["generated_tokens"]) == (1, 30, 4)
+    code, out, _ = in_process("keys", "usage")
+    assert (code, "reports" in out, "callers without a key" in out) == (0, True, True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,3 +132,39 @@ def test_the_options_of_an_endpoint_are_recorded(in_process, tmp_path):
     assert record["labels"] == ["http://rdf.freebase.com/ns/type.object.name"]
     assert fields["namespaces"]["key"] == "http://rdf.freebase.com/key/"
     assert fields["namespaces"]["ns"] == "http://rdf.freebase.com/ns/"
+
+
+def test_a_graph_is_updated_from_files_and_standard_input_and_written_whole_again(
+    in_process, films, write, monkeypatch
+):
+    new, gone = (
+        write("new.txt", "Jaws\tdirected by\tSteven Spielberg\n"),
+        write("gone.txt", "Big\tgenre\tComedy\n"),
+    )
+    code, out, err = in_process("kg", "update", "films", "--insert", new, "--delete", gone)
+    assert code == 0
+    assert out.startswith("films: 1 inserted, 1 deleted, 0 ignored; 3 triples, version ")
+    assert err == "no fact has these relations any more: genre\n"
+    given = SimpleNamespace(buffer=io.BytesIO(b"Jaws\tstarred\tRoy Scheider\n"))
+    monkeypatch.setattr(sys, "stdin", given)
+    assert in_process("kg", "update", "films", "--insert", "-")[1].startswith("films: 1 inserted")
+    rule = write("rule.rq", "DELETE WHERE { ?film <urn:kbqa:r:starred> <urn:kbqa:e:Al%20Pacino> }")
+    assert in_process("kg", "update", "films", "--sparql", rule)[1].startswith("films: 0 inserted, 1 deleted")
+    [listed] = json.loads(in_process("kg", "list", "--json")[1])
+    assert (listed["triples"], listed["lost_relations"]) == (3, ["genre"])
+    assert "+3-" in listed["version"]
+    code, out, _ = in_process("kg", "compact", "films")
+    assert (code, out.startswith("films: 3 triples, "), "+" in out) == (0, True, False)
+
+
+def test_an_update_without_changes_or_with_wrong_ones_is_refused(in_process, films, write):
+    bad = write("bad.txt", "a\tb\n")
+    for arguments, told in (
+        ((), "give --insert and --delete files, or a --sparql file"),
+        (("--insert", "-", "--delete", "-"), "can be read once"),
+        (("--insert", bad), f"{bad}:1: "),
+        (("--insert", write("g.nt", "<http://x/a> <http://x/b> <http://x/c> .\n")), "loaded from names"),
+        (("--sparql", write("clear.rq", "CLEAR ALL")), "CLEAR is not allowed"),
+    ):
+        code, _, err = in_process("kg", "update", "films", *arguments)
+        assert (code, told in err) == (2, True), err

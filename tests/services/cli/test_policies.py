@@ -47,6 +47,31 @@ def test_versions_are_listed_and_shown(in_process, store, versions):
     assert json.loads(in_process("policy", "show", "world-1", versions[0].id)[1])["step"] == 1
 
 
+def test_relations_that_a_graph_lost_are_told_with_the_policies_that_were_trained_on_it(
+    in_process, store, tmp_path
+):
+    def save(directory):
+        save_file({"head.weight": np.ones(3)}, directory / "model.safetensors")
+
+    about = {
+        "recipe": {"name": "r"},
+        "recipe_digest": "0" * 64,
+        "step": 1,
+        "metrics": {},
+        "graphs": ("films",),
+    }
+    store.publish("films-1", 1, save, **about)
+    file = tmp_path / "films.txt"
+    file.write_text("Big|starred|Tom Hanks\nBig|genre|Comedy\n")
+    assert in_process("kg", "load", "films", str(file))[0] == 0
+    assert in_process("policy", "list")[2] == ""
+    file.write_text("Big|genre|Comedy\n")
+    assert in_process("kg", "update", "films", "--delete", str(file))[0] == 0
+    assert "no fact of films has these relations any more" in in_process("policy", "list")[2]
+    [listed] = json.loads(in_process("policy", "list", "--json")[1])
+    assert listed["lost_relations"] == {"films": ["genre"]}
+
+
 def test_what_changed_is_told_by_field_and_tensor(in_process, versions):
     arguments = ("policy", "diff", "world-1", versions[0].id, versions[1].id)
     code, output, _ = in_process(*arguments)

@@ -12,12 +12,14 @@ import time
 import httpx
 import psutil
 import pytest
+import redis
 
 from kbqa.errors import ConfigurationError
 from services.cli.programs import choose_ports, read_service_key, unready
 from services.cli.supervisor import Stack, StackError
 from services.settings import SERVICES
 from tests.services.cli.conftest import family, gone
+from tests.services.queues import answers, wait_until
 
 
 @pytest.fixture
@@ -99,6 +101,20 @@ def test_a_given_redis_is_used(tmp_path, quiet, monkeypatch):
     with Stack(tmp_path, services=["rollout_worker"], free_ports=True, on_event=lambda _: None) as stack:
         assert stack.redis_url == "redis://127.0.0.1:9/0"
         assert set(stack.pids()) <= {"rollout_worker"}
+
+
+def test_cached_answers_do_not_fill_the_redis_of_the_queues(tmp_path, quiet):
+    services = ["kg_server", "rollout_worker"]
+    with Stack(tmp_path, services=services, free_ports=True, on_event=lambda _: None) as stack:
+        processes = {name: psutil.Process(pid) for name, pid in stack.pids().items() if name in services}
+        # The kernel shows no environment while a program is being loaded.
+        wait_until(lambda: all(process.environ() for process in processes.values()))
+        given = {name: process.environ().get("KBQA_REDIS_URL") for name, process in processes.items()}
+        assert given == {"kg_server": None, "rollout_worker": stack.redis_url}
+        options = {"maxmemory": "268435456", "maxmemory-policy": "noeviction"}
+        with redis.Redis.from_url(stack.redis_url) as client:
+            wait_until(lambda: answers(client))
+            assert {name: client.config_get(name)[name] for name in options} == options
 
 
 def test_further_rollout_workers_are_processes_with_ports_of_their_own(tmp_path, quiet):
