@@ -14,7 +14,7 @@ SECONDS ?= 3600
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help setup demo reader up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
-	bench-reader bench-learning soak clean
+	bench-reader bench-learning soak campaign clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -50,7 +50,7 @@ images: .env ## build the images of the four services; VARIANT=cuda makes the tr
 fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-check: setup ## check lint, types, import contracts, docs/cli.md and docs/actions.md
+check: setup ## check lint, types, import contracts, docs/cli.md, docs/actions.md and the clients' schema
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -58,11 +58,13 @@ check: setup ## check lint, types, import contracts, docs/cli.md and docs/action
 	@$(BIN)/python scripts/cli_reference.py --check
 	@$(BIN)/python -m deploy.dashboards --check
 	@$(BIN)/python scripts/action_reference.py --check
+	@$(BIN)/python scripts/openapi_reference.py --check
 
 # One thread a process: with more threads than cores they wait for each other actively, and take seconds for milliseconds.
+# Files in their own order: xdist would begin with those of many tests, and end with a few long ones beside idle processes.
 test: setup ## run unit and service tests, with a real Redis and real worker processes; as root, installs WordNet
 	@bash scripts/wordnet.sh
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and Docker; as root, installs them
 	@bash scripts/integration-packages.sh
@@ -73,10 +75,11 @@ test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and D
 		$(BIN)/pytest -m integration
 
 coverage: setup ## run the tests of make test with branch coverage of the core rooms (pyproject.toml lists them)
-	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile --cov --cov-report=term
+	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
-test-gpu: setup ## run the tests that need a GPU; without one, each says why it is skipped
+test-gpu: setup ## run the tests that need a GPU, then print the table of training steps for docs/benchmarks.md (without one, both say so)
 	@$(BIN)/pytest -m gpu -rs
+	@$(BIN)/python -m benchmarks gpu mfu
 
 chart: setup ## lint, render and validate every scenario of the chart
 	@$(BIN)/pip install --quiet --constraint constraints.txt helm-python-sdk kubernetes-validate
@@ -111,6 +114,9 @@ reader: setup ## train the policy that kbqa ships again (SEED=1, half an hour); 
 
 soak: setup ## train for a long time and report what grows (MINUTES=30)
 	@$(BIN)/python -m benchmarks.soak $(MINUTES)
+
+campaign: setup ## inject faults into a whole stack and check what it promises (MINUTES=30 SEED=1)
+	@$(BIN)/python -m benchmarks.campaign $(MINUTES) $(SEED)
 
 clean: ## delete the virtual environment and everything under ./var
 	rm -rf $(VENV) var

@@ -7,16 +7,20 @@ from collections.abc import Callable
 
 from benchmarks import (
     answer,
+    changes,
+    corrections,
     endpoint,
     engine,
     gateway,
     gating,
+    gpu,
     graph,
     graph_server,
     hub,
     in_flight,
     large_graph,
     mfu,
+    promotions,
     rows,
     trl_step,
     vllm,
@@ -34,9 +38,13 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
     "in-flight": in_flight.measure,
 }
 _ALL = _USUAL | {
+    "changes": changes.measure,
+    "corrections": corrections.measure,
     "gateway": gateway.measure,
+    "gpu": gpu.measure,
     "large-graph": large_graph.measure,
     "mfu": mfu.measure,
+    "promotions": promotions.measure,
     "trl": trl_step.measure,
     "vllm": vllm.measure,
 }
