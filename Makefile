@@ -102,7 +102,8 @@ bench-metaqa: setup ## train policies on MetaQA's questions and answers with thr
 bench-pathquestion: setup ## the same on PathQuestion, with three splits by path and three at random (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
 
-bench-reader: setup ## ask the shipped reader about graphs that it has never seen (10 minutes, KBQA_DATA)
+bench-reader: setup ## ask the shipped reader about graphs that it has never seen (10 minutes, KBQA_DATA); as root, installs WordNet
+	@bash scripts/wordnet.sh
 	@$(BIN)/python -m benchmarks.reader
 
 bench-learning: setup ## run the papers' ablations that are not recorded yet, then print the table (4 minutes per run)
