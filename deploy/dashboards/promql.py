@@ -48,6 +48,11 @@ def gauge(name: str, where: str = "") -> str:
     return _selector(name, "gauge", where)
 
 
+def speed(expr: str, window: str) -> str:
+    """What a gauge gains a second. It is NaN before its first value, and one NaN makes the slope of a window NaN."""
+    return f"deriv(({expr} >= 0)[{window}:])"
+
+
 def rate(name: str, *by: str, where: str = "") -> str:
     """What a counter gains a second, summed over all but these labels."""
     return f"sum{_by(by)} (rate({_selector(name, 'counter', where)}{_WINDOW}))"

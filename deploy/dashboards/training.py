@@ -17,7 +17,7 @@ from deploy.dashboards.panels import (
     number,
     row,
 )
-from deploy.dashboards.promql import count, gauge, mean, of_runs, rate
+from deploy.dashboards.promql import count, gauge, mean, of_runs, rate, speed
 
 _RL = 'phase="rl"'
 _STEP = Query(of_runs(gauge("kbqa_trainer_step", _RL)), "step")
@@ -327,7 +327,7 @@ def training() -> Dashboard:
                 of_runs(
                     f"({gauge('kbqa_trainer_steps_planned')} - on (namespace, job, instance) "
                     f"{gauge('kbqa_trainer_step', _RL)}) / on (namespace, job, instance) "
-                    f"(deriv({gauge('kbqa_trainer_step', _RL)}[1h]) > 0)"
+                    f"({speed(gauge('kbqa_trainer_step', _RL), '1h')} > 0)"
                 ),
                 "{{run}}",
             ),
@@ -337,7 +337,7 @@ def training() -> Dashboard:
             "Tokens that were trained on",
             "Tokens per second that the run's rollouts bring to the trainer.",
             Query(
-                of_runs(f"clamp_min(deriv({gauge('kbqa_trainer_sampled_tokens')}[10m]), 0)"),
+                of_runs(f"clamp_min({speed(gauge('kbqa_trainer_sampled_tokens'), '10m')}, 0)"),
                 "{{run}}: sampled",
             ),
             unit=TOKENS_PER_S,

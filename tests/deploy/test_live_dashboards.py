@@ -12,6 +12,8 @@ import pytest
 
 from deploy.dashboards.alerts import ALERTS
 from deploy.dashboards.live import Prometheus, boards
+from kbqa.client import Gateway
+from kbqa.client.batches import BatchLine
 from kbqa.datasets import load_dataset
 from services.cli.graphs import load_graphs
 from services.cli.supervisor import Stack
@@ -55,6 +57,9 @@ BOMB = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 # Panels without data here, by what is needed for it; the expressions of vLLM are told by their metrics.
 NEEDS = {
     ("graph", "Rejected requests"): "a client without a key, or with too many requests",
+    ("graph", "Failures of Redis"): "a Redis for cached answers, which services on one machine do without",
+    ("graph", "Look-ups in Redis"): "the same",
+    ("graph", "Writes to Redis"): "the same",
     ("gateway", "Supported answers"): "a policy that knows answers",
     ("gateway", "Support rate"): "the same",
     ("gateway", "Keys, rates and quotas"): "the same, of the gateway",
@@ -112,6 +117,11 @@ def live(urls: dict[str, str]) -> None:
             body = {"question": question.text, "kg": "world"}
             http.post(f"{urls['gateway']}/v1/answer", json=body).raise_for_status()
             time.sleep(0.5)  # a counter has a rate only if it grows after it was scraped first
+        for question in load_dataset("world", seed=1).splits.test[:3]:
+            line = BatchLine(id="q", question=question.text, kg="world")
+            with Gateway(urls["gateway"]) as client:
+                client.send_batch([line])
+            time.sleep(2)
 
 
 def ask_graph(http: httpx.Client, url: str, query: str) -> None:

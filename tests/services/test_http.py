@@ -121,7 +121,8 @@ def test_a_trusted_proxy_says_who_the_client_is_and_nobody_else_does(app):
 
 @pytest.mark.integration
 def test_a_connection_is_kept_for_longer_than_a_few_seconds(app):
-    with background(app) as url, httpx.Client(base_url=url) as client:
+    limits = httpx.Limits(keepalive_expiry=60)  # the client itself gives up its connections after 5 s
+    with background(app) as url, httpx.Client(base_url=url, limits=limits) as client:
         addresses = []
 
         @app.get("/port")

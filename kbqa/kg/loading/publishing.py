@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+_TEMPORARY = ".load-"  # beginning of the names of directories that are being written or removed
+
 
 @contextmanager
 def aside(graph: Path) -> Iterator[Path]:
@@ -17,7 +19,7 @@ def aside(graph: Path) -> Iterator[Path]:
     with ExitStack() as held:
         # Under the graph's lock, because another load that finishes now removes unlocked directories.
         with lock_file(graph / ".lock", fcntl.LOCK_EX):
-            directory = Path(tempfile.mkdtemp(prefix=".load-", dir=graph))
+            directory = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=graph))
             held.callback(shutil.rmtree, directory, ignore_errors=True)
             held.enter_context(lock_file(directory / "lock", fcntl.LOCK_SH))
         yield directory
@@ -37,14 +39,18 @@ def publish(graph: Path, written: Path, version: str) -> None:
 def remove_others(graph: Path, current: str) -> None:
     """Remove the versions that are neither current nor in use. The caller holds the graph's lock."""
     for entry in graph.iterdir():
-        stale = entry.is_dir() and entry.name != current
-        lock = try_lock(entry / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) if stale else None
+        if not entry.is_dir() or entry.name == current:
+            continue
+        lock = try_lock(entry / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
         if lock is not None:
             # Renamed first, so that a partly removed version is never found under its name.
-            removed = graph / f".load-removed-{entry.name}"
+            removed = graph / f"{_TEMPORARY}removed-{entry.name}"
             entry.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
             os.close(lock)
+        elif entry.name.startswith(_TEMPORARY) and not (entry / "lock").exists():
+            # Its process was killed while it created or removed this directory.
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_key_is_kept_as_its_hash_alone(file):
     record, key = file.create("reports", graphs=("films",), rate="60/minute", quota="5/second;1000/day")
     text = file.path.read_text()
     assert key not in text
-    assert key.split("_")[2] not in text
+    assert key.split("_", 2)[2] not in text  # the secret part may contain underscores
     assert record.digest == hashlib.sha256(key.encode()).hexdigest()
     assert Keys(file).find(key.encode()) == record == file.read()[0]
 

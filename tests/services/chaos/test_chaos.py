@@ -20,6 +20,7 @@ import httpx
 import psutil
 import pytest
 
+from kbqa.datasets import load_dataset
 from kbqa.policies.in_process import load_model
 from kbqa.policy_store import PolicyStore
 from kbqa.training.checkpoints import Checkpoints
@@ -139,10 +140,11 @@ def recipe(tiny_recipe) -> dict[str, Any]:
 
 
 @pytest.fixture
-def vllm(start_vllm, recipe, graph_home, tmp_path) -> Vllm:
+def vllm(start_vllm, recipe, tmp_path) -> Vllm:
     """A vLLM server of a policy of that shape, with whatever weights until a worker loads its own."""
     shape = {name: value for name, value in recipe["small_policy"].items() if name != "warm_up"}
-    tokenizer = train_tokenizer((graph_home / "world.txt").open(), [], shape["vocabulary"])
+    world = load_dataset("world", seed=1).graph
+    tokenizer = train_tokenizer(world.lines(), [], shape["vocabulary"])
     directory = tmp_path / "shape"
     save_model(build_model(tokenizer, SmallPolicyConfig(**shape), seed=0), tokenizer, directory)
     return start_vllm(directory, options=("--max-num-seqs", "32"))

@@ -195,7 +195,7 @@ def test_what_computes_something_else_than_its_trainer_is_not_served_and_readine
     publish_probed(f"untrue-{kind}", 1, untrue=True)
     ask(f"untrue-{kind}", [1])
     failure = queues.replies(1, WAIT_S)["t1"].failure
-    assert failure.reason == "policy_unavailable"
+    assert failure.reason == "version_refused"
     assert "differ from the trainer's" in failure.detail
     ready = httpx.get(f"{worker.url}/readyz", timeout=WAIT_S)
     assert (ready.status_code, "differ from the trainer's" in ready.text) == (503, True)

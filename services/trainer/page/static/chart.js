@@ -215,7 +215,9 @@ function extent(values) {
 
 function padded([low, high]) {
   if (low === 0 && high === 0) return [0, 1];
-  const room = 0.06 * (high - low) || Math.abs(high) * 0.1;
+  // Values that differ only by rounding count as equal: no number lies between their ticks.
+  const spread = high - low, size = Math.max(Math.abs(low), Math.abs(high));
+  const room = spread > 1e-9 * size ? 0.06 * spread : 0.1 * size;
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 

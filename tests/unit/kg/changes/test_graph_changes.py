@@ -260,6 +260,15 @@ def assert_whole(catalog, done):
     return int(there.pop()[1:])
 
 
+@pytest.mark.parametrize("name", [".load-x7", ".load-removed-v1"])
+def test_what_a_killed_process_left_without_a_lock_is_removed(catalog, tmp_path, name):
+    left = tmp_path / "home/graphs/films" / name
+    left.mkdir()
+    (left / "triples").write_text("half")
+    change(catalog, "a\tr\tb")
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.integration)])
 def test_a_batch_is_whole_or_absent_when_its_process_is_killed(catalog, tmp_path, kills):
     rng, done = random.Random(kills), 0
