@@ -84,6 +84,7 @@ def start_machine(home):
     for process in started:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+        process.wait()
 
 
 def test_two_machines_train_together_and_whichever_dies_the_run_goes_on(
