@@ -87,6 +87,20 @@ def test_a_chart_is_read_by_keyboard(open_page, url, linear):
     page.wait_for_url("**view=trajectories")
 
 
+def test_values_that_differ_only_by_rounding_have_a_chart(open_page, url, linear):
+    page = open_page(f"{url}/runs/{linear}")
+    page.evaluate(
+        """async () => {
+            const { chart } = await import("/static/chart.js");
+            const points = [[1, 0.3], [2, 0.1 + 0.2]];
+            document.body.prepend(chart({ title: "Level", kind: "line" }, () => [{ name: "level", points }]));
+        }"""
+    )
+    level = page.locator("figure", has=page.get_by_role("heading", name="Level", exact=True))
+    level.locator("svg path.line").wait_for(state="attached")
+    assert 2 <= level.locator("svg line.gridline").count() <= 8
+
+
 def test_a_trajectory_unfolds_and_its_text_is_text(open_page, url, linear):
     page = open_page(f"{url}/runs/{linear}?view=trajectories")
     page.locator("a.group").first.click()
