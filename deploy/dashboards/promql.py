@@ -49,7 +49,10 @@ def gauge(name: str, where: str = "") -> str:
 
 
 def speed(expr: str, window: str) -> str:
-    """What a gauge gains a second. It is NaN before its first value, and one NaN makes the slope of a window NaN."""
+    """What a gauge gains a second.
+
+    A gauge is NaN before its first value, and one NaN in a window would make the slope NaN.
+    """
     return f"deriv(({expr} >= 0)[{window}:])"
 
 
