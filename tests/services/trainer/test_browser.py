@@ -89,11 +89,13 @@ def test_a_chart_is_read_by_keyboard(open_page, url, linear):
 
 def test_values_that_differ_only_by_rounding_have_a_chart(open_page, url, linear):
     page = open_page(f"{url}/runs/{linear}")
+    page.locator("figure.chart svg path.line").first.wait_for(state="attached")
     page.evaluate(
         """async () => {
             const { chart } = await import("/static/chart.js");
             const points = [[1, 0.3], [2, 0.1 + 0.2]];
-            document.body.prepend(chart({ title: "Level", kind: "line" }, () => [{ name: "level", points }]));
+            const card = chart({ title: "Level", kind: "line" }, () => [{ name: "level", points }]);
+            document.querySelector("figure.chart").before(card);
         }"""
     )
     level = page.locator("figure", has=page.get_by_role("heading", name="Level", exact=True))
