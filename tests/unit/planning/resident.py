@@ -29,6 +29,13 @@ def steps(architecture: dict[str, object], count: int) -> None:
         grpo_step(likelihood, optimiser, samples, config)
 
 
+def peak() -> int:
+    """Peak resident memory, in bytes. That of getrusage may be the parent's, from before this program ran."""
+    with open("/proc/self/status") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
 # Freed blocks of any size go back to the system at once, so that resident memory is what is in use.
 ctypes.CDLL("libc.so.6").mallopt(-3, 64 * 1024)
 torch.set_num_threads(1)
@@ -44,4 +51,4 @@ gc.collect()
 with open("/proc/self/statm") as file:
     before = int(file.read().split()[1]) * resource.getpagesize()
 steps(order["architecture"], 2)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)  # noqa: T201
+print(peak() - before)  # noqa: T201
