@@ -40,12 +40,23 @@ _TOKENIZER_FILES = (
 
 _TOKENIZER_TRIPLES = 20_000  # of the graph's text for a new tokenizer: a policy has to spell its names
 _TOKENIZER_QUESTIONS = 2000  # likewise, texts of training questions
-# Any words do, if a model is not certain of them all.
+# Any words do, if a model is not certain of them all. They are enough for the mean difference of a wrong
+# version to stay above what rounding explains.
 _PROBED = (
-    "Who wrote the novel that this film is based on? Among the relations of the film one leads to the novel, "
-    "and among those of the novel one leads to its author."
+    "Who wrote the novel that this film is based on? Among the relations of the film one leads to the "
+    "novel, and among those of the novel one leads to its author. The author was born in 1893 in a "
+    "small town by the sea, studied law and music, and wrote eleven books, three of which became films."
+    " Two of these won prizes: the first for its script in 1951, the second for its photography. Which "
+    "actors appear in both, and how old were they at the time? The graph lists 27 people in the first "
+    "film and 14 in the second; only four names are in both lists, and one of them is not an actor but "
+    "a composer, whose date of birth nobody has recorded. Ask for the height of the mountain behind his"
+    " house, for the river that the town's oldest bridge crosses, and for the language in which the "
+    "mayor wrote to the queen. If there is no fact, say so; if there are several, list them by year. In"
+    " winter the harbour freezes, and the ferry, built of iron in Gdansk, carries coal, timber and post"
+    " instead of 300 guests. Neither the captain's brother nor the teacher of his children signed the "
+    "treaty, but a physicist from Uppsala did, under another name."
 )
-_PROBED_TOKENS = 48
+_PROBED_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)

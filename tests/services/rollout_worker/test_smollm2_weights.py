@@ -96,6 +96,14 @@ def disturb(model, seed: int) -> None:
             weight.add_(NOISE * weight.std() * torch.randn(weight.shape, generator=generator))
 
 
+def texts_as_long_as_a_probe(student: Student, questions: list[str]) -> list[tuple[int, ...]]:
+    """As many questions in a row as a version's own probe has tokens, each time from another one on."""
+    probe = student.probe("bfloat16")
+    assert probe is not None
+    rows = [" ".join(questions[first:] + questions[:first]) for first in range(PROBED_TEXTS)]
+    return [tuple(student.codec.encode([Segment(row)])[: len(probe.token_ids)]) for row in rows]
+
+
 def held(vllm: Vllm, server: VllmServer, version: PolicyVersion) -> tuple[dict[str, str], list[float]]:
     """Checksums of what the engine holds, and what it computes; without a GPU, it computes with copies."""
     probe = version.manifest.probe
@@ -154,8 +162,7 @@ def test_a_sender_that_dies_in_mid_update_leaves_the_files(
 def test_with_large_logits_every_probe_of_the_version_passes_and_none_of_another(
     vllm, server, store, metrics, student, publish, questions
 ) -> None:
-    texts = [f"{one.text} {other.text}" for one, other in zip(questions[::2], questions[1::2], strict=True)]
-    token_ids = [student.codec.encode([Segment(text)]) for text in texts[:PROBED_TEXTS]]
+    token_ids = texts_as_long_as_a_probe(student, [question.text for question in questions])
     with torch.inference_mode():  # the norm before a tied head scales its logits, and nothing else
         largest = min(student.model(torch.tensor([ids])).logits.max() for ids in token_ids)
         student.model.model.norm.weight.mul_(LARGE_LOGIT / largest)
@@ -168,15 +175,15 @@ def test_with_large_logits_every_probe_of_the_version_passes_and_none_of_another
     hosted = hosting(server, metrics, store, None, "bfloat16").build(
         version, student.codec, deterministic=False
     )
-    passed = [0, 0]
+    gaps: tuple[list[float], list[float]] = [], []
     for number in range(1, PROBED_VERSIONS + 1):
         successor = publish(number)
         others = probes()
-        for which, some in enumerate((own, others)):
-            passed[which] += sum(
-                probe.gap(server.score(probe, None)) <= probe.largest_gap("bfloat16") for probe in some
-            )
+        for found, some in zip(gaps, (own, others), strict=True):
+            found += [probe.gap(server.score(probe, None)) / probe.largest_gap("bfloat16") for probe in some]
         hosted.swap(successor)
         own = others
-    assert passed == [PROBED_VERSIONS * PROBED_TEXTS, 0]
+    right, wrong = gaps
+    assert len(right) == len(wrong) == PROBED_VERSIONS * PROBED_TEXTS
+    assert max(right) <= 1 < min(wrong), (max(right), min(wrong))
     hosted.close()
