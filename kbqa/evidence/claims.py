@@ -222,7 +222,11 @@ def _followed(ways: _Ways) -> Action:
 
 def _explained(query: Query) -> Action:
     arguments: dict[str, Any] = {"expression": query.text, "explain": True, "limit": 1}
-    return Action(EXECUTE_LOGICAL_FORM, arguments if query.now is None else {**arguments, "now": query.now})
+    if query.now is not None:
+        arguments["now"] = query.now
+    if query.returning:
+        arguments["return"] = True
+    return Action(EXECUTE_LOGICAL_FORM, arguments)
 
 
 class _LookUp(NamedTuple):

@@ -50,11 +50,13 @@ class Query:
         text: SPARQL, or the S-expression of a logical form.
         is_form: whether `text` is a logical form.
         now: the day that NOW means in the form.
+        returning: whether the form's members may be entities that it names.
     """
 
     text: str
     is_form: bool = False
     now: str | None = None
+    returning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ def hops(action: ExecutedAction) -> Iterator[WalkedTriple]:
 def _walked(triples: Sequence[Triple], end: str) -> list[WalkedTriple]:
     """Triples that lead to an item, in walking order, each with its source."""
     way: list[WalkedTriple] = []
+    item = end
     for triple in reversed(triples):
+        if end not in (triple[0], triple[2]):
+            end = item  # another way to the item
         source = triple[0] if triple[2] == end else triple[2]
         way.append(WalkedTriple(source, end, triple))
         end = source
@@ -118,7 +123,8 @@ class Retrieved:
             if not action.succeeded or action.name in _RELATIONS:
                 continue
             self._labels.update(zip(action.items, action.labels, strict=True))
-            for hop in hops(action):
+            # The query of a form says more than the facts of one way to its members.
+            for hop in hops(action) if action.name != EXPAND else ():
                 hop = _identified(hop, entities, relations)
                 self._hops_to.setdefault(hop.target, []).append(hop)
             if action.name == FOLLOW_PATH:
@@ -172,7 +178,12 @@ def _query(action: ExecutedAction) -> Query | None:
     if action.name == EXECUTE_SPARQL:
         return Query(action.arguments["query"])
     if action.name in _FORMS and "expression" in action.details:
-        return Query(action.details["expression"], is_form=True, now=action.arguments.get("now"))
+        return Query(
+            action.details["expression"],
+            is_form=True,
+            now=action.arguments.get("now"),
+            returning=action.details.get("return", action.arguments.get("return") == "true"),
+        )
     return None
 
 

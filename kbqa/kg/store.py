@@ -249,7 +249,8 @@ class GraphStore(Protocol):
 
         Args:
             topics: ids or labels of the entities to which bonds from the members of a form are wanted.
-            returning: as for `members`; nodes with ids are entities that the longer form will name.
+            returning: as for `members`; it decides which members and bonds there are. Relations that lead
+                only to entities that the form names are listed in any case.
 
         Raises: as `members`.
         """

@@ -245,7 +245,7 @@ class Adjacency:
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
     ) -> Survey:
         if isinstance(of, Sequence):
-            return self._surveyor.survey_nodes(self.numbers(of), returning=returning)
+            return self._surveyor.survey_nodes(self.numbers(of))
         return self._surveyor.survey(of, topics, returning=returning)
 
     def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:

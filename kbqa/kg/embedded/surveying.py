@@ -37,34 +37,22 @@ class Surveyor:
         bonds = {
             topic: tuple(self._bonds(form, topic, () if returning else (*named, topic))) for topic in topics
         }
-        return self._survey(self._forms.members(form, named).nodes, self._forms.nodes(named), bonds)
+        return self._survey(self._forms.members(form, named).nodes, bonds)
 
-    def survey_nodes(self, nodes: Numbers, *, returning: bool) -> Survey:
+    def survey_nodes(self, nodes: Numbers) -> Survey:
         """Survey entities that a longer form will name."""
-        return self._survey(nodes, nodes[:0] if returning else nodes, {})
+        return self._survey(nodes, {})
 
-    def _survey(self, nodes: Numbers, apart: Numbers, bonds: dict[str, tuple[Bond, ...]]) -> Survey:
+    def _survey(self, nodes: Numbers, bonds: dict[str, tuple[Bond, ...]]) -> Survey:
         nodes = nodes[:MAX_SURROUNDED]
-        out, into = (self._joins(nodes, apart, inverse) for inverse in (False, True))
+        out, into = (relations_among(self._index.side(inverse=inverse), nodes) for inverse in (False, True))
         return Survey(
-            out=tuple(map(self._index.relation_at, out)),
-            into=tuple(map(self._index.relation_at, into)),
+            out=tuple(self._index.relation_at(link) for link in out if link not in self._names),
+            into=tuple(self._index.relation_at(link) for link in into if link not in self._names),
             classes=self._classes(nodes),
             attributes=tuple(self._attributes(nodes)),
             bonds=bonds,
         )
-
-    def _joins(self, nodes: Numbers, apart: Numbers, inverse: bool) -> Iterator[int]:
-        """The relations of the nodes that lead to more than the nodes `apart`."""
-        side = self._index.side(inverse=inverse)
-        returning = set(relations_among(self._index.side(inverse=not inverse), apart)) if len(apart) else ()
-        for link in relations_among(side, nodes):
-            if link in returning:
-                reached = spread(side, nodes, [link], len(apart) + 1).nodes
-                if np.isin(reached, apart).all():
-                    continue
-            if link not in self._names:
-                yield link
 
     def _classes(self, nodes: Numbers) -> tuple[tuple[Item, int], ...]:
         counts: Counter[int] = Counter()

@@ -89,18 +89,17 @@ class FormQueries:
         bonds = {
             topic: tuple(self._bonds(form, topic, () if returning else (*named, topic))) for topic in topics
         }
-        return self._survey(members, self._terms_of(named), bonds)
+        return self._survey(members, bonds)
 
-    def survey_nodes(self, ids: Sequence[str], *, returning: bool) -> Survey:
+    def survey_nodes(self, ids: Sequence[str]) -> Survey:
         """Survey entities that a longer form will name."""
         terms = [term for id_ in ids for term in node_terms(id_)]
         values = f"VALUES ?member {{ {' '.join(terms)} }}"
-        return self._survey(values, () if returning else terms, {}) if terms else Survey()
+        return self._survey(values, {}) if terms else Survey()
 
-    def _survey(self, members: str, apart: Sequence[str], bonds: Mapping[str, tuple[Bond, ...]]) -> Survey:
-        away = " ".join(away_from("?other", apart))
+    def _survey(self, members: str, bonds: Mapping[str, tuple[Bond, ...]]) -> Survey:
         sides = {
-            way: f"{members} {_edge('?member', '?x', '?other', inverse=inverse)} {away}"
+            way: f"{members} {_edge('?member', '?x', '?other', inverse=inverse)}"
             for way, inverse in ((_OUT, False), (_IN, True))
         }
         found: dict[str, list[Item]] = {_OUT: [], _IN: []}

@@ -310,7 +310,7 @@ class EndpointStore:
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False
     ) -> Survey:
         if isinstance(of, Sequence):
-            return self._forms().survey_nodes(of, returning=returning)
+            return self._forms().survey_nodes(of)
         return self._forms().survey(of, topics, returning=returning)
 
     def _forms(self) -> FormQueries:

@@ -18,6 +18,9 @@ whole form that has members (a comparison, one that may have), and its operation
     type    the members of a class                       (AND (film.film) …)
     count   their number                                 (COUNT …)
 
+No join leads to a topic that the form names, unless the form has no members otherwise: the father of the
+children of X is X. `return` keeps the topics in all sets.
+
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
 """
@@ -31,7 +34,7 @@ from enum import StrEnum
 from typing import Any
 
 from kbqa.errors import LogicalFormError
-from kbqa.kg.actions import EXPAND, ActionResult, ErrorKind, Failure, Item, Success
+from kbqa.kg.actions import EXPAND, ActionResult, ErrorKind, Failure, Item, Success, Triple
 from kbqa.kg.arguments import (
     FLAG,
     QUESTION,
@@ -45,6 +48,7 @@ from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
 from kbqa.kg.retrieval.look_ahead import Hop, behind, fitting
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
+from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Page, Survey
 from kbqa.kg.values import literal_value
@@ -70,6 +74,7 @@ from kbqa.logical_forms.s_expression import print_s_expression
 MAX_EXPANSIONS = 200
 MAX_TOPICS = 16  # each is surveyed
 _CLASSES = 12  # classes with which a form may begin
+_MAX_WAYS = 10  # members of a form for which the facts are listed that lead to them
 _LARGEST = 6  # operators and leaves that an operation adds to a form, at most
 
 
@@ -181,7 +186,7 @@ class _Expanding:
                 unknown.append(ids)
             else:
                 labelled = self._store.items(ids[:1]).get(ids[0], Item(topic, topic))
-                survey = self._store.survey(ids, returning=self._returns)
+                survey = self._store.survey(ids)
                 known[topic] = Item(topic, labelled.label), survey
                 self._nodes[topic] = ids
         named = Counter(item.label for item, _ in known.values())
@@ -201,9 +206,9 @@ class _Expanding:
         """The members of a form, and what it can be expanded to."""
         limit, offset = paging(self._surroundings, self._arguments)
         if isinstance(form, Count):
-            counted = self._store.members(form.source, limit=0, returning=self._returns)
+            counted = self._members(form.source, 0)
             return self._answer(Page((self._number(counted.total),), 1, counted.complete), [])
-        found = self._store.members(form, limit=limit, offset=offset, returning=self._returns)
+        found = self._members(form, limit, offset)
         if not found.total:
             text = print_s_expression(form)
             return failure(ErrorKind.NO_ENTITIES_FOUND, f"No entities found for {text} in knowledge graph")
@@ -216,6 +221,14 @@ class _Expanding:
             expansions += self._selections(form, survey, found.total)
         expansions += self._if_wanted(Count(form), Operation.COUNT)
         return self._answer(found, expansions)
+
+    def _members(self, form: Expression, limit: int, offset: int = 0) -> Page:
+        """The members of the form; those that come back to the topics only where there are no others."""
+        found = self._store.members(form, limit=limit, offset=offset, returning=self._returns)
+        if found.total or self._returns:
+            return found
+        self._returns = True
+        return self._store.members(form, limit=limit, offset=offset, returning=True)
 
     def _joins(
         self, form: Entity | Literal | Expression, survey: Survey, topic: Item | None = None, of: str = ""
@@ -319,6 +332,10 @@ class _Expanding:
             about: dict[str, Any] = {"topics": {item.id: {"label": item.label} for item in page.items}}
         else:
             about = {"expression": print_s_expression(self._form)}
+            if self._returns:
+                about["return"] = True
+            if not self._store.is_remote and not isinstance(self._form, Count):
+                about["ways"] = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
         return Success(
             page.items,
             page.total,
@@ -363,6 +380,13 @@ class _Expanding:
         return Item(id_, f"{number}")
 
 
+def _cites(
+    arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
+) -> list[tuple[Triple, ...]]:
+    told = [tuple((s, r, o) for s, r, o in facts) for facts in details.get("ways", ())]
+    return told + [() for _ in items[len(told) :]]
+
+
 ACTIONS.register(
     ActionSpec(
         EXPAND,
@@ -378,7 +402,9 @@ ACTIONS.register(
             "operations": Argument(OPERATIONS, "operations that are wanted; all by default"),
             "expansions": Argument(whole_number(0), f"forms to list at most; {MAX_EXPANSIONS} by default"),
             "return": Argument(
-                FLAG, "whether a form may come back to the topics, which are left out otherwise"
+                FLAG,
+                "whether a form may come back to the topics, which are otherwise left out where it has other "
+                "members",
             ),
             "ahead": Argument(
                 FLAG,
@@ -391,11 +417,14 @@ ACTIONS.register(
         "time; `date` if dates are compared; `of`, the class of a topic that shares its name with another; "
         "`behind`, with `ahead`, the relations of the nodes that a join leads to, like `path`. "
         "If there are too many, the relations that fit the `question` best. `topics` has the `label` of "
-        "each where a form begins; `expression` is the form, if there is one.",
+        "each where a form begins; `expression` is the form, if there is one, and `return` is true if it "
+        "comes back to the topics. `ways` has for each of the first members the facts of one way from the "
+        "form's entities to it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.NO_ENTITIES_FOUND,
             ErrorKind.QUERY_SYNTAX,
         ),
+        cites=_cites,
     )
 )

@@ -18,7 +18,7 @@ from kbqa.kg.forms import NameTable, leaves
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.retrieval.execute_sparql import solve
 from kbqa.logical_forms.algebra import XSD, Class, Count, Entity, Expression, Literal, relations
-from kbqa.logical_forms.compiler import FREEBASE, FormVocabulary, literal_term, to_sparql
+from kbqa.logical_forms.compiler import FREEBASE, Distinct, FormVocabulary, literal_term, to_sparql
 from kbqa.logical_forms.s_expression import parse_s_expression
 
 # Maximum readings of an expression with shared labels; each reading is a query.
@@ -64,10 +64,18 @@ class FormEvaluation:
 
     Args:
         now: the day that NOW means, `2015-08-10`.
+        distinct: which nodes of an expression must differ.
     """
 
-    def __init__(self, surroundings: Surroundings, *, now: str = FREEBASE.now) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        *,
+        now: str = FREEBASE.now,
+        distinct: Distinct = Distinct.ANSWER,
+    ) -> None:
         self.store, self.names = surroundings.store, NameTable(surroundings.store)
+        self._distinct = distinct
         self._now, self._until = now, time.monotonic() + surroundings.deadline_s
         self._deadline_s = surroundings.deadline_s
 
@@ -105,7 +113,7 @@ class FormEvaluation:
         found: dict[str, Item] = {}
         truncated = False
         for vocabulary in readings:
-            query = _compiled(expression, vocabulary)
+            query = self._compiled(expression, vocabulary)
             if limit is not None:
                 # One extra row shows whether there are more.
                 query += f"\nLIMIT {limit + 1}"
@@ -122,7 +130,7 @@ class FormEvaluation:
         Raises:
             Unanswered: as `members`.
         """
-        return [_compiled(expression, vocabulary) for vocabulary in self._readings(expression)]
+        return [self._compiled(expression, vocabulary) for vocabulary in self._readings(expression)]
 
     def count(self, expression: Expression) -> int:
         """The number of members; a lower bound if several entities share a label.
@@ -148,6 +156,12 @@ class FormEvaluation:
         solutions = solve(self.store, query, deadline_s=self._left())
         kinds = {name: term["type"] for row in solutions.bindings for name, term in row.items()}
         return [item for place, item in enumerate(candidates) if kinds.get(f"o{place}") in _LITERALS]
+
+    def _compiled(self, expression: Expression, vocabulary: FormVocabulary) -> str:
+        try:
+            return to_sparql(expression, vocabulary, distinct=self._distinct)
+        except LogicalFormError as error:
+            raise Unanswered(form_failure(error)) from error
 
     def _readings(self, expression: Expression) -> list[FormVocabulary]:
         """One vocabulary for each combination of meanings of shared labels."""
@@ -202,13 +216,6 @@ class FormEvaluation:
         if left_s <= 0:
             raise QueryTimeoutError(f"the expression was not evaluated within {self._deadline_s:g} s")
         return left_s
-
-
-def _compiled(expression: Expression, vocabulary: FormVocabulary) -> str:
-    try:
-        return to_sparql(expression, vocabulary)
-    except LogicalFormError as error:
-        raise Unanswered(form_failure(error)) from error
 
 
 def _name(leaf: Entity | Literal | Class) -> str:

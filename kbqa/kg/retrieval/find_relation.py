@@ -1,7 +1,7 @@
 """KBQA-R1's actions: `find_relation` (Table II, through RRCG) and `execute_logical_form`.
 
-    find_relation {entity | expression, relation}       follows the relation that the text means
-    execute_logical_form {expression, gate?, explain?}  the members of a whole logical form
+    find_relation {entity | expression, relation}                follows the relation that the text means
+    execute_logical_form {expression, gate?, return?, explain?}  the members of a whole logical form
 
 Both return in `details` the `expression` to continue with and, if entities have no names, a
 summary of them (`cvt`, see `compound_values`). With `gate`, every relation in the form is gated
@@ -38,7 +38,7 @@ from kbqa.kg.retrieval.grounding import Grounding, Source
 from kbqa.kg.specs import ACTIONS, ActionSpec, Run, one_fact_each
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import Entity, Expression, Literal
-from kbqa.logical_forms.compiler import FREEBASE
+from kbqa.logical_forms.compiler import FREEBASE, Distinct
 from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
 
 _DAY = ArgumentKind(
@@ -67,7 +67,11 @@ def _find_relation(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 
 
 def _execute_logical_form(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
-    evaluation = FormEvaluation(surroundings, now=arguments.get("now", FREEBASE.now))
+    evaluation = FormEvaluation(
+        surroundings,
+        now=arguments.get("now", FREEBASE.now),
+        distinct=Distinct.NONE if arguments.get("return", False) else Distinct.ANSWER,
+    )
     expression = with_ids(surroundings.store, read_expression(arguments["expression"]))
     told: dict[str, Any] = {}
     if arguments.get("gate", False):
@@ -227,6 +231,10 @@ ACTIONS.register(
         {
             "gate": Argument(FLAG, "whether relations are phrases for the relations that are meant"),
             "now": Argument(_DAY, "the day that NOW means"),
+            "return": Argument(
+                FLAG,
+                "whether members may be entities that the expression names, which are left out otherwise",
+            ),
             "explain": Argument(FLAG, "whether details hold the SPARQL that says the same"),
             **GATE_ARGUMENTS,
         },

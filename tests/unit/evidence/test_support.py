@@ -69,3 +69,17 @@ def test_what_is_a_yes_or_no():
         "false": False,
         "maybe": None,
     }
+
+
+@pytest.mark.parametrize("returning", [True, False])
+def test_a_topic_to_which_a_form_comes_back_is_supported_by_a_query_that_may_return_it(returning):
+    """The children of the parents of Ada are Ada; otherwise, a form does not denote what it names."""
+    form = "(JOIN parent (JOIN (R parent) Ada))"
+    details = {"expression": form, "return": True} if returning else {"expression": form}
+    found = ExecutedAction("expand", {"form": form}, None, ("Ada",), ("Ada",), details=details)
+    (answer,) = supported(episode("Ada", queries=[found], ids=[["Ada"]]))
+    if returning:
+        assert isinstance(answer.evidence, CitedQuery)
+        assert [row["x"]["id"] for row in answer.evidence.rows] == ["Ada"]
+    else:
+        assert answer.evidence is None

@@ -138,6 +138,20 @@ def test_an_unknown_topic_fails_unless_there_is_something_else_to_begin_with(exp
     assert names(expand(None, "nobody", f"{EX}heat", operations=["join"])) == ["heat"]
 
 
+def test_where_a_form_has_no_other_members_it_comes_back_to_its_topics(expand):
+    """The director of the films by Mann is Mann; the films by the director of Heat are the others, too."""
+    back = f"(JOIN (R {EX}director) {MANNS})"
+    assert short(back) in listed(expand(MANNS, f"{EX}mann"), "join")
+    result = expand(back, f"{EX}mann")
+    assert (names(result), result.total, result.details["return"]) == (["mann"], 1, True)
+    assert names(expand(f"(JOIN {EX}director {back})")) == ["ali", "heat", "miami"]
+    [number] = expand(f"(COUNT {back})").items
+    assert number.label == "1"
+    others = expand(f"(JOIN {EX}director (JOIN (R {EX}director) {EX}heat))")
+    assert (names(others), "return" in others.details) == (["ali", "miami"], False)
+    assert isinstance(expand(f"(JOIN (R {EX}author) {MANNS})", f"{EX}mann"), Failure)
+
+
 def test_without_a_topic_a_class_begins(expand):
     result = expand(question="how many stage plays are there?")
     assert listed(result)[0] == "Play"
@@ -214,7 +228,8 @@ def test_both_stores_list_the_same(graphs):
             for name in ("embedded", "endpoint")
         ]
         one, other = results
-        assert (one.items, one.total, one.details) == (other.items, other.total, other.details)
+        here = {key: value for key, value in one.details.items() if key != "ways"}
+        assert (one.items, one.total, here) == (other.items, other.total, other.details)
 
 
 def test_only_the_operations_that_are_wanted_are_listed(expand):
