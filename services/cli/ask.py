@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -184,16 +185,22 @@ def render(document: AnswerResponse) -> Text:
 
 def _answers(document: AnswerResponse) -> Text:
     text = Text()
-    for answer in document.answers:
-        text.append(printable(answer.value), style="bold green")
-        _append_support(text, answer, document)
+    # A query that found many answers is shown once, below them.
+    for query, group in groupby(document.answers, key=_query):
+        answers = list(group)
+        shared = query if len(answers) > 1 else None
+        for answer in answers:
+            text.append(printable(answer.value), style="bold green")
+            _append_support(text, answer, document, _evidence(answer) if shared is None else ())
+        if shared is not None:
+            text.append("".join(f"    {line}\n" for line in shared), style="cyan")
     if document.status in _EXPLANATIONS:
         why = "" if document.reason is None else f": {document.reason}"
         text.append(f"{_EXPLANATIONS[document.status]}{why}\n", style="yellow")
     for answer in document.candidates[:1]:
         text.append("best candidate: ", style="yellow")
         text.append(printable(answer.value))
-        _append_support(text, answer, document)
+        _append_support(text, answer, document, _evidence(answer))
     if document.confidence is not None:
         text.append(f"how sure: {document.confidence:g}\n", style="dim")
     if document.policy == READER:
@@ -201,11 +208,19 @@ def _answers(document: AnswerResponse) -> Text:
     return text
 
 
-def _append_support(text: Text, answer: Answer, document: AnswerResponse) -> None:
+def _append_support(text: Text, answer: Answer, document: AnswerResponse, evidence: Sequence[str]) -> None:
     """The rest of an answer's line, and its evidence."""
     text.append(f"   in {answer.support} runs\n" if len(document.runs) > 1 else "\n")
-    for line in _evidence(answer):
+    for line in evidence:
         text.append(f"    {line}\n", style="cyan")
+
+
+def _query(answer: Answer) -> tuple[str, ...] | None:
+    """The lines of the query that found an answer and tells no more than that; None if there is none."""
+    evidence = answer.evidence
+    if isinstance(evidence, TripleEvidence) or any(len(row) > 1 for row in evidence.rows):
+        return None
+    return tuple(map(printable, evidence.sparql.splitlines()))
 
 
 def _evidence(answer: Answer) -> list[str]:

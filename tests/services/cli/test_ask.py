@@ -141,18 +141,41 @@ def test_a_gateway_that_is_not_there_is_named_with_the_remedy(in_process):
 
 def test_names_from_a_graph_cannot_steer_the_terminal():
     assert printable("a\x1b[2Jb\nc") == "a\ufffd[2Jb c"
+    lines = told(("[red]x[/red]", {"triples": [["a", "\x1b", "b"]]}))
+    assert lines[:2] == ["[red]x[/red]", "    a  \ufffd  b"]
+
+
+def test_a_query_that_found_several_answers_is_told_once():
+    def found(name, **more):
+        row = {name: {"type": "literal", "value": name, "id": name, "label": name} for name in (name, *more)}
+        return name, {"sparql": "SELECT *\nWHERE {}", "rows": [row]}
+
+    query = ["    SELECT *", "    WHERE {}"]
+    assert told(found("a"))[:4] == ["a", *query, "    ?a=a"]
+    assert told(found("a"), found("b"), ("c", {"triples": [["a", "r", "c"]]}))[:6] == [
+        "a",
+        "b",
+        *query,
+        "c",
+        "    a  r  c",
+    ]
+    # Where rows say more than the answer, each is told.
+    assert told(found("a", b=1), found("c", b=1))[:8] == [
+        *("a", *query, "    ?a=a  ?b=b"),
+        *("c", *query, "    ?c=c  ?b=b"),
+    ]
+
+
+def told(*answers) -> list[str]:
+    """The lines about answers, each a text and its evidence."""
     document = {
         "id": "1",
         "question": "?",
         "kg": "films",
         "status": "answered",
         "answers": [
-            {
-                "value": "[red]x[/red]",
-                "kind": "literal",
-                "support": "1/1",
-                "evidence": {"triples": [["a", "\x1b", "b"]]},
-            }
+            {"value": value, "kind": "literal", "support": "1/1", "evidence": evidence}
+            for value, evidence in answers
         ],
         "runs": [],
         "policy": "p",
@@ -166,5 +189,4 @@ def test_names_from_a_graph_cannot_steer_the_terminal():
             "elapsed_ms": 0,
         },
     }
-    text = render(AnswerResponse.model_validate(document)).plain
-    assert text.splitlines()[:2] == ["[red]x[/red]", "    a  \ufffd  b"]
+    return render(AnswerResponse.model_validate(document)).plain.splitlines()

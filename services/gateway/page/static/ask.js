@@ -139,9 +139,10 @@ function show(request, document) {
 
 function factsOf(request, document) {
   const { usage, confidence, policy, policy_version: version } = document;
+  const costs = document.cached ? ["answered before"] : [`${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`,
+    `${number(usage.generated_tokens)} tokens written`, `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`];
   return [
-    h("p", { class: "usage" }, [...(confidence === undefined ? [] : [`how sure: ${confidence}`]), `${usage.llm_calls} model ${usage.llm_calls === 1 ? "call" : "calls"}`, `${number(usage.generated_tokens)} tokens written`,
-      `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
+    h("p", { class: "usage" }, [...(confidence === undefined ? [] : [`how sure: ${confidence}`]), ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
     policy === "reader" ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),

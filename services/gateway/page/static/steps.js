@@ -96,7 +96,8 @@ export function steps(box) {
   };
 }
 
-const UNTOLD = ["question", "relations"]; // arguments that every turn repeats
+// Arguments that every turn repeats.
+const UNTOLD = ["question", "relations", "topics", "expansions", "operations", "return", "ahead"];
 
 function actionLine({ action, code, ...given }) {
   const named = Object.entries(given).filter(([name, value]) => value !== null && !UNTOLD.includes(name));
