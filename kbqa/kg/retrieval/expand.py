@@ -19,7 +19,8 @@ whole form that has members (a comparison, one that may have), and its operation
     count   their number                                 (COUNT …)
 
 No join leads to a topic that the form names, unless the form has no members otherwise: the father of the
-children of X is X. `return` keeps the topics in all sets.
+children of X is X. A join that only undoes the one before, back to a topic, is not listed. `return` keeps
+the topics in all sets.
 
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
@@ -242,7 +243,19 @@ class _Expanding:
             for relation in relations:
                 # A form describes a node by what it is linked to, so its relation is read the other way.
                 longer = Join(Relation(relation.id, inverse=not inverse), form)
-                yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
+                if not self._turns_back(longer):
+                    yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
+
+    def _turns_back(self, join: Join) -> bool:
+        """Whether a join only undoes the one before: the director of the films by Mann is Mann."""
+        before = join.source
+        while isinstance(before, Superlative | Timed):
+            before = before.source
+        return (
+            isinstance(before, Join)
+            and before.relation == Relation(join.relation.name, inverse=not join.relation.inverse)
+            and not self._store.members(join, limit=0, returning=self._returns).total
+        )
 
     def _starts(self) -> Iterator[Expansion]:
         # The types of the store, since a subgraph does not have all of its graph's.
