@@ -348,7 +348,8 @@ class _Expanding:
             if self._returns:
                 about["return"] = True
             if not self._store.is_remote and not isinstance(self._form, Count):
-                about["ways"] = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
+                ways = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
+                about["ways"] = [[list(fact) for fact in facts] for facts in ways]
         return Success(
             page.items,
             page.total,
