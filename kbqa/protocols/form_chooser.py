@@ -66,7 +66,7 @@ class FormChoosingProtocol:
     Attributes:
         max_options: maximum forms listed; if there are more, the graph chooses the relations that fit the
             question best.
-        revisit: whether a form may lead back to the topics.
+        revisit: whether the topics stay in the sets of a form; otherwise only where nothing else is in them.
         operations: operations of `expand` that are offered; all of them by default.
         may_decline: whether the policy may say, once an episode, that no option leads to the answer.
         look_ahead: whether each relation is listed with those of the nodes that it leads to, where the graph

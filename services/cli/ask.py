@@ -185,7 +185,7 @@ def render(document: AnswerResponse) -> Text:
 
 def _answers(document: AnswerResponse) -> Text:
     text = Text()
-    # A query that found many answers is shown once, below them.
+    # Several answers of one query are listed first, then the query.
     for query, group in groupby(document.answers, key=_query):
         answers = list(group)
         shared = query if len(answers) > 1 else None
