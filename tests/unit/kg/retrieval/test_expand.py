@@ -171,6 +171,14 @@ def test_a_join_that_only_undoes_the_one_before_is_not_listed():
     assert alone.id == "Ann"
 
 
+def test_ways_lead_to_values_through_the_node_before(expand_here):
+    result = expand_here(f"(JOIN (R {EX}minutes) {MANNS})", f"{EX}mann")
+    assert [[tuple(map(short, fact)) for fact in way] for way in result.details["ways"]] == [
+        [(film, "director", "mann"), (film, "minutes", f'"{minutes}"^^<{XSD}integer>')]
+        for film, minutes in (("miami", 132), ("ali", 157), ("heat", 170))
+    ]
+
+
 def test_without_a_topic_a_class_begins(expand):
     result = expand(question="how many stage plays are there?")
     assert listed(result)[0] == "Play"
