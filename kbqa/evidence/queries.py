@@ -11,7 +11,7 @@ from kbqa.evidence.support import Evidence
 from kbqa.kg.actions import EXECUTE_LOGICAL_FORM, Action, GraphTools, Success, Triple
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import check_query
-from kbqa.logical_forms.algebra import Entity, Expression, Join, Literal, Relation
+from kbqa.logical_forms.algebra import Entity, Expression, Join, Literal, Relation, entities
 from kbqa.logical_forms.s_expression import parse_literal, print_s_expression
 
 
@@ -36,14 +36,16 @@ def query_behind(
         GraphNotFoundError, GraphUnavailableError: as `GraphTools.execute`.
     """
     counts: Counter[str | Expression] = Counter()
+    returning = False
     for id_, evidence in answers:
         found = evidence.sparql if isinstance(evidence, CitedQuery) else _form(evidence or (), id_)
         if found is not None:
             counts[found] += 1
+            returning |= not isinstance(found, str) and id_ in entities(found)
     if not counts:
         return None
     [(query, _)] = counts.most_common(1)
-    text = query if isinstance(query, str) else _in_sparql(query, tools, kg, graph)
+    text = query if isinstance(query, str) else _in_sparql(query, tools, kg, graph, returning)
     # The graph understands more than other engines, such as prefixes that are not declared.
     return None if text is None else standard(check_query(text)).text
 
@@ -69,8 +71,10 @@ def _form(chain: Sequence[Triple], answer: str | None) -> Expression | None:
     return form
 
 
-def _in_sparql(form: Expression, tools: GraphTools, kg: str, graph: str | None) -> str | None:
-    arguments = {"expression": print_s_expression(form), "explain": True, "limit": 1}
+def _in_sparql(
+    form: Expression, tools: GraphTools, kg: str, graph: str | None, returning: bool
+) -> str | None:
+    arguments = {"expression": print_s_expression(form), "return": returning, "explain": True, "limit": 1}
     [result] = tools.execute(kg, [Action(EXECUTE_LOGICAL_FORM, arguments)], graph=graph)
     queries = result.details.get("sparql", ()) if isinstance(result, Success) else ()
     return next(iter(queries), None)

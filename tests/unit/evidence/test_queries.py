@@ -49,6 +49,11 @@ def test_a_chain_becomes_the_query_of_its_relations(answer, chain, found):
     assert values(behind((answer, chain))) == found
 
 
+def test_a_chain_may_come_back_to_where_it_began():
+    back = [TOM, ("Big", "starred", "Tom Hanks")]
+    assert "Big" in values(behind(("Big", back)))
+
+
 def test_chains_of_the_same_relations_are_one_query():
     other = ("Big", "starred", "Elizabeth Perkins")
     sparql = behind(("Penny Marshall", [PENNY]), ("Tom Hanks", [TOM]), ("Elizabeth Perkins", [other]))
