@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 # Of a GPU's memory: what is left beside the CUDA context, NCCL's buffers and the allocator's gaps.

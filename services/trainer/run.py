@@ -68,7 +68,7 @@ def _follow(ranks: Ranks) -> Exit:
     settings = TrainerSettings.load()
     configure_logging("trainer", settings.log_level, settings.log_format)
     disable_progress_bar()
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(threads(settings, ranks.device))
     with log_context(rank=ranks.rank):
         follow(ranks)
     return Exit.DONE
@@ -83,7 +83,7 @@ def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
     settings = TrainerSettings.load(home=directory.path.parent.parent)
     configure_logging("trainer", settings.log_level, settings.log_format)
     disable_progress_bar()
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(threads(settings, ranks.device))
     with log_context(run=directory.id):
         sinks = open_sinks(settings.sinks, directory)
         journal = Journal(directory, sinks)
@@ -104,6 +104,13 @@ def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
             for sink in sinks:
                 sink.close()
         return Exit.DONE
+
+
+def threads(settings: TrainerSettings, device: torch.device) -> int:
+    """Threads of a process that trains on this device; see `TrainerSettings`."""
+    if settings.threads is not None:
+        return settings.threads
+    return 1 if device.type == "cpu" else max(1, len(os.sched_getaffinity(0)) // settings.processes)
 
 
 @contextmanager

@@ -36,8 +36,10 @@ class TrainerSettings(KeySettings):
             `services.trainer.launch`.
         rendezvous: HOST:PORT of the trainer's machine, at which the others find it
             (`KBQA_TRAINING_RENDEZVOUS`).
-        threads: number of threads for training. With a small policy, a second thread gains nothing, and
-            slows training down if anything else runs on the same cores.
+        threads: number of threads of each process for computing on the CPU; None means one without GPUs,
+            and each process's share of the cores with them. With a small policy, a second thread gains nothing,
+            and slows training down if anything else runs on the same cores. With GPUs, the probe of a model
+            that is sharded is taken on the host.
         auto_resume: resume an unfinished run when the trainer starts.
         stop_wait_s: seconds that a run which is stopped on request has for its checkpoint.
         max_restarts: how often in a row a training process is restarted that dies without completing a
@@ -76,7 +78,7 @@ class TrainerSettings(KeySettings):
     rendezvous: str | None = Field(
         None, pattern=r"^[^\s:]+:\d{1,5}$", validation_alias="KBQA_TRAINING_RENDEZVOUS"
     )
-    threads: int = Field(1, ge=1)
+    threads: int | None = Field(None, ge=1)
     auto_resume: bool = True
     stop_wait_s: float = Field(600.0, ge=0)
     max_restarts: int = Field(5, ge=0)
