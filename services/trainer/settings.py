@@ -37,9 +37,9 @@ class TrainerSettings(KeySettings):
         rendezvous: HOST:PORT of the trainer's machine, at which the others find it
             (`KBQA_TRAINING_RENDEZVOUS`).
         threads: number of threads of each process for computing on the CPU; None means one without GPUs,
-            and each process's share of the cores with them. With a small policy, a second thread gains nothing,
-            and slows training down if anything else runs on the same cores. With GPUs, the probe of a model
-            that is sharded is taken on the host.
+            and each process's share of the cores with them. With a small policy, a second thread gains
+            nothing, and slows training down if anything else runs on the same cores. With GPUs, the probe of
+            a model that is sharded is taken on the host.
         auto_resume: resume an unfinished run when the trainer starts.
         stop_wait_s: seconds that a run which is stopped on request has for its checkpoint.
         max_restarts: how often in a row a training process is restarted that dies without completing a
