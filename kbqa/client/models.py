@@ -250,6 +250,19 @@ class GraphsModel(BaseModel):
     graphs: list[GraphModel]
 
 
+class NameModel(BaseModel):
+    """An entity with one of its names."""
+
+    id: str
+    label: str
+
+
+class NamesModel(BaseModel):
+    """Entities of which a name has the words of a text."""
+
+    names: list[NameModel]
+
+
 Verdict = Literal["right", "partly", "wrong"]
 
 

@@ -31,6 +31,8 @@ ENTITY_DISTANCE = "entity_distance"
 # ours, for users whose questions come without topic entities
 LINK_ENTITIES = "link_entities"
 DESCRIBE = "describe"
+# ours, for people who begin to write a name
+COMPLETE_NAME = "complete_name"
 # ours, for gold answers, which data sets give by id or by label
 RESOLVE_NAMES = "resolve_names"
 # ours, for readers of other languages

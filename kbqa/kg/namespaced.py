@@ -130,6 +130,9 @@ class NamespacedStore:
             found.append(replace(one, id=item.id, label=item.label))
         return sorted(found, key=lambda one: one.start)
 
+    def complete(self, text: str, *, limit: int) -> list[Item]:
+        return [self._shown(item) for item in self._store.complete(text, limit=limit)]
+
     # Look-ups
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:

@@ -307,6 +307,14 @@ class GraphStore(Protocol):
         """The entities that a question names, ordered by position."""
         ...
 
+    def complete(self, text: str, *, limit: int) -> list[Item]:
+        """The entities of which a name begins with a text, then those with its words further on in a name.
+
+        The last word of the text may be incomplete. The label of an item is the name that was found. Empty
+        for an endpoint, which has no index of names.
+        """
+        ...
+
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         """Execute a SPARQL 1.1 query, read-only.
 

@@ -38,6 +38,7 @@ from kbqa.kg.embedded.adjacency import Adjacency
 from kbqa.kg.embedded.sides import Columns, MemorySide
 from kbqa.kg.embedded.tables import StringTable, map_numbers, write_numbers
 from kbqa.kg.embedded.walks import Numbers
+from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 from kbqa.kg.store import GraphStore
 
@@ -359,11 +360,18 @@ class Subgraph(Adjacency):
     def link(self, question: str) -> list[Mention]:
         return [mention for mention in self._store.link(question) if self._has(mention.id)]
 
+    def complete(self, text: str, *, limit: int) -> list[Item]:
+        return self._linker.complete(text, limit)
+
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         raise QueryRefusedError(
             "SPARQL queries cannot be restricted to a per-question subgraph: "
             'send this one without "graph", or use one-hop actions'
         )
+
+    @cached_property
+    def _linker(self) -> EntityLinker:
+        return EntityLinker((item.label, item) for item in self._members if not item.id.startswith('"'))
 
     @cached_property
     def _members(self) -> list[Item]:

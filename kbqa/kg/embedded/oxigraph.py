@@ -119,6 +119,9 @@ class OxigraphStore(Adjacency):
     def link(self, question: str) -> list[Mention]:
         return self.linker().link(question)
 
+    def complete(self, text: str, *, limit: int) -> list[Item]:
+        return self.linker().complete(text, limit)
+
     def linker(self) -> EntityLinker:
         """Finds the entities of this version in questions."""
         with self._linker_lock:

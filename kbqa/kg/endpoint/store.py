@@ -174,6 +174,9 @@ class EndpointStore:
                 found[row["x"]["value"]].append(id_of(row["x"]))
         return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
 
+    def complete(self, text: str, *, limit: int) -> list[Item]:
+        return []
+
     def link(self, question: str) -> list[Mention]:
         """The entities that a question names exactly, apart from capitals.
 

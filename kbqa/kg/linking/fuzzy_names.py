@@ -1,10 +1,14 @@
-"""Finds misspelt and partial names in a question by the words that a name and the question (nearly) share."""
+"""Finds misspelt, partial and incomplete names by the words that a name and a text (nearly) share."""
 
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import cached_property
+from heapq import merge
+from itertools import chain
 from typing import NamedTuple
 
 from rapidfuzz import process
@@ -33,7 +37,7 @@ class Resemblance(NamedTuple):
 
 
 class FuzzyNames:
-    """Finds names by their words, also if these are misspelt or only some of them are given.
+    """Finds names by their words, also if these are misspelt or incomplete, or only some of them are given.
 
     Args:
         names: words separated by single spaces, all in the same case.
@@ -54,16 +58,22 @@ class FuzzyNames:
         self._words_of_length: MutableMapping[int, list[str]] = {}
         for word in self._names:
             self._words_of_length.setdefault(len(word), []).append(word)
+        # The instance that this one was changed from, and the folded names that are new since.
+        self._unchanged: FuzzyNames = self
+        self._new: tuple[str, ...] = ()
 
     def changed(self, gone: Iterable[str], new: Iterable[str]) -> FuzzyNames:
         """The same with some names less and others more; shares everything else."""
         changed = FuzzyNames(())
         changed._names, changed._originals = ChainMap({}, self._names), ChainMap({}, self._originals)
         changed._words_of_length = ChainMap({}, self._words_of_length)
+        changed._unchanged = self._unchanged
         for name in gone:
             changed._remove(name)
-        for name in new:
+        added = list(new)
+        for name in added:
             changed._add(name)
+        changed._new = tuple(sorted({*self._new, *map(_fold, added)}))
         return changed
 
     def _add(self, name: str) -> None:
@@ -133,6 +143,47 @@ class FuzzyNames:
         originals = [original for name in found for original in self._originals[name]]
         return originals if len(found) <= MAX_MEANINGS else []
 
+    def beginning(self, words: Sequence[str]) -> Iterator[str]:
+        """Names that begin with some words, in alphabetical order, then other names that have these words.
+
+        The last word may be incomplete; accents do not matter.
+        """
+        folded = [_fold(word) for word in words]
+        text = " ".join(folded)
+        at_first = merge(_beginning(self._unchanged._in_order, text), _beginning(self._new, text))
+        told: set[str] = set()
+        for name in chain(at_first, self._further_on(folded)):
+            if name not in told:
+                told.add(name)
+                yield from self._originals.get(name, ())
+
+    def _further_on(self, words: Sequence[str]) -> Iterator[str]:
+        *whole, last = words
+        if not whole:
+            new = sorted({word for name in self._new for word in _searched(name)})
+            known = _beginning(self._unchanged._words_in_order, last)
+            for word in merge(known, _beginning(new, last)):
+                for names in self._names.get(word, {}).values():
+                    yield from names
+            return
+        # The rarest word has the fewest names.
+        fewest = min((self._names.get(word, {}) for word in whole), key=_count)
+        if _count(fewest) > _MAX_NAMES:
+            return
+        for names in fewest.values():
+            for name in names:
+                following = iter(name.split(" "))
+                if all(word in following for word in whole) and any(w.startswith(last) for w in following):
+                    yield name
+
+    @cached_property
+    def _in_order(self) -> Sequence[str]:
+        return sorted(self._originals)
+
+    @cached_property
+    def _words_in_order(self) -> Sequence[str]:
+        return sorted(self._names)
+
     def _meant(self, word: str) -> list[str]:
         """The name words that a question word may stand for: itself, and words a few errors away."""
         # More errors than in a whole name of that length, since the rest of the name may have none.
@@ -173,6 +224,14 @@ def _searched(folded: str) -> list[str]:
 def _errors_in(text: str) -> int:
     """The number of typing errors (extra, missing, wrong or swapped letters) allowed in a text."""
     return 0 if len(text) < _MIN_CHARS else 1 if len(text) < 10 else 2 if len(text) < 18 else 3
+
+
+def _beginning(texts: Sequence[str], text: str) -> Iterator[str]:
+    """Those of some sorted texts that begin with a text."""
+    for place in range(bisect_left(texts, text), len(texts)):
+        if not texts[place].startswith(text):
+            return
+        yield texts[place]
 
 
 def _count(names: Mapping[int, Sequence[str]]) -> int:

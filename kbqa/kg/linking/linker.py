@@ -210,6 +210,21 @@ class EntityLinker:
         several = [mention for mention in misspelt if len(question[mention.start : mention.end].split()) > 1]
         return several or self._scan(question, tokens, plain=False).mentions or misspelt
 
+    def complete(self, text: str, limit: int) -> list[Item]:
+        """The entities of which a name begins with a text, or else has its words further on.
+
+        The last word of the text may be incomplete. The label of an item is the name that was found.
+        """
+        words = [token.key for token in _tokens(text)]
+        found: dict[str, Item] = {}
+        for key in self._fuzzy_names().beginning(words) if words else ():
+            for name, entity in self._entities[key]:
+                if entity.id not in self._schema:
+                    found.setdefault(entity.id, Item(entity.id, name))
+            if len(found) >= limit:
+                break
+        return list(found.values())[:limit]
+
     def _with_longer(self, question: str, tokens: list[_Token], plain: _Found) -> _Found:
         """The names found, but a run of capitalised words that is part of a longer name wins over those in
         it: "U990 LCD Inductor" over "LCD" and "Inductor" if there is a "U990-523 - LCD Inductor"."""

@@ -19,6 +19,7 @@ from kbqa.kg.retrieval import (
     follow_path,
     expand,
     link_entities,
+    complete_name,
 )
 from kbqa.kg.specs import ACTIONS
 

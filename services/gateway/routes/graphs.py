@@ -1,12 +1,14 @@
-"""`GET /v1/kg`: the graphs that can be asked about."""
+"""`GET /v1/kg`: the graphs that can be asked about, and the names in them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 
-from kbqa.client.models import GraphModel, GraphsModel
+from kbqa.client.models import GraphModel, GraphsModel, NameModel, NamesModel
+from kbqa.errors import GraphUnavailableError
+from kbqa.kg.actions import COMPLETE_NAME, Action, Failure
 from kbqa.kg.tools import ListedGraphTools
 from services.gateway.access.control import Caller, caller_of
 
@@ -24,5 +26,22 @@ def graphs_router(tools: ListedGraphTools) -> APIRouter:
                 if caller.may_ask(g.name)
             ]
         )
+
+    @router.get("/v1/kg/{kg}/names", summary="Complete a name", response_model=NamesModel)
+    def names(
+        kg: str,
+        text: Annotated[
+            str,
+            Query(max_length=200, pattern=r"\S", description="The beginning of a name, or of a word in it."),
+        ],
+        caller: Annotated[Caller, Depends(caller_of)],
+        limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of entities.")] = 10,
+    ) -> NamesModel:
+        """Entities to choose topics from, as the user types. None for a graph at an endpoint."""
+        caller.require(kg)
+        (found,) = tools.execute(kg, [Action(COMPLETE_NAME, {"text": text, "limit": limit})])
+        if isinstance(found, Failure):
+            raise GraphUnavailableError(f'names of the graph "{kg}" cannot be completed: {found.message}')
+        return NamesModel(names=[NameModel(id=item.id, label=item.label) for item in found.items])
 
     return router

@@ -329,6 +329,26 @@ def test_graphs_are_listed(gateway):
     assert set(listed[0]) == {"name", "version", "triples", "entities"}
 
 
+def test_names_are_completed(gateway):
+    client = gateway(FixedPolicy())
+    assert client.get("/v1/kg/films/names", params={"text": "hank"}).json() == {
+        "names": [{"id": "Tom Hanks", "label": "Tom Hanks"}]
+    }
+    assert client.get("/v1/kg/films/names", params={"text": "nobody"}).json() == {"names": []}
+    for bad in (
+        {},
+        {"text": " "},
+        {"text": "x" * 201},
+        {"text": "b", "limit": 0},
+        {"text": "b", "limit": 51},
+    ):
+        assert client.get("/v1/kg/films/names", params=bad).status_code == 422
+    missing = client.get("/v1/kg/none/names", params={"text": "b"})
+    assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
+    away = gateway(FixedPolicy(), kg_server_url="http://127.0.0.1:9")
+    assert away.get("/v1/kg/films/names", params={"text": "b"}).status_code == 503
+
+
 def test_metrics_tell_statuses_and_tokens(gateway):
     client = gateway(FixedPolicy(recite(answer("x"))))
     post(client)

@@ -373,6 +373,14 @@ def test_a_question_names_its_entities(store):
     assert store.link("who is that?") == []
 
 
+def test_a_name_is_completed_unless_the_graph_is_at_an_endpoint(store):
+    found = [(item.id, item.label) for item in store.complete("City of L", limit=9)]
+    expected = [(e("paris"), "City of Light"), (e("paris_tx"), "City of Light")]
+    assert sorted(found) == ([] if store.is_remote else expected)
+    assert len(store.complete("node", limit=3)) == (0 if store.is_remote else 3)
+    assert store.complete("nowhere to be", limit=9) == []
+
+
 def test_terms_are_written_so_that_queries_find_them(store):
     for id_ in (e("paris"), '"Paris"@fr', '"quote \\" back \\\\ line \\n tab \\t"', f'"2015"^^<{XSD}gYear>'):
         asked = store.query(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbqa.errors import GraphNotFoundError
-from kbqa.kg.actions import Action, Failure, Mention, Success
+from kbqa.kg.actions import Action, Failure, Item, Mention, Success
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -165,6 +165,17 @@ def test_link_entities_finds_the_names_in_a_question(tools):
     assert isinstance(nothing, Success)
     assert (nothing.items, nothing.total) == ((), 0)
     assert one(tools, "link_entities", entity="Big").code == "KG_FORMAT_ERROR"
+
+
+def test_complete_name_pages_and_refuses_what_is_no_beginning(tools):
+    result = one(tools, "complete_name", text="barack ob")
+    assert (result.items, result.truncated) == ((Item("Barack Obama", "Barack Obama"),), False)
+    everything = one(tools, "complete_name", text="b", limit=1)
+    assert (len(everything.items), everything.total, everything.truncated) == (1, 2, True)
+    following = one(tools, "complete_name", text="b", limit=1, offset=1)
+    assert following.items != everything.items
+    for text in ("", "x" * 201, 3, None):
+        assert one(tools, "complete_name", text=text).kind == "missing_required_fields"
 
 
 def test_a_failed_action_fails_no_neighbour(tools):

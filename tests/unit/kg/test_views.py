@@ -220,6 +220,7 @@ def probe(draw: random.Random) -> Action:
             ("follow_path", {"entity": entity, "path": [relation], "question": other}),
             ("expand", {"question": f"{entity} {relation}", "topics": [entity, other], "ahead": True}),
             ("link_entities", {"question": f"Does {entity} know {other}, {SECRET}?"}),
+            ("complete_name", {"text": draw.choice([entity, SECRET])[: draw.randint(1, 4)]}),
         ]
     )
     return Action(name, arguments)

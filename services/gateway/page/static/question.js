@@ -1,6 +1,7 @@
 // The form of a question: its text, graph, topic entities and options.
 
 import * as api from "./api.js";
+import { completion } from "./completion.js";
 import { h, replace } from "./dom.js";
 
 const GRAPH_PLACE = "kbqa.graph";
@@ -13,6 +14,10 @@ export function questionForm(form, { asked, cancelled }) {
   let chosen = false; // whether the user chose the topic entities; otherwise they were found in the question
   let asking = false, graph = "";
 
+  completion(adding, form.querySelector("#names"), {
+    find: async (text) => (await api.get(`/v1/kg/${encodeURIComponent(graphs.value)}/names`, { text })).names,
+    picked: pick,
+  });
   text.addEventListener("input", () => {
     if (!chosen && topics.length) {
       topics = []; // they were found in an earlier text

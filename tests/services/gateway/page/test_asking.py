@@ -156,7 +156,7 @@ def test_a_topic_is_picked_by_hand_and_from_the_drawing(open_page, serve):
     with serve(FixedPolicy(policy=Deliberate(script), budget=BUDGET)) as url:
         page = open_page(url)
         page.get_by_label("Graph", exact=True).select_option("films")
-        page.get_by_role("textbox", name="About").fill("Big")
+        page.get_by_role("combobox", name="About").fill("Big")
         page.keyboard.press("Enter")
         expect(page.locator(".topics .chosen")).to_have_count(1)
         with page.expect_request("**/v1/answer") as request:
@@ -174,12 +174,58 @@ def test_a_topic_is_picked_by_hand_and_from_the_drawing(open_page, serve):
         expect(page.locator(".topics .chosen")).to_have_count(2)
 
 
+def test_a_topic_s_name_is_completed_from_the_keyboard(open_page, serve):
+    with serve(FixedPolicy(policy=Deliberate(recite(answer("x"))), budget=BUDGET)) as url:
+        page = open_page(url)
+        page.get_by_label("Graph", exact=True).select_option("films")
+        about = page.get_by_role("combobox", name="About")
+        about.press_sequentially("hank")
+        options = page.get_by_role("listbox").get_by_role("option")
+        expect(options).to_have_text(["Tom Hanks"])
+        expect(about).to_have_attribute("aria-expanded", "true")
+        about.press("ArrowDown")
+        expect(options).to_have_attribute("aria-selected", "true")
+        about.press("Enter")
+        expect(page.locator(".topics .chosen")).to_have_text("Tom Hanks✕")
+        expect(about).to_have_value("")
+        expect(about).to_have_attribute("aria-expanded", "false")
+
+
+def test_namesakes_are_told_apart_by_their_ids_and_chosen_with_the_pointer(open_page, serve):
+    with serve(FixedPolicy(policy=Deliberate(recite(answer("x"))), budget=BUDGET)) as url:
+        page = open_page(url)
+        page.get_by_label("Graph", exact=True).select_option("twins")
+        about = page.get_by_role("combobox", name="About")
+        about.press_sequentially("spri")
+        options = page.get_by_role("listbox").get_by_role("option")
+        expect(options).to_have_text(["Springfieldhttp://x/s1", "Springfieldhttp://x/s2"])
+        page.keyboard.press("Escape")
+        expect(options).to_have_count(0)
+        about.press_sequentially("ng")
+        options.nth(1).click()
+        with page.expect_request("**/v1/answer") as request:
+            ask(page, "Who is the mayor?", "twins")
+        assert request.value.post_data_json["topic_entities"] == ["http://x/s2"]
+
+
+def test_a_name_can_be_written_where_names_cannot_be_completed(open_page, serve):
+    with serve(FixedPolicy(policy=Deliberate(recite(answer("x"))), budget=BUDGET)) as url:
+        page = open_page(url, failing=True)
+        page.route("**/names*", lambda route: route.fulfill(status=503, body="{}"))
+        page.get_by_label("Graph", exact=True).select_option("films")
+        about = page.get_by_role("combobox", name="About")
+        with page.expect_response("**/names*"):
+            about.press_sequentially("Big")
+        about.press("Enter")
+        expect(page.locator(".topics .chosen")).to_have_text("Big✕")
+
+
 def test_text_from_model_and_graph_stays_text(open_page, serve):
     script = recite(query("get_tail_entities", "x", "knows"), answer(f"<b>{HOSTILE}</b>"))
     with serve(FixedPolicy(policy=Deliberate(script), budget=BUDGET)) as url:
         page = open_page(url)
         page.get_by_label("Graph", exact=True).select_option("hostile")
-        page.get_by_role("textbox", name="About").fill(HOSTILE)
+        page.get_by_role("combobox", name="About").fill(HOSTILE)
         page.keyboard.press("Enter")
         ask(page, HOSTILE, "hostile")
         page.locator(".turn").first.wait_for()

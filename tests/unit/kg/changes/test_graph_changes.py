@@ -63,6 +63,8 @@ def test_a_change_is_seen_by_look_ups_sparql_and_linking_and_running_requests_ke
     assert done.version.startswith(f"{before.version}+1-")
     assert stars(after, "Splash") == ["Daryl Hannah"]
     assert [mention.id for mention in after.link("Who is in Splash?")] == ["Splash"]
+    assert [item.id for item in after.complete("spl", limit=9)] == ["Splash"]
+    assert before.complete("spl", limit=9) == []
     assert [item.id for item in after.relations()] == ["starred"]
     assert catalog.list()[0].lost_relations == ("released",)
     # The process that executes queries goes back and forth between versions.

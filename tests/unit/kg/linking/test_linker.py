@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbqa.kg.actions import Item
+from kbqa.kg.linking.fuzzy_names import FuzzyNames
 from kbqa.kg.linking.linker import EntityLinker
 
 FILMS = [
@@ -373,3 +374,61 @@ def test_parts_of_names_among_many_are_found_quickly():
     for _ in range(20):
         assert [m.id for m in linker.link("Where is Ms. Brant?")] == ["Karen Brant"]
     assert (time.process_time() - began) / 20 < 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("t", ["The Dark Knight", "The Descent", "Tom Hanks"]),
+        ("the D", ["The Dark Knight", "The Descent"]),
+        ("Tom Hanks", ["Tom Hanks"]),
+        ("ryan", ["Meg Ryan"]),
+        ("the kni", ["The Dark Knight"]),
+        ("dark", ["Dark", "The Dark Knight"]),
+        ("ame", ["Amélie"]),
+        ("it", ["It"]),
+        ("Jurassic Park (19", ["Jurassic Park (1993)"]),
+        ("knight the", []),
+        ("?", ["What's Up, Doc?"]),
+        ("_", []),
+        ("", []),
+    ],
+)
+def test_a_name_is_found_by_its_beginning_or_by_that_of_a_later_word(text, names):
+    linker = EntityLinker((name, Item(name, name)) for name in FILMS)
+    assert [item.label for item in linker.complete(text, 3)] == names
+
+
+def test_a_name_of_the_schema_completes_nothing_and_each_entity_comes_once():
+    names = [
+        ("Film", Item("film", "Film")),
+        ("Filmore", Item("f", "Filmore")),
+        ("Filmore West", Item("f", "Filmore")),
+    ]
+    linker = EntityLinker(names, schema={"film"})
+    assert linker.complete("fil", 9) == [Item("f", "Filmore")]
+    assert linker.complete("filmore w", 9) == [Item("f", "Filmore West")]
+
+
+WORDS = st.text("ab ", min_size=1, max_size=9).map(str.split).filter(bool)
+
+
+@given(
+    st.lists(WORDS.map(" ".join), max_size=12, unique=True),
+    st.lists(WORDS.map(" ".join), max_size=4, unique=True),
+    WORDS,
+)
+@settings(deadline=None)
+def test_names_that_begin_with_a_text_are_found_as_by_looking_at_each(names, others, words):
+    before = FuzzyNames(names)
+    now = [name for name in dict.fromkeys([*names, *others]) if name not in names[:2]]
+    changed = before.changed(names[:2], [name for name in others if name not in names])
+    text = " ".join(words)
+    for fuzzy, those in ((before, names), (changed, now)):
+        found = list(fuzzy.beginning(words))
+        first = sorted({name for name in those if name.startswith(text)})
+        assert found[: len(first)] == first
+        assert len(found) == len(set(found))
+        for name in found[len(first) :]:
+            assert name in those
+            assert any(word.startswith(words[-1]) for word in name.split(" "))
