@@ -167,7 +167,9 @@ class Student:
             return None  # a text without options has no probabilities; only one kind of engine serves it
         if getattr(self.model, "is_quantized", False):
             return None  # engines hold the unquantised base: they differ more than a wrong version would
-        text = self.codec.encode([Segment(_PROBED)])[:_PROBED_TOKENS]
+        # An engine scores a text by writing one more token.
+        most = min(_PROBED_TOKENS, self.model.config.max_position_embeddings - 1)
+        text = self.codec.encode([Segment(_PROBED)])[:most]
         return take_probe(self.model, text, weights=precision)
 
     def without_template(self) -> Student:

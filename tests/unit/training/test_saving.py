@@ -60,3 +60,9 @@ def test_the_probe_of_a_rounded_version_allows_an_exact_engine_what_rounding_cha
     exact, probe = student.probe(), student.probe("bfloat16")
     assert (exact.weights, probe.weights) == ("float32", "bfloat16")
     assert exact.largest_gap("float32") < probe.largest_gap("float32")
+
+
+def test_a_probe_leaves_room_for_the_token_that_an_engine_writes_after_it(tmp_path):
+    save_model(make_model(), make_tokenizer(), tmp_path)
+    student = Student.load(tmp_path)
+    assert len(student.probe().token_ids) == student.model.config.max_position_embeddings - 1 == 255
