@@ -19,18 +19,18 @@ from kbqa.runs.student import Student
 from kbqa.training.probing import take_probe
 from kbqa.trajectory import Segment
 from tests.services.rollout_worker.test_weight_transfer import (
-    Sender,
     checksums,
     failures,
     hosting,
     metrics,
     prompt,
     server,
+    start_sender,
     with_kbqa,
 )
 from tests.vllm_server import Vllm
 
-__all__ = ["metrics", "server"]  # fixtures
+__all__ = ["metrics", "server", "start_sender"]  # fixtures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
 
@@ -112,10 +112,10 @@ def held(vllm: Vllm, server: VllmServer, version: PolicyVersion) -> tuple[dict[s
 
 
 def test_fifty_versions_that_are_sent_are_those_that_are_read(
-    vllm, server, store, metrics, student, publish
+    vllm, server, store, metrics, student, publish, start_sender
 ) -> None:
     """Each is read after its successor was sent, so that both ways always change the weights."""
-    sender = Sender(store._shelf.path)
+    sender = start_sender()
     before = publish(0)
     sent = hosting(server, metrics, store, sender, "bfloat16").build(
         before, student.codec, deterministic=False
@@ -134,23 +134,21 @@ def test_fifty_versions_that_are_sent_are_those_that_are_read(
     assert failures(metrics) == 0
     sent.close()
     read.close()
-    sender.kill()
 
 
 def test_a_sender_that_dies_in_mid_update_leaves_the_files(
-    vllm, server, store, metrics, student, publish
+    vllm, server, store, metrics, student, publish, start_sender
 ) -> None:
     older, newer = publish(1), publish(2)
     read = hosting(server, metrics, store, None, "bfloat16").build(newer, student.codec, deterministic=False)
     expected = held(vllm, server, newer)
     read.swap(older)
     assert held(vllm, server, newer) != expected
-    dying = Sender(store._shelf.path, last=100)  # of 272 tensors
+    dying = start_sender(last=100)  # of 272 tensors
     hosted = hosting(server, metrics, store, dying, "bfloat16").build(
         newer, student.codec, deterministic=False
     )
     dying.process.wait()
-    dying.kill()  # closes its pipe
     assert failures(metrics) == 1
     assert held(vllm, server, newer) == expected
     completion = hosted.policy.generate([prompt(student.codec)], SamplingParams(4, 200, seed=1))[0]

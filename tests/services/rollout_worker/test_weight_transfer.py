@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ class Sender:
         self.address = "127.0.0.1", int(self.process.stdout.readline())
 
     def kill(self) -> None:
+        """End it; does nothing if it is over."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None
@@ -134,6 +136,19 @@ def vllm(base, start_vllm, tmp_path_factory) -> Vllm:
 
 
 @pytest.fixture
+def start_sender(store) -> Iterator[Callable[..., Sender]]:
+    """Starts a `Sender` of the store's versions, which is killed at the end."""
+    with ExitStack() as senders:
+
+        def start(**options: Any) -> Sender:
+            sender = Sender(store._shelf.path, **options)
+            senders.callback(sender.kill)
+            return sender
+
+        yield start
+
+
+@pytest.fixture
 def metrics() -> Metrics:
     return Metrics(CollectorRegistry())
 
@@ -173,42 +188,40 @@ def versions(store: PolicyStore) -> list[PolicyVersion]:
 
 
 def test_weights_that_are_sent_are_those_in_the_files_of_each_of_fifty_versions(
-    vllm, server, store, metrics
+    vllm, server, store, metrics, start_sender
 ) -> None:
-    sender = Sender(store._shelf.path)
+    sender = start_sender()
     every, codec = versions(store), TokenizerCodec.load(versions(store)[0].path)
     assert len(every) == VERSIONS
     found: dict[str, list[dict[str, str]]] = {"sent": [], "read": []}
     seconds = dict.fromkeys(found, 0.0)
-    try:
-        for way, source in (("sent", sender), ("read", None)):
-            hosted = hosting(server, metrics, store, source).build(every[0], codec, deterministic=False)
-            for version in every:
-                began = time.monotonic()
-                hosted.swap(version)
-                seconds[way] += time.monotonic() - began
-                found[way].append(checksums(vllm))
-            hosted.close()
-    finally:
-        sender.kill()
+    for way, source in (("sent", sender), ("read", None)):
+        hosted = hosting(server, metrics, store, source).build(every[0], codec, deterministic=False)
+        for version in every:
+            began = time.monotonic()
+            hosted.swap(version)
+            seconds[way] += time.monotonic() - began
+            found[way].append(checksums(vllm))
+        hosted.close()
     logger.info("seconds a version: %s", {way: total / VERSIONS for way, total in seconds.items()})
     assert found["sent"] == found["read"]
     assert len({tuple(sums.items()) for sums in found["sent"]}) == VERSIONS
     assert failures(metrics) == 0
 
 
-def test_a_sender_that_dies_in_the_middle_leaves_the_files(vllm, server, store, metrics) -> None:
+def test_a_sender_that_dies_in_the_middle_leaves_the_files(
+    vllm, server, store, metrics, start_sender
+) -> None:
     older, newer = versions(store)[:2]
     codec = TokenizerCodec.load(older.path)
-    sender = Sender(store._shelf.path)
+    sender = start_sender()
     hosted = hosting(server, metrics, store, sender).build(older, codec, deterministic=False)
     before = checksums(vllm)
     sender.kill()
-    dying = Sender(store._shelf.path, last=10)  # of some 30 pieces
+    dying = start_sender(last=10)  # of some 30 pieces
     again = hosting(server, metrics, store, dying)
     rebuilt = again.build(newer, codec, deterministic=False)
     assert dying.process.wait() == -signal.SIGKILL
-    dying.kill()  # closes its pipe
     assert failures(metrics) == 1
     assert checksums(vllm) != before
     completion = rebuilt.policy.generate([prompt(codec)], SamplingParams(4, 200, seed=1))[0]
@@ -218,17 +231,16 @@ def test_a_sender_that_dies_in_the_middle_leaves_the_files(vllm, server, store, 
 
 
 def test_an_update_that_a_dead_worker_has_begun_does_not_hinder_the_next(
-    vllm, server, store, metrics
+    vllm, server, store, metrics, start_sender
 ) -> None:
     httpx.post(f"{vllm.url}/start_weight_update", timeout=WAIT_S).raise_for_status()
     version = versions(store)[4]
-    sender = Sender(store._shelf.path)
+    sender = start_sender()
     hosted = hosting(server, metrics, store, sender).build(
         version, TokenizerCodec.load(version.path), deterministic=False
     )
     assert failures(metrics) == 0
     hosted.close()
-    sender.kill()
 
 
 def test_a_server_that_sleeps_computes_nothing_and_goes_on_when_it_wakes(
@@ -249,11 +261,11 @@ def test_a_server_that_sleeps_computes_nothing_and_goes_on_when_it_wakes(
 
 
 def test_a_server_that_dies_in_the_middle_receives_the_next_version_once_it_is_back(
-    vllm, server, store, metrics
+    vllm, server, store, metrics, start_sender
 ) -> None:
     older, newer = versions(store)[2:4]
     codec = TokenizerCodec.load(older.path)
-    sender = Sender(store._shelf.path, pause_s=0.1)
+    sender = start_sender(pause_s=0.1)
     host = hosting(server, metrics, store, sender)
     killer = subprocess.Popen(["sh", "-c", f"sleep 1; kill -9 -{os.getpgid(vllm.process.pid)}"])
     with pytest.raises(Exception, match="vLLM at"):
@@ -268,7 +280,6 @@ def test_a_server_that_dies_in_the_middle_receives_the_next_version_once_it_is_b
     completion = hosted.policy.generate([prompt(codec)], SamplingParams(4, 200, seed=1))[0]
     assert completion.policy_version == newer.id
     hosted.close()
-    sender.kill()
 
 
 def prompt(codec: TokenizerCodec) -> list[int]:
