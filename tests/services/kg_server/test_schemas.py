@@ -37,6 +37,7 @@ EXAMPLES = {
     "resolve_names": {"names": ["Big", "Tom Hanks"]},
     "labels": {"entities": ["Big", "Tom Hanks"], "languages": ["de-CH", "en"]},
     "link_entities": {"question": "who starred in Big"},
+    "complete_name": {"text": "tom h"},
     "follow_path": {
         "entity": "Concord",
         "path": ["^born in", "^starred"],
