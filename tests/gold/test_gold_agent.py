@@ -68,6 +68,7 @@ def test_referenced_rejection_sampling_accepts_gold_programs(data, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(3600)  # minutes on a quiet machine
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_gold_agent_earns_it_on_whole_data_sets(dataset, data, tmp_path):
     with ground(dataset, data, tmp_path) as at:
