@@ -7,7 +7,7 @@
     ├── DatasetError                questions cannot be read
     ├── GraphError
     │   ├── GraphNotFoundError
-    │   ├── GraphChangeError        a line of a batch of changes cannot be read
+    │   ├── GraphChangeError        a batch of changes has a line that cannot be read
     │   │   └── ChangeTooLargeError
     │   ├── ChangeConflictError     a graph does not take changes, or not these
     │   ├── GraphLoadError          a file's line cannot be read

@@ -69,6 +69,15 @@ def whole_number(least: int, most: int | None = None) -> ArgumentKind:
     )
 
 
+def short_text(most: int) -> ArgumentKind:
+    """A text of at most `most` characters."""
+    return ArgumentKind(
+        lambda value: _is_text(value) and len(value) <= most,
+        f"a text of at most {most} characters",
+        {"type": "string", "maxLength": most},
+    )
+
+
 TEXT = ArgumentKind(_is_text, schema={"type": "string"})
 TEXTS = ArgumentKind(
     _are_texts,

@@ -1,4 +1,4 @@
-"""`complete_name`: the entities that a name may stand for of which only the beginning is written yet."""
+"""`complete_name`: the entities that a name may stand for, when only its beginning is known."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbqa.kg.actions import COMPLETE_NAME, ActionResult, Success
-from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
+from kbqa.kg.arguments import Argument, short_text
 from kbqa.kg.handlers import Surroundings, paging
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
 _MAX_CHARS = 200
-_SHORT = ArgumentKind(
-    lambda value: TEXT.fits(value) and len(value) <= _MAX_CHARS,
-    f"a text of at most {_MAX_CHARS} characters",
-    {"type": "string", "maxLength": _MAX_CHARS},
-)
 
 
 def _complete_name(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
@@ -28,10 +23,10 @@ def _complete_name(surroundings: Surroundings, arguments: Mapping[str, Any]) -> 
 ACTIONS.register(
     ActionSpec(
         COMPLETE_NAME,
-        "Find the entities of which a name begins with a text, or has its words further on. The last word "
-        "may be incomplete.",
+        "Find entities by the beginning of a name, or of a later word in it. Only the last word may be "
+        "incomplete.",
         _complete_name,
-        {"text": Argument(_SHORT, "the beginning of a name")},
+        {"text": Argument(short_text(_MAX_CHARS), "the beginning of a name")},
         accepts="only one text argument",
         answers="The label of an item is the name that was found, even if the entity has a preferred one. "
         "Names that begin with the text come first, in alphabetical order. `total` counts the items up to "

@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbqa.kg.actions import LINK_ENTITIES, ActionResult, Mention, Success
-from kbqa.kg.arguments import TEXT, Argument, ArgumentKind
+from kbqa.kg.arguments import Argument, short_text
 from kbqa.kg.handlers import Surroundings, paging
 from kbqa.kg.specs import ACTIONS, ActionSpec
 
 # The time for linking grows with the square of the length.
 _MAX_QUESTION_CHARS = 8000
-_SHORT = ArgumentKind(
-    lambda value: TEXT.fits(value) and len(value) <= _MAX_QUESTION_CHARS,
-    f"a text of at most {_MAX_QUESTION_CHARS} characters",
-    {"type": "string", "maxLength": _MAX_QUESTION_CHARS},
-)
 
 
 def _link_entities(surroundings: Surroundings, arguments: Mapping[str, Any]) -> ActionResult:
@@ -32,7 +27,7 @@ ACTIONS.register(
         "Find the entities and values that a question names. Each comes with its place in the question and "
         "a score; 1 is its exact name.",
         _link_entities,
-        {"question": Argument(_SHORT, "the question in natural language")},
+        {"question": Argument(short_text(_MAX_QUESTION_CHARS), "the question in natural language")},
         accepts="only one question argument",
         item=Mention,
         answers="`start` and `end` are the place in characters; `score` is below 1 for what only resembles "
