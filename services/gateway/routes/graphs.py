@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import StringConstraints
 
 from kbqa.client.models import GraphModel, GraphsModel, NameModel, NamesModel
 from kbqa.errors import GraphUnavailableError
@@ -32,7 +33,8 @@ def graphs_router(tools: ListedGraphTools) -> APIRouter:
         kg: str,
         text: Annotated[
             str,
-            Query(max_length=200, pattern=r"\S", description="The beginning of a name, or of a word in it."),
+            StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+            Query(description="The beginning of a name, or of a word in it."),
         ],
         caller: Annotated[Caller, Depends(caller_of)],
         limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of entities.")] = 10,
