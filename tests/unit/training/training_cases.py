@@ -16,11 +16,11 @@ CASES = {
     "grpo": {"budget": 30},
     "grpo-lora": {"lora": True, "checkpointing": True},
     "grpo-capped": {"cap": 1.05, "budget": 20},
-    "sft": {"sft": True},
+    "sft": {"sft": True, "budget": 80},
     "sft-lora": {"sft": True, "lora": True, "checkpointing": True, "budget": 80},
 }
 # Each of their steps has one or two rows, whose sum does not depend on the order; the others have more.
-TWO_ROWS = {"grpo", "grpo-lora", "sft-lora"}
+TWO_ROWS = {"grpo", "grpo-lora", "sft", "sft-lora"}
 
 
 def build(case):
