@@ -1,9 +1,10 @@
-"""How sure a policy is of an answer: the probability of its own choices, calibrated.
+"""How sure a policy is of an answer: the probability of its least likely choice, calibrated.
 
-The likelihood of an episode under its policy ranks answers well, but it is no probability that they are
+The probabilities of a policy's choices rank answers well, but they are no probabilities that these are
 right: a policy that was trained by rewards is too sure of itself. Platt scaling (Platt 1999, "Probabilistic
-outputs for support vector machines") maps its log-odds to one, with two numbers that are fitted on questions
-that the policy was not trained on.
+outputs for support vector machines") maps their log-odds to one, with two numbers that are fitted on
+questions that the policy was not trained on. On graphs that a policy does not know, the least likely choice
+says more than the product of all choices, which falls with every hop (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -23,25 +24,31 @@ _RIDGE = 1e-6  # keeps the curvature invertible where all scores are alike
 _LEAST = 1e-3  # a likelihood that is nearer to 0 or 1 says no more
 _FEWEST = 20  # questions that a calibration needs
 
+Choices = tuple[float, ...]
+"""log p of each turn of an episode."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """P(right) = sigmoid(intercept + slope * log(p / (1 - p))), p being the likelihood of an episode.
+    """P(right) = sigmoid(intercept + slope * log(p / (1 - p))), p being the least likelihood of a choice.
 
     Attributes:
         questions: how many it was fitted on.
+        least: False in calibrations of earlier versions of kbqa: there, p is the product over all choices.
     """
 
     intercept: float
     slope: float
     questions: int
+    least: bool = False
 
-    def confidence(self, log_likelihood: float) -> float:
+    def confidence(self, choices: Choices) -> float:
         """The probability that an answer is right, in (0, 1)."""
+        log_likelihood = min(choices) if self.least else sum(choices)
         return float(_sigmoid(np.float64(self.intercept + self.slope * _log_odds(log_likelihood))))
 
     @classmethod
-    def fit(cls, log_likelihoods: Sequence[float], right: Sequence[bool]) -> Calibration | None:
+    def fit(cls, episodes: Sequence[Choices], right: Sequence[bool]) -> Calibration | None:
         """Fit by maximum likelihood; None for fewer than 20 questions, too few to say anything.
 
         Targets are (N+ + 1) / (N+ + 2) for right answers and 1 / (N- + 2) for wrong ones (Platt 1999, section
@@ -51,11 +58,11 @@ class Calibration:
             return None
         hits, count = sum(right), len(right)
         targets = np.where(right, (hits + 1) / (hits + 2), 1 / (count - hits + 2))
-        scores = np.column_stack([np.ones(count), [_log_odds(one) for one in log_likelihoods]])
+        scores = np.column_stack([np.ones(count), [_log_odds(min(choices)) for choices in episodes]])
         weights = _logistic(scores, targets)
         if weights[1] < 0:  # by chance: more certain answers are not less often right
             weights = np.array([*_logistic(scores[:, :1], targets), 0.0])
-        return cls(float(weights[0]), float(weights[1]), count)
+        return cls(float(weights[0]), float(weights[1]), count, least=True)
 
 
 def is_right(f1: float) -> bool:
@@ -71,14 +78,14 @@ class Point(NamedTuple):
     accuracy: float
 
 
-def log_likelihood(trajectory: Trajectory) -> float | None:
-    """log p of the choices that led to an episode's answers; None if its engine reports no probabilities.
+def choices_of(trajectory: Trajectory) -> Choices | None:
+    """log p of each choice that led to an episode's answers; None if its engine reports no probabilities.
 
     A turn that declines counts as its opposite: the answers that follow are right only if it is wrong.
     """
     if not any(turn.logprobs for turn in trajectory.turns):
         return None
-    return sum(_log_likelihood(turn) for turn in trajectory.turns)
+    return tuple(map(_log_likelihood, trajectory.turns))
 
 
 def _log_odds(log_likelihood: float) -> float:

@@ -17,12 +17,12 @@ def measured(calibration: Calibration, records: Sequence[Record]) -> dict[str, A
     Returns:
         `curve` has for each threshold the share of all questions that are answered (`coverage`) and the share
         of right answers among these (`accuracy`, null if there are none). None if no question has an answer
-        whose likelihood is known.
+        whose probability is known.
     """
     sure = [
-        (calibration.confidence(record.log_likelihood), record.is_right)
+        (calibration.confidence(record.choices), record.is_right)
         for record in records
-        if record.log_likelihood is not None and record.answers
+        if record.choices is not None and record.answers
     ]
     if not sure:
         return None

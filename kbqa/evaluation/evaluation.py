@@ -14,7 +14,7 @@ from math import comb
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from kbqa.confidence import is_right, log_likelihood
+from kbqa.confidence import Choices, choices_of, is_right
 from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.evaluation.failures import AnswerOutcome, Error, FailureClass, error, failure, outcome
 from kbqa.evaluation.measures import METRICS, Measures, given_answers, measure, named_answers
@@ -51,7 +51,7 @@ class Record:
         verdict: of the judge on `answers`; None if there was none.
         status: how the first run ended.
         outcome, failure, error: classes of the first run; see `kbqa.evaluation.failures`.
-        log_likelihood: of the first run; None if its engine reports no probabilities.
+        choices: log p of each turn of the first run; None if its engine reports no probabilities.
     """
 
     question: Question
@@ -63,7 +63,7 @@ class Record:
     outcome: AnswerOutcome
     failure: FailureClass | None
     error: Error | None
-    log_likelihood: float | None = None
+    choices: Choices | None = None
 
     @property
     def is_right(self) -> bool:
@@ -98,7 +98,7 @@ class Record:
             "failure": self.failure and self.failure.value,
             "error": self.error and self.error.value,
             # The last digits depend on what else was in a batch.
-            "log_likelihood": None if self.log_likelihood is None else round(self.log_likelihood, 3),
+            "log_likelihood": None if self.choices is None else round(sum(self.choices), 3),
             "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
         }
 
@@ -357,7 +357,7 @@ def _record(
         outcome=outcome(first, hit=alone["hit_any"].value == 1),
         failure=failure(first, correct=correct.value == 1),
         error=error(question, first, f1=alone["f1"].value),
-        log_likelihood=log_likelihood(first),
+        choices=choices_of(first),
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
-from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.model import Chooser, renewed
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
 
@@ -183,7 +183,7 @@ def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Ma
         saved = tuple(f"{_PREFIX}{name}." for name in config.get("modules_to_save") or ())
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
-    whole = {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(saved)}
+    whole = renewed({name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(saved)})
     parts = {name: tensor for name, tensor in tensors.items() if not name.startswith(saved)}
     strange = [key for key in _OTHERWISE if config.get(key)]
     strange += [name for name in parts if not (name.startswith(_PREFIX) and name.endswith((_DOWN, _UP)))]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbqa.confidence import Calibration, is_right, log_likelihood
+from kbqa.confidence import Calibration, choices_of, is_right
 from kbqa.curves import episode_means, f1_by
 from kbqa.errors import RunError
 from kbqa.policy_store import PolicyVersion
@@ -137,13 +137,13 @@ class Evaluator:
 
 
 def _calibration(members: Sequence[RewardedTrajectory]) -> Calibration | None:
-    """How the likelihood of episodes says whether their answers are exactly the gold answers."""
+    """How the choices of episodes say whether their answers are exactly the gold answers."""
     scored = [
-        (likelihood, is_right(member.components["f1"]))
+        (choices, is_right(member.components["f1"]))
         for member in members
-        if member.trajectory.answers and (likelihood := log_likelihood(member.trajectory)) is not None
+        if member.trajectory.answers and (choices := choices_of(member.trajectory)) is not None
     ]
-    return Calibration.fit([likelihood for likelihood, _ in scored], [right for _, right in scored])
+    return Calibration.fit([choices for choices, _ in scored], [right for _, right in scored])
 
 
 def _written_by(version: PolicyVersion, group: Group) -> Group:

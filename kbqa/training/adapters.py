@@ -56,7 +56,8 @@ def add_adapter(model: Any, adapter: Adapter, seed: int, base_model: str | None 
         lora_alpha=adapter.alpha,
         target_modules=list(adapter.targets),
         task_type=None if chooses else "CAUSAL_LM",
-        modules_to_save=["head"] if chooses else None,  # it has no pretrained weights
+        # It has no pretrained weights. peft also takes modules whose names only end like this.
+        modules_to_save=["head"] if chooses else None,
     )
     try:
         with torch.random.fork_rng():

@@ -18,7 +18,7 @@ from kbqa.client.models import (
     TurnRecord,
     Usage,
 )
-from kbqa.confidence import Calibration, log_likelihood
+from kbqa.confidence import Calibration, choices_of
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
 from kbqa.kg.retrieval import ACTIONS
@@ -47,9 +47,9 @@ def status_of(runs: Sequence[Trajectory], answers: Sequence[Answer]) -> AnswerSt
 
 def confidence_of(run: Trajectory, calibration: Calibration | None) -> float | None:
     """The probability that a greedy run's answers are right; None if it has none, or if nobody knows."""
-    if calibration is None or not run.answers or (likelihood := log_likelihood(run)) is None:
+    if calibration is None or not run.answers or (choices := choices_of(run)) is None:
         return None
-    return round(calibration.confidence(likelihood), 3)
+    return round(calibration.confidence(choices), 3)
 
 
 def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:

@@ -5,16 +5,16 @@ import random
 
 import pytest
 
-from kbqa.confidence import Calibration, calibration_error, coverage_curve, log_likelihood
+from kbqa.confidence import Calibration, calibration_error, choices_of, coverage_curve
 from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 
 
 def drawn(intercept, slope, count, seed=1):
-    """Log-likelihoods, and answers that are right with the probability that their log-odds say."""
+    """Choices, and answers that are right with the probability that the log-odds of the least likely say."""
     rng = random.Random(seed)
-    odds = [rng.uniform(-5, 5) for _ in range(count)]
+    odds = [rng.uniform(-5, 6) for _ in range(count)]
     right = [rng.random() < 1 / (1 + math.exp(-intercept - slope * one)) for one in odds]
-    return [-math.log1p(math.exp(-one)) for one in odds], right
+    return [(-0.001, -math.log1p(math.exp(-one))) for one in odds], right
 
 
 def test_the_fit_recovers_what_the_answers_were_drawn_from():
@@ -29,24 +29,24 @@ def test_the_fit_recovers_what_the_answers_were_drawn_from():
 @pytest.mark.parametrize(("right", "expected"), [(True, 31 / 32), (False, 1 / 32)])
 def test_answers_that_are_all_alike_leave_a_finite_confidence(right, expected):
     """(N+ + 1) / (N+ + 2) of 30 right answers, 1 / (N- + 2) of 30 wrong ones (Platt 1999)."""
-    found = Calibration.fit([-0.5] * 30, [right] * 30)
-    assert found.confidence(-0.5) == pytest.approx(expected, abs=1e-3)
+    found = Calibration.fit([(-0.5,)] * 30, [right] * 30)
+    assert found.confidence((-0.5,)) == pytest.approx(expected, abs=1e-3)
 
 
 def test_answers_that_a_score_separates_leave_a_finite_slope():
-    found = Calibration.fit([-n / 10 for n in range(40)], [n < 20 for n in range(40)])
+    found = Calibration.fit([(-n / 10,) for n in range(40)], [n < 20 for n in range(40)])
     assert 0 < found.slope < 100
-    assert found.confidence(-0.01) > 0.9 > 0.1 > found.confidence(-4.0)
+    assert found.confidence((-0.01,)) > 0.9 > 0.1 > found.confidence((-4.0,))
 
 
 def test_a_score_that_points_the_wrong_way_says_nothing():
-    found = Calibration.fit([-n / 10 for n in range(40)], [n >= 20 for n in range(40)])
+    found = Calibration.fit([(-n / 10,) for n in range(40)], [n >= 20 for n in range(40)])
     assert found.slope == 0
-    assert found.confidence(-0.1) == pytest.approx(0.5)
+    assert found.confidence((-0.1,)) == pytest.approx(0.5)
 
 
 def test_few_questions_make_no_calibration():
-    assert Calibration.fit([-0.1] * 19, [True] * 19) is None
+    assert Calibration.fit([(-0.1,)] * 19, [True] * 19) is None
 
 
 def test_the_calibration_error_by_hand():
@@ -64,20 +64,27 @@ def test_each_threshold_has_its_coverage_and_accuracy():
     ]
 
 
-def test_the_likelihood_is_that_of_all_turns_and_unknown_without_probabilities():
+def test_each_turn_is_a_choice_and_unknown_without_probabilities():
     def episode(*logprobs):
         turns = tuple(Turn(0, len(part), part, "", Status.OK) for part in logprobs)
         return Trajectory((), turns, Status.ANSWERED)
 
-    assert log_likelihood(episode((-0.5, -0.25), (-1.0,))) == -1.75
-    assert log_likelihood(episode((), ())) is None
+    assert choices_of(episode((-0.5, -0.25), (-1.0,))) == (-0.75, -1.0)
+    assert choices_of(episode((), ())) is None
+
+
+def test_the_least_likely_choice_decides_and_in_earlier_versions_all_of_them():
+    choices = (math.log(0.5), math.log(0.4), math.log(0.9))
+    assert Calibration(0.0, 1.0, 20, least=True).confidence(choices) == pytest.approx(0.4)
+    assert Calibration(intercept=0.0, slope=1.0, questions=20).confidence(choices) == (pytest.approx(0.18))
+    assert Calibration.fit([choices] * 30, [True] * 30).least
 
 
 def test_answers_after_declining_are_right_only_if_that_was_wrong():
-    """0.9 to decline, then 0.8 for a candidate: log(0.1 * 0.8)."""
+    """0.9 to decline, then 0.8 for a candidate: 0.1 and 0.8."""
     declined = Turn(0, 1, (math.log(0.9),), "<3>", Status.OK, DECLINED)
     answered = Turn(1, 2, (math.log(0.8),), "<1>", Status.ANSWERED)
     episode = Trajectory((), (declined, answered), Status.ANSWERED)
-    assert log_likelihood(episode) == pytest.approx(math.log(0.1 * 0.8))
+    assert choices_of(episode) == pytest.approx((math.log(0.1), math.log(0.8)))
     certain = Trajectory((), (Turn(0, 1, (0.0,), "<3>", Status.OK, DECLINED), answered), Status.ANSWERED)
-    assert math.isfinite(log_likelihood(certain))
+    assert all(map(math.isfinite, choices_of(certain)))

@@ -16,6 +16,7 @@ encoder.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -108,14 +109,27 @@ class Scores(NamedTuple):
         return Scores(*(part[list(rows)] for part in self))
 
 
+class Factor(nn.Module):
+    """A positive number, exp(10 exponent): a step of a usual learning rate changes it by a percent or so.
+
+    A parameter of 10 would hardly change in a few hundred steps of Adam.
+    """
+
+    def __init__(self, initial: float) -> None:
+        super().__init__()
+        self.exponent = nn.Parameter(torch.tensor(math.log(initial) / 10))
+
+    def forward(self) -> Tensor:
+        return (10 * self.exponent).exp()
+
+
 class Head(nn.Module):
     """All parameters outside of the encoder.
 
     Attributes:
         scale: weight in the logits of the cosine of an option's words and the query.
         gain: weight in the logits of the gain in similarity between question and path; see `nearer`.
-        ahead: a tenth of the weight in the logits of what a relation behind an option adds to that gain; see
-            `further`.
+        behind: weight in the logits of what a relation behind an option adds to that gain; see `further`.
         cover: how much the weight of a token falls if it has said a relation that was taken.
         near: how much the weight of a token falls with its distance from the topic.
         match, first, again: what tells which token says a relation: their cosine, less its distance from the
@@ -132,11 +146,9 @@ class Head(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.scale, self.cover = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(6.0))
-        self.near, self.gain = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(15.0))
-        self.ahead = nn.Parameter(torch.tensor(2.0))
-        self.match, self.first = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(1.0))
-        self.again = nn.Parameter(torch.tensor(3.0))
+        self.scale, self.cover, self.near = Factor(10), Factor(6), Factor(0.5)
+        self.gain, self.behind = Factor(15), Factor(20)
+        self.match, self.first, self.again = Factor(10), Factor(1), Factor(3)
         self.salient = nn.Linear(width, 1)
         self.direction = nn.Parameter(torch.zeros(len(KINDS), width))
         self.start = nn.Parameter(0.02 * torch.randn(width))
@@ -180,9 +192,11 @@ class Head(nn.Module):
         unit = functional.normalize(states, dim=2)
         alike = torch.einsum("nw,nlw->nl", functional.normalize(taken, dim=1), unit)
         apart = encoded.distance[state.question][:, 0].abs().log1p()
-        places = self.match * alike - self.first * apart - self.again * state.seen + self.importance(states)
+        places = self.match() * alike - self.first() * apart - self.again() * state.seen
+        places = places + self.importance(states)
         places = places.masked_fill(~mask, float("-inf"))
-        return (places - places.amax(1, keepdim=True)).exp()
+        said: Tensor = (places - places.amax(1, keepdim=True)).exp()
+        return said
 
     def importance(self, states: Tensor) -> Tensor:
         """Of each token, [N, L], as a logarithm."""
@@ -193,7 +207,8 @@ class Head(nn.Module):
         """Scores after `turn` turns."""
         states, mask = encoded.states[state.question], encoded.mask[state.question]
         stress = self.stress(state.memory).exp()
-        gain, cover, near = self.gain * stress[:, :1], self.cover * stress[:, 1:2], self.near * stress[:, 2:]
+        factors = torch.stack([self.gain(), self.cover(), self.near()])
+        gain, cover, near = (factors * stress).split(1, dim=1)
         importance = self.importance(states)
         weights = torch.einsum("nw,nlw->nl", self.attend(state.memory), states) + importance
         weights = (weights - cover * state.seen)[:, None]
@@ -207,9 +222,9 @@ class Head(nn.Module):
         rest = ((1 - state.seen) * importance.masked_fill(~mask, float("-inf")).softmax(1)).sum(1)
         turns = torch.full_like(rest, turn)
         features = torch.cat([queries[:, 0], state.memory, turns[:, None], rest[:, None]], dim=1)
-        follow = self.scale * functional.normalize(queries, dim=2) @ encoded.vectors.T
+        follow = self.scale() * functional.normalize(queries, dim=2) @ encoded.vectors.T
         follow = follow + (gain * nearer(encoded, state))[:, None]
-        answer = self.answer(features)[:, 0] + 0.25 * self.scale
+        answer = self.answer(features)[:, 0] + 0.25 * self.scale()
         kinds = functional.pad(self.operate(features), (_RELATIONS, 0))
         return Scores(follow, answer, kinds, encoded.sentences[state.question], state.path)
 
@@ -275,10 +290,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         try:
             with no_init_weights():
                 model = cls(BertConfig.from_pretrained(directory, local_files_only=True))
-            weights = load_file(directory / "model.safetensors")
-            # Policies of earlier versions were not shown what lies behind options.
-            weights.setdefault("head.ahead", model.head.ahead.detach())
-            model.load_state_dict(weights)
+            model.load_state_dict(renewed(load_file(directory / "model.safetensors")))
         except RuntimeError as error:
             raise PolicyIntegrityError(
                 f"{directory}: the policy cannot be loaded: its weights are not those of this version of "
@@ -379,8 +391,8 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         columns, kinds = columns.to(self.device), kinds.to(self.device)
         logits = torch.cat([scores.follow.flatten(1), scores.answer[:, None]], dim=1)
         logits = logits.gather(1, columns.clamp(min=0)) + scores.kinds.gather(1, kinds.clamp(min=0))
-        logits = logits + 10 * self.head.ahead * self._best_behind(encoded, decisions, scores, most)
-        return logits.masked_fill(columns < 0, float("-inf"))
+        behind: Tensor = self.head.behind() * self._best_behind(encoded, decisions, scores, most)
+        return (logits + behind).masked_fill(columns < 0, float("-inf"))
 
     def _best_behind(
         self, encoded: Encoded, decisions: Sequence[Decision], scores: Scores, most: int
@@ -423,6 +435,21 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             scores.append(self.head.scores(encoded, state.at(wanted), turn))
         together = Scores(*map(torch.cat, zip(*scores, strict=True)))
         return together.at([rows[decision.question, decision.path] for decision in decisions])
+
+
+def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of earlier versions of kbqa as those of this version; weights of this version as they are.
+
+    Factors were parameters themselves, and `behind` was called `ahead`, as a tenth; before that, nothing lay
+    behind options.
+    """
+    found = dict(weights)
+    if "head.scale" in found:
+        found["head.behind"] = 10 * found.pop("head.ahead", torch.tensor(2.0))
+        for name in ("scale", "gain", "behind", "cover", "near", "match", "first", "again"):
+            factor = found.pop(f"head.{name}").float()
+            found[f"head.{name}.exponent"] = factor.clamp(min=_TINY).log() / 10
+    return found
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

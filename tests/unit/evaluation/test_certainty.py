@@ -14,7 +14,7 @@ def record(likelihood, right, answers=("x",)):
     from math import log
 
     score = None if likelihood is None else log(likelihood)
-    return SimpleNamespace(log_likelihood=score, is_right=right, answers=answers)
+    return SimpleNamespace(choices=None if score is None else (score,), is_right=right, answers=answers)
 
 
 def test_each_threshold_has_its_share_of_all_questions():

@@ -11,7 +11,7 @@ import pytest
 
 from kbqa.bases import READER as BASE
 from kbqa.bases import find_base
-from kbqa.confidence import log_likelihood
+from kbqa.confidence import choices_of
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.tokenizer import TokenizerCodec
@@ -56,7 +56,7 @@ def hosted(version, codec):
 
 
 def sure(version, run) -> float:
-    return version.manifest.calibration.confidence(log_likelihood(run))
+    return version.manifest.calibration.confidence(choices_of(run))
 
 
 def test_it_is_complete_and_of_a_few_megabytes(version):

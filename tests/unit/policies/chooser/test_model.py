@@ -41,7 +41,7 @@ def test_the_best_relation_behind_an_option_raises_its_score(forms):
             0.0, *(float(question @ both / both.norm() - question @ one / one.norm()) for both in sums)
         )
 
-    weight = 10 * model.head.ahead.item()
+    weight = model.head.behind().item()
     assert gained.tolist() == pytest.approx(
         [weight * gain(first, city, born), weight * gain(second, starring), 0.0], abs=1e-4
     )
@@ -136,9 +136,9 @@ def test_the_important_token_is_what_is_asked_for_once_it_has_learned_so(model, 
         important = int(head.importance(encoded.states)[0].argmax())
         state = head.begin(encoded, [decision.question])
         query = functional.normalize(encoded.states[0, important], dim=0)
-        gained = head.gain * nearer(encoded, state)
+        gained = head.gain() * nearer(encoded, state)
         follow = head.scores(encoded, state, 0).follow[0, 0]
-    assert torch.allclose(follow, head.scale * (encoded.vectors @ query) + gained[0], atol=1e-3)
+    assert torch.allclose(follow, head.scale() * (encoded.vectors @ query) + gained[0], atol=1e-3)
 
 
 def test_texts_of_similar_length_are_encoded_together(model, codec, monkeypatch):
@@ -248,13 +248,43 @@ def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, mode
     assert float(again[1]) == pytest.approx(float(both - cosines[0]), abs=1e-5)
 
 
-def test_weights_of_a_version_that_was_shown_nothing_behind_options_are_loaded(beginning, tmp_path):
+FACTORS = {
+    "scale": 10,
+    "gain": 15,
+    "behind": 20,
+    "cover": 6,
+    "near": 0.5,
+    "match": 10,
+    "first": 1,
+    "again": 3,
+}
+
+
+def test_factors_begin_as_they_say_and_change_by_shares(model):
+    head = copy.deepcopy(model.head)
+    for name, initial in FACTORS.items():
+        factor = getattr(head, name)
+        assert factor().item() == pytest.approx(initial), name
+        with torch.no_grad():
+            factor.exponent += 0.001  # one step of Adam at this rate
+        assert factor().item() == pytest.approx(1.01 * initial, rel=1e-3), name
+
+
+@pytest.mark.parametrize("shown_ahead", [True, False])
+def test_weights_of_earlier_versions_are_loaded(beginning, shown_ahead, tmp_path):
+    """Factors were plain parameters, `behind` as a tenth; before that, nothing lay behind options."""
     _, model, tokenizer = beginning
     save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
     weights = load_file(tmp_path / "model.safetensors")
-    del weights["head.ahead"]
+    for name in FACTORS:
+        del weights[f"head.{name}.exponent"]
+    old = dict.fromkeys(FACTORS.keys() - {"behind"}, 7.0) | ({"ahead": 0.7} if shown_ahead else {})
+    weights |= {f"head.{name}": torch.tensor(value) for name, value in old.items()}
     save_file(weights, tmp_path / "model.safetensors")
-    assert torch.equal(load_model(tmp_path).head.gain, model.head.gain)
+    head = load_model(tmp_path).head
+    expected = {**dict.fromkeys(FACTORS, 7.0), "behind": 7.0 if shown_ahead else 20.0}
+    assert {name: getattr(head, name)().item() for name in FACTORS} == pytest.approx(expected, rel=1e-5)
+    assert torch.equal(head.salient.weight, model.head.salient.weight)
 
 
 def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
