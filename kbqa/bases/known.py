@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "1196b2fa6c9633ab9fa749e9b4505d8e9d2a3790b21c6ff1d06c62c594d96d10"
+_READER_DIGEST = "0fe927dcf496742201cdd14108eda2ed977d021d6839e74db14a54bae5bf677b"
 
 _BASES = (
     KnownBase(
