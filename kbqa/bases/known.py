@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "0fe927dcf496742201cdd14108eda2ed977d021d6839e74db14a54bae5bf677b"
+_READER_DIGEST = "aa2221576c7f4d499c80508a4a06c149c09871cc92a98ebeea83d9c2cc6bd215"
 
 _BASES = (
     KnownBase(
