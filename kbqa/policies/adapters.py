@@ -76,6 +76,12 @@ class AdaptedModel:
         for name, tensor in whole.items():
             if name not in own or own[name].shape != tensor.shape:
                 raise PolicyIntegrityError(f"{adapter}: {name} does not fit base model {self._base_model}")
+        saved = {name.partition(".")[0] for name in whole}
+        if missing := [name for name in own if name.partition(".")[0] in saved and name not in whole]:
+            raise PolicyIntegrityError(
+                f"{adapter}: {missing[0]} is missing: the file is damaged, or was written by another version "
+                "of kbqa; train the policy again"
+            )
         for name, (down, up) in updates.items():
             self._keep(name, (up.shape[0], down.shape[1]), adapter)
         for name, base in self._unmerged.items():

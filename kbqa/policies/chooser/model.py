@@ -447,8 +447,8 @@ def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if "head.scale" in found:
         found["head.behind"] = 10 * found.pop("head.ahead", torch.tensor(2.0))
         for name in ("scale", "gain", "behind", "cover", "near", "match", "first", "again"):
-            factor = found.pop(f"head.{name}").float()
-            found[f"head.{name}.exponent"] = factor.clamp(min=_TINY).log() / 10
+            if (factor := found.pop(f"head.{name}", None)) is not None:
+                found[f"head.{name}.exponent"] = factor.float().clamp(min=_TINY).log() / 10
     return found
 
 

@@ -163,19 +163,36 @@ def test_an_adapter_of_a_chooser_is_merged_into_that_chooser_and_brings_its_own_
     assert not torch.equal(found.head.start, chooser.head.start)
 
 
-def test_a_choosers_adapter_of_an_earlier_version_is_read(tmp_path) -> None:
-    chooser, tokenizer = begin_chooser(save_encoder(tmp_path / "encoder"), ChoosingProtocol.tags, seed=1)
-    save_model(chooser, tokenizer, tmp_path / "base", pad=PAD, end=END)
-    student = Student.pretrained(str(tmp_path / "base"), ChoosingProtocol.tags, seed=1)
+def choosers_adapter(directory):
+    """The weights of an adapter that is saved in `adapter`; its base is in `base`."""
+    chooser, tokenizer = begin_chooser(save_encoder(directory / "encoder"), ChoosingProtocol.tags, seed=1)
+    save_model(chooser, tokenizer, directory / "base", pad=PAD, end=END)
+    student = Student.pretrained(str(directory / "base"), ChoosingProtocol.tags, seed=1)
     add_adapter(student.model, Adapter(rank=4, alpha=8, targets=("query", "value")), seed=3)
-    student.save(tmp_path / "adapter")
-    weights = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    student.save(directory / "adapter")
+    return load_file(directory / "adapter" / "adapter_model.safetensors")
+
+
+def test_a_choosers_adapter_of_an_earlier_version_is_read(tmp_path) -> None:
+    weights = choosers_adapter(tmp_path)
     for name in ("scale", "gain", "behind", "cover", "near", "match", "first", "again"):
         del weights[f"base_model.model.head.{name}.exponent"]
         weights[f"base_model.model.head.{name.replace('behind', 'ahead')}"] = torch.tensor(4.0)
     save_file(weights, tmp_path / "adapter" / "adapter_model.safetensors")
     head = AdaptedModel.load(tmp_path / "adapter", str(tmp_path / "base"), None).model.head
     assert [head.match().item(), head.behind().item()] == pytest.approx([4, 40])
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_choosers_adapter_without_a_part_of_its_head_is_refused(tmp_path, earlier) -> None:
+    """It would be played with an untrained part."""
+    weights = choosers_adapter(tmp_path)
+    del weights["base_model.model.head.gain.exponent"]
+    if earlier:
+        weights["base_model.model.head.scale"] = torch.tensor(10.0)
+    save_file(weights, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(PolicyIntegrityError, match="head.gain.exponent is missing"):
+        AdaptedModel.load(tmp_path / "adapter", str(tmp_path / "base"), None)
 
 
 def test_an_adapter_of_tied_weights_is_refused(tmp_path) -> None:
