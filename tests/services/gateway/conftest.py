@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -101,6 +102,17 @@ class FixedPolicy:
             calibration=self.calibration,
         )
         return Lease(served, lambda: self._count(-1))
+
+    def is_free(self, within=30.0):
+        """Whether nobody holds it: a call that ended may hold it until its thread has returned.
+
+        Args:
+            within: seconds to wait for that.
+        """
+        deadline = time.monotonic() + within
+        while self.leases and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.leases == 0
 
     def _count(self, change):
         with self._lock:

@@ -175,10 +175,7 @@ def test_at_the_deadline_what_is_there_is_told(gateway):
     # The thread is still in its turn: the policy stays leased until that ends.
     assert policies.leases == 1
     slow.go_on.set()
-    deadline = time.monotonic() + 30
-    while policies.leases and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert policies.leases == 0
+    assert policies.is_free()
 
 
 def test_what_the_greedy_run_found_survives_the_deadline(gateway):
@@ -299,7 +296,7 @@ def test_a_prompt_too_long_for_the_policy_is_refused(gateway):
 
 def test_without_a_policy_it_says_how_to_get_one(gateway):
     client = gateway()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while "loaded" in (response := post(client)).json()["detail"] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert response.status_code == 503

@@ -35,11 +35,11 @@ def results(server, *actions, **headers):
 def test_a_batch_ends_at_its_deadline_and_what_is_left_answers_as_timeouts(client):
     server = client(batch_deadline_s=3.0, query_deadline_s=2.0)
     assert results(server, sparql("ASK {}"))[0]["status"] == "ok"
-    bombs = [sparql(f"{BOMB} LIMIT {n}") for n in (1, 2, 3, 4)]
+    bombs = [sparql(f"{BOMB} LIMIT {n}") for n in range(10)]
     started = time.monotonic()
     *found, last = results(server, *bombs, ONE_HOP)
-    assert time.monotonic() - started < 6
-    assert [result["kind"] for result in found] == ["query_timeout"] * 4
+    assert time.monotonic() - started < 15  # ten bombs of 2 s would take 20 s
+    assert [result["kind"] for result in found] == ["query_timeout"] * 10
     assert "stopped after 2 s" in found[0]["message"]
     assert last["message"] == "not executed: the batch had used up its 3 s; send fewer actions"
 

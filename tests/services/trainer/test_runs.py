@@ -265,7 +265,7 @@ def test_a_trainer_that_dies_takes_its_training_process_along_and_goes_on(runs, 
     runs.wait(run, in_rl(5))
     child = training_process(trainer)
     trainer.kill()
-    child.wait(timeout=5)
+    child.wait(timeout=30)
     trainer.start_again()
     trainer.ready()
     view = runs.wait(run, lambda view: view["history"][-1]["kind"] != "resumed" and view["step"] > 6)

@@ -309,12 +309,12 @@ def test_no_name_changes_what_a_look_up_asks(server, connect, name):
 
 
 def test_a_dead_endpoint_fails_each_action_by_its_type_and_soon(connect):
-    store = connect(f"http://127.0.0.1:{free_port()}/sparql", deadline_s=3)
-    tools = LocalGraphTools(FixedGraphs({"films": store}), deadline_s=3)
+    store = connect(f"http://127.0.0.1:{free_port()}/sparql", deadline_s=5)
+    tools = LocalGraphTools(FixedGraphs({"films": store}), deadline_s=60)
     began = time.monotonic()
     sparql = Action(EXECUTE_SPARQL, {"query": "SELECT * { ?s ?p ?o }"})
     results = tools.execute("films", [STARRED, sparql] * 5)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 25  # one of the ten waits for its whole deadline, and the others do not
     for result in results:
         assert isinstance(result, Failure)
         assert (result.code, result.kind) == (ErrorCode.SERVER_ERROR, ErrorKind.BACKEND_UNAVAILABLE)

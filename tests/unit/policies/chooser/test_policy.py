@@ -146,7 +146,7 @@ def test_a_batch_that_fails_fails_all_that_was_taken_up_with_it(model, codec):
     swap = _Swap("v2", lambda model: None)
     policy._refuse(PolicyUnavailableError("failed"), [swap])
     with pytest.raises(PolicyUnavailableError, match="failed"):
-        swap.future.result(timeout=1)
+        swap.future.result(timeout=30)
 
 
 class _Encoder(torch.nn.Module):
