@@ -17,6 +17,7 @@ import { thread } from "./thread.js";
 import { shortRelation } from "./walk.js";
 
 const TICK_MS = 100, RECENT = 6;
+const READER = "reader"; // the policy that comes with kbqa
 const SAYS = {
   no_answer: "The agent found no answer.",
   no_topic_entity: "The question names nothing in this graph. Write the name as the graph spells it, or add a topic entity.",
@@ -96,7 +97,7 @@ function take(event) {
       walked.begin(event.linking.topic_entities.map((id) => ({ id, label: labels.get(id) ?? id })));
       form.linked(event.linking, (id) => labels.get(id) ?? id);
       answers.clear(event.linking.topic_entities);
-      if (event.fallback) warn(event.fallback);
+      if (event.fallback) warn(`${event.policy === READER ? "The reader that comes with kbqa" : event.policy} answers this question, because ${event.fallback}`);
       say(event.linking.topic_entities.length ? `The question is about ${event.linking.topic_entities.map((id) => labels.get(id) ?? id).join(", ")}.` : "The question names nothing in the graph.");
       break;
     }
@@ -143,7 +144,7 @@ function factsOf(request, document) {
     `${number(usage.generated_tokens)} tokens written`, `${usage.kg_calls} graph ${usage.kg_calls === 1 ? "call" : "calls"}`];
   return [
     h("p", { class: "usage" }, [...(confidence === undefined ? [] : [`how sure: ${confidence}`]), ...costs, `policy ${policy === version ? policy : `${policy}/${version}`}`].join(" · ")),
-    policy === "reader" ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
+    policy === READER ? h("p", { class: "muted" }, "The reader answered, which was not trained on this graph.") : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet small", onclick: () => copy(asCurl(request, { key: currentKey() }), "curl command", told) }, "Copy as curl"),
       h("button", { type: "button", class: "quiet small", onclick: () => copy(JSON.stringify(document, null, 1), "JSON", told) }, "Copy JSON"),

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from kbqa.serving.policies import PoliciesInTurn
 from services.access.keys import KeyFile
 from tests.services.gateway.conftest import FixedPolicy, NoPolicy, answer, query, recite
 from tests.services.gateway.page.conftest import BUDGET, Deliberate, ask, story
@@ -21,6 +22,18 @@ def test_no_policy_is_said_with_what_to_do(open_page, serve):
         alert = page.get_by_role("alert")
         expect(alert).to_contain_text("no policy is promoted yet")
         expect(alert.get_by_role("button", name="Try again")).to_be_enabled()
+
+
+@pytest.mark.parametrize(("run", "named"), [("reader", "The reader that comes with kbqa"), ("films-1", "films-1")])
+def test_who_answers_instead_of_the_first_choice_is_said_with_the_reason(open_page, serve, run, named, book):
+    stands_by = FixedPolicy(policy=Deliberate(story(book)), budget=BUDGET, run=run)
+    with serve(PoliciesInTurn([NoPolicy(), stands_by])) as url:
+        page = open_page(url)
+        ask(page, f"name the birth year of the author of {book[0]} .")
+        expect(page.locator(".alarm")).to_have_text(
+            f"{named} answers this question, because no policy is promoted yet"
+        )
+        expect(page.locator("li.answer")).to_have_count(1)
 
 
 def test_a_graph_that_is_gone_is_said(open_page, serve):
