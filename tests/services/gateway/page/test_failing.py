@@ -24,7 +24,9 @@ def test_no_policy_is_said_with_what_to_do(open_page, serve):
         expect(alert.get_by_role("button", name="Try again")).to_be_enabled()
 
 
-@pytest.mark.parametrize(("run", "named"), [("reader", "The reader that comes with kbqa"), ("films-1", "films-1")])
+@pytest.mark.parametrize(
+    ("run", "named"), [("reader", "The reader that comes with kbqa"), ("films-1", "films-1")]
+)
 def test_who_answers_instead_of_the_first_choice_is_said_with_the_reason(open_page, serve, run, named, book):
     stands_by = FixedPolicy(policy=Deliberate(story(book)), budget=BUDGET, run=run)
     with serve(PoliciesInTurn([NoPolicy(), stands_by])) as url:
