@@ -115,13 +115,11 @@ class _Making:
     ) -> None:
         self._store, self._kg, self._facts, self._rng, self._made = store, kg, described.facts, rng, made
         self._usable, self._cut = described.relations, frozenset(made.cut)
-        names = NameTable(store)
         terms = FormVocabulary(
             entity=store.entity_term,
             relation=store.relation_term,
             ontology_class=store.entity_term,
-            type_predicate=names.type_path(),
-            value=names.value,
+            type_predicate=NameTable(store).type_path(),
         )
         self._asker = Asker(described.facts, kg, rng, _LIMITS, terms)
         self._texts: dict[str, Question | None] = {}  # None: ambiguous
