@@ -14,7 +14,7 @@ from kbqa.errors import LogicalFormError
 from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.names import literal_value as lexical_form
 from kbqa.kg.endpoint.record import is_iri
-from kbqa.kg.naming import relation_iri
+from kbqa.kg.naming import ENTITY_NAMESPACE, relation_iri
 from kbqa.kg.sparql.prefixes import PREFIXES
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
@@ -140,6 +140,18 @@ class NameTable:
         """A relation as a property path; one that no triple has if it is not in the graph."""
         # The relation for the other end of TC's interval may be missing.
         return self._path(self.relations(name)) or f"<{name if is_iri(name) else relation_iri(name)}>"
+
+    def written_as(self, name: str) -> str | None:
+        """As `GraphStore.written_as`, of a relation by name; of several, if all are alike."""
+        found = {self.store.written_as(id_) for id_ in self.relations(name)}
+        return found.pop() if len(found) == 1 else None
+
+    def value(self, name: str, variable: str) -> str:
+        """What is compared at a variable to which a relation leads; see `FormVocabulary`."""
+        datatype = self.written_as(name)
+        if datatype is None:
+            return variable
+        return f'<{datatype}>(REPLACE(STR({variable}), "^{ENTITY_NAMESPACE}", ""))'
 
     def type_path(self) -> str:
         """The relations that lead to classes, as a property path."""

@@ -203,6 +203,9 @@ class NamespacedStore:
             {topic: tuple(map(self._bond, found.bonds.get(iri, ()))) for topic, iri in iris.items()},
         )
 
+    def written_as(self, relation: str) -> str | None:
+        return self._store.written_as(self._relation_below(relation))
+
     def relations(self) -> Sequence[Item]:
         return self._named(self._store.relations())
 

@@ -260,6 +260,13 @@ class GraphStore(Protocol):
         """Every relation of the graph."""
         ...
 
+    def written_as(self, relation: str) -> str | None:
+        """How texts that a relation leads to are compared: full IRI of a datatype, if all can be read so.
+
+        Judged by `MAX_SURROUNDED` tails at most. None if they have datatypes, or are no numbers or dates.
+        """
+        ...
+
     def types(self) -> Sequence[Item]:
         """Every type (class) that an entity of the graph has."""
         ...

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kbqa.kg.sparql.dates import DATE_TYPES, parse_date
 from kbqa.logical_forms.algebra import XSD, Literal
 
 _TYPED = re.compile(r'"(.*)"\^\^<(.*)>', re.DOTALL)
+# What is written like a value: a name in a delimited file, or a literal without a datatype.
+_WRITTEN = {
+    XSD + "decimal": re.compile(r'(?P<quote>"?)(?P<text>-?\d+(?:\.\d+)?)(?P=quote)'),
+    XSD + "date": re.compile(r'(?P<quote>"?)(?P<text>\d{4}-\d\d-\d\d)(?P=quote)'),
+}
 INTEGER_TYPES = frozenset(
     XSD + name
     for name in (
@@ -48,6 +53,28 @@ def value_of(id_: str) -> Value | None:
     """The value of a literal given as N-Triples; None if it is neither a number nor a date."""
     found = _TYPED.fullmatch(id_)
     return None if found is None else _value(found[1], found[2])
+
+
+def written_value(id_: str, datatype: str) -> Value | None:
+    """The value of a text that is written like a number or a date, given as an id of a graph.
+
+    Args:
+        datatype: as what it is read, see `written_as`.
+    """
+    found = _WRITTEN[datatype].fullmatch(id_)
+    return None if found is None else _value(found["text"], datatype)
+
+
+def written_as(ids: Collection[str]) -> str | None:
+    """The datatype as which all of some texts, given as ids, can be read: a decimal or a date.
+
+    Returns:
+        A full IRI; None if there are none, or if one of them has a datatype or cannot be read so.
+    """
+    for datatype in _WRITTEN if ids else ():
+        if all(written_value(id_, datatype) is not None for id_ in ids):
+            return datatype
+    return None
 
 
 def literal_value(literal: Literal) -> Value | None:

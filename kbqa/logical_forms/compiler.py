@@ -81,6 +81,8 @@ class FormVocabulary:
         relation: a full term or a property path; so is `type_predicate`.
         type_predicate: links a member to its class.
         literal: the first of several terms is the value of a comparison.
+        value: what is compared at a variable to which a relation leads: an expression that converts a text,
+            or the variable itself.
         now: the day that TC's NOW means, such as `2015-08-10`.
     """
 
@@ -89,6 +91,7 @@ class FormVocabulary:
     ontology_class: Callable[[str], Terms]
     type_predicate: str
     literal: Callable[[Literal], Terms] = literal_term
+    value: Callable[[str, str], str] = lambda relation, variable: variable
     now: str = "2015-08-10"
 
 
@@ -184,9 +187,9 @@ class _Writer:
             case Join(relation, source):
                 return self._join(relation, source, variable, group)
             case Comparison(comparator, path, value):
-                lines, compared = self._along(path, variable, group)
+                lines, end = self._along(path, variable, group)
                 bound, *_ = _each(self._vocabulary.literal(value))
-                return [*lines, f"FILTER ({compared} {comparator.symbol} {bound})"]
+                return [*lines, f"FILTER ({self._value(path, end)} {comparator.symbol} {bound})"]
             case Superlative():
                 return self._superlative(expression, variable, group)
             case Timed(source, relation, time):
@@ -233,17 +236,30 @@ class _Writer:
         return f"{term} {predicate} {variable} ." if relation.inverse else f"{variable} {predicate} {term} ."
 
     def _superlative(self, superlative: Superlative, variable: str, group: _Group) -> list[str]:
-        lines, value = self._along(superlative.path, variable, group)
+        lines, end = self._along(superlative.path, variable, group)
+        value = self._value(superlative.path, end)
         candidate = self._fresh()
         candidates = _Group([candidate])
         candidate_lines = self._pattern(superlative.source, candidate, candidates)
-        value_lines, candidate_value = self._along(superlative.path, candidate, candidates)
+        value_lines, candidate_end = self._along(superlative.path, candidate, candidates)
+        candidate_value = self._value(superlative.path, candidate_end)
+        is_converted = value != end
+        if is_converted:
+            # What cannot be converted equals nothing; in the aggregate, it would be an error.
+            value_lines.append(f"FILTER ({candidate_value} = {candidate_value})")
         # The candidates of an inner superlative are not answers yet.
         if variable == group.variables[0] or self._distinct is Distinct.NODES:
             value_lines += self._differences(candidates)
-        projection = f"({superlative.extreme}({candidate_value}) AS {value})"
-        extreme = _select(projection, candidate_lines + value_lines)
-        return [*self._pattern(superlative.source, variable, group), *lines, *_subquery(extreme)]
+        best = self._fresh() if is_converted else value
+        projection = f"({superlative.extreme}({candidate_value}) AS {best})"
+        extreme = _subquery(_select(projection, candidate_lines + value_lines))
+        chosen = [f"FILTER ({value} = {best})"] if is_converted else []
+        return [*self._pattern(superlative.source, variable, group), *lines, *extreme, *chosen]
+
+    def _value(self, path: Path, end: str) -> str:
+        """What is compared at the end of a path."""
+        *_, last = path
+        return end if last.inverse else self._vocabulary.value(last.name, end)
 
     def _timed(self, variable: str, relation: str, time: str) -> list[str]:
         """Filters for intervals that cover `time`; a missing begin or end means an open interval.

@@ -248,6 +248,9 @@ class Adjacency:
             return self._surveyor.survey_nodes(self.numbers(of))
         return self._surveyor.survey(of, topics, returning=returning)
 
+    def written_as(self, relation: str) -> str | None:
+        return self._forms.written_as(relation)
+
     def _relations_page(self, side: Side, entities: Sequence[str], limit: int, offset: int) -> Page:
         nodes = _known(map(self._nodes.number, entities))
         found = _union([side.relations_of(node) for node in nodes])

@@ -18,8 +18,8 @@ from cachetools import LRUCache
 from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.embedded.walks import Numbers, concatenated, fitting_ranges, spread
 from kbqa.kg.forms import check_members, resolved_name
-from kbqa.kg.store import MAX_FRONTIER
-from kbqa.kg.values import Value, literal_value, value_of
+from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED
+from kbqa.kg.values import Value, literal_value, value_of, written_as, written_value
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
@@ -70,6 +70,8 @@ class FormIndex:
     def __init__(self, index: Adjacency, *, now: str) -> None:
         self._index, self._now = index, now
         self._value = lru_cache(_KEPT)(lambda node: value_of(index.id_at(node)))
+        self._written = lru_cache(_KEPT)(lambda node, as_: written_value(index.id_at(node), as_))
+        self.written_as = lru_cache(_KEPT_SETS)(self._written_as)
         self._types = index.links_named(*TYPE_RELATIONS)
         # A form is expanded step by step, so its parts were evaluated just before.
         self._kept: LRUCache[tuple[Expression, tuple[str, ...]], NodeSet] = LRUCache(_KEPT_SETS)
@@ -102,9 +104,27 @@ class FormIndex:
         ends = nodes
         for relation in path:
             places, ends = self._step(places, ends, relation)
-        found = [(place, self._value(end)) for place, end in zip(places.tolist(), ends.tolist(), strict=True)]
-        kept = [(place, value) for place, value in found if value is not None]
+        found = list(map(self._value, ends.tolist()))
+        if not any(found) and (datatype := self._read_as(ends, path[-1])) is not None:
+            found = [self._written(end, datatype) for end in ends.tolist()]
+        kept = [
+            (place, value) for place, value in zip(places.tolist(), found, strict=True) if value is not None
+        ]
         return np.array([place for place, _ in kept], np.int64), [value for _, value in kept]
+
+    def _read_as(self, ends: Numbers, relation: Relation) -> str | None:
+        """The datatype as which the texts are read that a relation leads to."""
+        # Most relations lead to entities, which a few of them show; to judge a relation takes longer.
+        some = [self._index.id_at(end) for end in ends[:MAX_SURROUNDED].tolist()]
+        return None if relation.inverse or written_as(some) is None else self.written_as(relation.name)
+
+    def _written_as(self, relation: str) -> str | None:
+        """As `GraphStore.written_as`."""
+        links = self._index.links_named(relation)
+        tails = self._index.side(inverse=True).nodes_with(links)
+        # Evenly spread, since names are in order.
+        sample = tails[:: max(1, -(-len(tails) // MAX_SURROUNDED))]
+        return written_as([self._index.id_at(node) for node in sample.tolist()])
 
     def are_linked(self, nodes: Numbers, others: Numbers, inverse: bool, links: Sequence[int]) -> Mask:
         """A mask of the nodes to which a relation leads from one of `others`, whatever their degrees."""

@@ -30,6 +30,10 @@ class Side(WalkedSide, Protocol):
         """The number of triples with each node at this end."""
         ...
 
+    def nodes_with(self, relations: Sequence[int]) -> Numbers:
+        """The nodes that have a triple with one of the relations at this end, ascending."""
+        ...
+
     def edge(self, node: int, relation: int, neighbour: int) -> int | None:
         """The position of a triple among all triples of the graph; None if it is not on this side."""
         ...
@@ -155,6 +159,9 @@ class MemorySide:
 
     def nodes(self) -> Numbers:
         return np.unique(self._nodes)
+
+    def nodes_with(self, relations: Sequence[int]) -> Numbers:
+        return np.unique(np.asarray(self._nodes)[np.isin(np.asarray(self._relations), relations)])
 
     def relations(self) -> Numbers:
         return np.unique(self._relations)

@@ -14,16 +14,18 @@ from kbqa.kg.embedded.names import TYPE_RELATIONS
 from kbqa.kg.endpoint.lookups import item_of, node_terms, places, union
 from kbqa.kg.endpoint.reader import EndpointReader
 from kbqa.kg.endpoint.record import is_iri
-from kbqa.kg.endpoint.results import id_of
+from kbqa.kg.endpoint.results import Binding, id_of
 from kbqa.kg.forms import NameTable, check_members, leaves
 from kbqa.kg.naming import entity_iri
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, GraphStore, Survey
-from kbqa.kg.values import VALUE_TYPES, Value, most_frequent, value_of
-from kbqa.logical_forms.algebra import Class, Entity, Expression, Literal, entities
+from kbqa.kg.values import VALUE_TYPES, Value, most_frequent, value_of, written_as
+from kbqa.logical_forms.algebra import XSD, Class, Entity, Expression, Literal, entities
 from kbqa.logical_forms.compiler import Distinct, FormVocabulary, away_from, literal_term, to_sparql
 
 _OUT, _IN = "out", "in"
 _ENDS = "least", "greatest"
+_TEXT = f"{XSD}string"
+_TYPE = "BIND(STR(DATATYPE(?value)) AS ?type)"
 _TYPES = frozenset(id_ for id_ in TYPE_RELATIONS if is_iri(id_))
 
 
@@ -78,6 +80,7 @@ class FormQueries:
             ontology_class=lambda name: self._terms(Class(name)),
             type_predicate=self._names.type_path(),
             literal=lambda value: self._terms(value) if value in joined else literal_term(value),
+            value=self._names.value,
         )
         distinct = Distinct.NONE if returning else Distinct.ENTITIES
         return to_sparql(form, vocabulary, distinct=distinct, answer=answer, apart=apart)
@@ -130,7 +133,7 @@ class FormQueries:
 
     def _attributes(self, members: str, out: Sequence[Item]) -> Iterator[Attribute]:
         """The relations to numbers and dates, directly or through nodes without a name."""
-        found = self._values(f"{members} ?member ?p ?value", "p")
+        found = self._values(members, "?member", "p")
         further = [item.id for item in out if (item.id,) not in found and item.id not in _TYPES]
         if further:
             properties = " ".join(f"<{label}>" for label in self.labels)
@@ -139,31 +142,56 @@ class FormQueries:
             further = [id_ for id_ in further if id_ not in ids]
         if further:
             relations = " ".join(f"<{id_}>" for id_ in further)
-            through = f"{members} VALUES ?p {{ {relations} }} ?member ?p ?middle . ?middle ?q ?value"
-            found |= self._values(through, "p", "q")
+            through = f"{members} VALUES ?p {{ {relations} }} ?member ?p ?middle ."
+            found |= self._values(through, "?middle", "p", "q")
         items = {item.id: item for item in out}
         items |= self._items(id_ for path in found for id_ in path if id_ not in items)
         by_path = {tuple(items[id_] for id_ in path): values for path, values in found.items()}
         for path in sorted(by_path, key=lambda path: [_by_label(item) for item in path]):
             yield _attribute(path, by_path[path])
 
-    def _values(self, pattern: str, *variables: str) -> dict[tuple[str, ...], list[_Values]]:
-        """The numbers and dates that a pattern binds to ?value, by relations and datatypes."""
+    def _values(self, there: str, node: str, *variables: str) -> dict[tuple[str, ...], list[_Values]]:
+        """The numbers and dates at the ends of paths, by relations and datatypes.
+
+        Args:
+            there: binds the node from which the last relation leads on.
+            variables: the relations of the path.
+        """
+        datatypes = ", ".join(f'"{datatype}"' for datatype in sorted({*VALUE_TYPES, _TEXT}))
+        typed = f"{there} {node} ?{variables[-1]} ?value FILTER(ISLITERAL(?value)) {_TYPE} "
+        typed += f"FILTER(?type IN ({datatypes}))"
+        found: dict[tuple[str, ...], list[_Values]] = {}
+        for path, row in self._extremes(typed, variables):
+            ends = [id_of(row[name]) for name in _ENDS if name in row]
+            if row["type"]["value"] == _TEXT and written_as(ends) is not None:
+                found |= self._written(there, node, dict(zip(variables, path, strict=True)))
+            elif (values := _values_of(row)) is not None:
+                found.setdefault(path, []).append(values)
+        return found
+
+    def _written(
+        self, there: str, node: str, path: Mapping[str, str]
+    ) -> dict[tuple[str, ...], list[_Values]]:
+        """The texts at the end of one path of relations, by variable, if all are numbers or all dates."""
+        *_, (variable, last) = path.items()
+        converted = self._names.value(last, "?text")
+        if converted == "?text":
+            return {}
+        relations = " ".join(f"VALUES ?{name} {{ <{relation}> }}" for name, relation in path.items())
+        texts = f"{relations} {there} {node} ?{variable} ?text FILTER({converted} = {converted})"
+        rows = self._extremes(f"{texts} BIND({converted} AS ?value) {_TYPE}", tuple(path))
+        return {key: [values] for key, row in rows if (values := _values_of(row)) is not None}
+
+    def _extremes(self, pattern: str, variables: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Binding]]:
+        """Relations, and the extremes and numbers of what a pattern binds to ?value, by their ?type."""
         path = " ".join(f"?{variable}" for variable in variables)
-        datatypes = ", ".join(f'"{datatype}"' for datatype in sorted(VALUE_TYPES))
         rows = self.reader.rows(
             f"SELECT {path} ?type (COUNT(*) AS ?n) (COUNT(DISTINCT ?member) AS ?members) "
-            f"(MIN(?value) AS ?least) (MAX(?value) AS ?greatest) WHERE {{ {pattern} "
-            f"FILTER(ISLITERAL(?value)) BIND(STR(DATATYPE(?value)) AS ?type) FILTER(?type IN ({datatypes})) "
-            f"}} GROUP BY {path} ?type"
+            f"(MIN(?value) AS ?least) (MAX(?value) AS ?greatest) WHERE {{ {pattern} }} GROUP BY {path} ?type"
         )
-        found: dict[tuple[str, ...], list[_Values]] = {}
         for row in rows:
-            least, greatest = (value_of(id_of(row[name])) if name in row else None for name in _ENDS)
-            if least is not None and greatest is not None:
-                values = _Values(least, greatest, int(row["n"]["value"]), int(row["members"]["value"]))
-                found.setdefault(tuple(id_of(row[name]) for name in variables), []).append(values)
-        return found
+            if all(name in row for name in (*variables, "type")):
+                yield tuple(id_of(row[name]) for name in variables), row
 
     def _bonds(self, form: Expression, topic: str, apart: Sequence[str]) -> Iterator[Bond]:
         """Paths of one or two relations from the members to an entity, which no join leads to on the way."""
@@ -214,6 +242,13 @@ class FormQueries:
         wanted = list(dict.fromkeys(ids))
         found = self.store.items(wanted) if wanted else {}
         return {id_: found.get(id_) or Item(id_, id_) for id_ in wanted}
+
+
+def _values_of(row: Binding) -> _Values | None:
+    least, greatest = (value_of(id_of(row[name])) if name in row else None for name in _ENDS)
+    if least is None or greatest is None:
+        return None
+    return _Values(least, greatest, int(row["n"]["value"]), int(row["members"]["value"]))
 
 
 def _attribute(path: tuple[Item, ...], found: Sequence[_Values]) -> Attribute:

@@ -43,6 +43,7 @@ from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
+from kbqa.kg.values import written_as
 from kbqa.logical_forms.algebra import Expression
 
 _OUT, _IN = "out", "in"
@@ -326,6 +327,10 @@ class EndpointStore:
 
     def types(self) -> Sequence[Item]:
         return self._schema.get(TYPES, self._every_id, self._known)
+
+    def written_as(self, relation: str) -> str | None:
+        some = f"{{ SELECT ?x WHERE {{ ?s {self.relation_term(relation)} ?x }} LIMIT {MAX_SURROUNDED} }}"
+        return written_as(self._reader.ids(f"SELECT DISTINCT ?x WHERE {{ {some} }}"))
 
     def subgraph(self, graph: str) -> GraphStore | None:
         return None

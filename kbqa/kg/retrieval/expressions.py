@@ -155,7 +155,11 @@ class FormEvaluation:
         query = f"SELECT * WHERE {{ {' UNION '.join(parts)} }}"
         solutions = solve(self.store, query, deadline_s=self._left())
         kinds = {name: term["type"] for row in solutions.bindings for name, term in row.items()}
-        return [item for place, item in enumerate(candidates) if kinds.get(f"o{place}") in _LITERALS]
+        return [
+            item
+            for place, item in enumerate(candidates)
+            if kinds.get(f"o{place}") in _LITERALS or self.names.written_as(item.id) is not None
+        ]
 
     def _compiled(self, expression: Expression, vocabulary: FormVocabulary) -> str:
         try:
@@ -195,6 +199,7 @@ class FormEvaluation:
             ontology_class=lambda name: entity(Class(name)),
             type_predicate=self.names.type_path(),
             literal=literal,
+            value=self.names.value,
             now=self._now,
         )
 

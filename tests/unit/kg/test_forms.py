@@ -35,6 +35,9 @@ TURTLE = f"""
 :cruise a :Person ; rdfs:label "Tom Cruise"@en .
 :stint1 :at :studio ; :stint.from "1990"^^xsd:gYear ; :stint.to "1999"^^xsd:gYear .
 :stint2 :at :theatre ; :stint.from "2003-04-01"^^xsd:date .
+:lux :town :paris ; :seats "1000" ; :opened "1912-05-01" ; :hall [ :rows "9.5" ] ; :code "12" .
+:max :town :paris ; :seats "80" ; :opened "1921-01-31" ; :hall [ :rows "-3" ] ; :code "7b" .
+:rex :town :paris ; :seats "999" ; :opened "1932-12-08" ; :hall [ :rows "10" ] ; :code "9" .
 :studio rdfs:label "Actors Studio"@en . :theatre rdfs:label "Circle Theatre"@en .
 :director rdfs:label "directed by"@en . :star rdfs:label "starring"@en .
 """
@@ -138,6 +141,15 @@ FORMS = {
     "(JOIN :director (JOIN (R :director) Heat))": ["ali", "collateral", "miami"],
     "(AND (JOIN (R :likes) `Michael Mann`) (JOIN `directed by` :mann))": ["heat"],
     "(JOIN :minutes 170)": ["heat", "miami"],
+    # Texts that are written like numbers or dates, if all of a relation's are.
+    "(ARGMAX (JOIN :town :paris) :seats)": ["lux"],
+    "(ARGMIN (JOIN :town :paris) :seats)": ["max"],
+    "(ARGMAX (JOIN :town :paris) (JOIN :hall :rows))": ["rex"],
+    "(ARGMIN (JOIN :town :paris) :opened)": ["lux"],
+    "(ARGMAX (ARGMAX (JOIN :town :paris) :seats) :opened)": ["lux"],
+    "(AND (JOIN :town :paris) (gt :seats 99))": ["lux", "rex"],
+    "(AND (JOIN :town :paris) (le (JOIN :hall :rows) 9.5^^:decimal))": ["lux", "max"],
+    "(AND (JOIN :town :paris) (lt :opened 1921-01-31^^:date))": ["lux"],
     "(JOIN (R :director) :nothing)": [],
     "(JOIN (R :director) `no such film`)": [],
     f"(AND {MANNS} (JOIN :star nobody))": [],
@@ -158,6 +170,11 @@ def test_worked_members(store, text):
 @pytest.mark.parametrize("name", ["embedded", "endpoint"])  # Virtuoso orders days and years
 def test_a_day_is_neither_before_nor_after_a_year(stores, name):
     assert members(stores[name], f"(AND {MANNS} (gt :released 1990^^:gYear))") == []
+
+
+@pytest.mark.parametrize("name", ["embedded", "endpoint"])  # Virtuoso compares anything
+def test_a_number_is_not_compared_with_texts_of_which_only_some_are_numbers(stores, name):
+    assert members(stores[name], "(AND (JOIN :town :paris) (gt :code 8))") == []
 
 
 @pytest.mark.parametrize(
@@ -256,6 +273,23 @@ def test_a_survey_of_entities(store):
     assert (both["out"], both["intervals"]) == (("role", TYPE), ())
     assert [one[0] for one in both["attributes"]] == [("role", "stint.from"), ("role", "stint.to")]
     assert told(store.survey([f"{EX}nothing"])) == told(store.survey([]))
+
+
+def test_texts_that_are_written_like_numbers_or_dates_are_values(store):
+    found = told(store.survey(form("(JOIN :town :paris)")))["attributes"]
+    assert [(path, datatype, members) for path, datatype, _, _, members in found] == [
+        (("hall", "rows"), "decimal", 3),
+        (("opened",), "date", 3),
+        (("seats",), "decimal", 3),
+    ]
+    assert [(least, greatest) for _, datatype, least, greatest, _ in found if datatype == "decimal"] == [
+        (-3, 10),
+        (80, 1000),
+    ]
+    of = {
+        name: store.written_as(f"{EX}{name}") for name in ("seats", "opened", "code", "minutes", "star", "no")
+    }
+    assert of == dict.fromkeys(of) | {"seats": f"{XSD}decimal", "opened": f"{XSD}date"}
 
 
 def test_intervals_are_the_relations_that_begin_them(store):
