@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ class FormIndex:
         self._index, self._now = index, now
         self._value = lru_cache(_KEPT)(lambda node: value_of(index.id_at(node)))
         self._written = lru_cache(_KEPT)(lambda node, as_: written_value(index.id_at(node), as_))
-        self.written_as = lru_cache(_KEPT_SETS)(self._written_as)
+        self.written_as = lru_cache(_KEPT_SETS)(partial(_judged, index))
         self._types = index.links_named(*TYPE_RELATIONS)
         # A form is expanded step by step, so its parts were evaluated just before.
         self._kept: LRUCache[tuple[Expression, tuple[str, ...]], NodeSet] = LRUCache(_KEPT_SETS)
@@ -117,14 +117,6 @@ class FormIndex:
         # Most relations lead to entities, which a few of them show; to judge a relation takes longer.
         some = [self._index.id_at(end) for end in ends[:MAX_SURROUNDED].tolist()]
         return None if relation.inverse or written_as(some) is None else self.written_as(relation.name)
-
-    def _written_as(self, relation: str) -> str | None:
-        """As `GraphStore.written_as`."""
-        links = self._index.links_named(relation)
-        tails = self._index.side(inverse=True).nodes_with(links)
-        # Evenly spread, since names are in order.
-        sample = tails[:: max(1, -(-len(tails) // MAX_SURROUNDED))]
-        return written_as([self._index.id_at(node) for node in sample.tolist()])
 
     def are_linked(self, nodes: Numbers, others: Numbers, inverse: bool, links: Sequence[int]) -> Mask:
         """A mask of the nodes to which a relation leads from one of `others`, whatever their degrees."""
@@ -269,6 +261,14 @@ class FormIndex:
             if len(found):
                 return found
         return self.nodes([leaf.lexical])
+
+
+def _judged(index: Adjacency, relation: str) -> str | None:
+    """As `GraphStore.written_as`."""
+    tails = index.side(inverse=True).nodes_with(index.links_named(relation))
+    # Evenly spread, since nodes are in the order of their names.
+    sample = tails[:: max(1, -(-len(tails) // MAX_SURROUNDED))]
+    return written_as([index.id_at(node) for node in sample.tolist()])
 
 
 def _is_filter(form: Expression) -> int:
