@@ -164,23 +164,22 @@ class FormQueries:
         for path, row in self._extremes(typed, variables):
             ends = [id_of(row[name]) for name in _ENDS if name in row]
             if row["type"]["value"] == _TEXT and written_as(ends) is not None:
-                found |= self._written(there, node, dict(zip(variables, path, strict=True)))
+                read = self._written(there, node, dict(zip(variables, path, strict=True)))
+                found.setdefault(path, []).extend(read)
             elif (values := _values_of(row)) is not None:
                 found.setdefault(path, []).append(values)
-        return found
+        return {path: values for path, values in found.items() if values}
 
-    def _written(
-        self, there: str, node: str, path: Mapping[str, str]
-    ) -> dict[tuple[str, ...], list[_Values]]:
+    def _written(self, there: str, node: str, path: Mapping[str, str]) -> list[_Values]:
         """The texts at the end of one path of relations, by variable, if all are numbers or all dates."""
         *_, (variable, last) = path.items()
         converted = self._names.value(last, "?text")
         if converted == "?text":
-            return {}
+            return []
         relations = " ".join(f"VALUES ?{name} {{ <{relation}> }}" for name, relation in path.items())
         texts = f"{relations} {there} {node} ?{variable} ?text FILTER({converted} = {converted})"
         rows = self._extremes(f"{texts} BIND({converted} AS ?value) {_TYPE}", tuple(path))
-        return {key: [values] for key, row in rows if (values := _values_of(row)) is not None}
+        return [values for _, row in rows if (values := _values_of(row)) is not None]
 
     def _extremes(self, pattern: str, variables: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Binding]]:
         """Relations, and the extremes and numbers of what a pattern binds to ?value, by their ?type."""

@@ -17,6 +17,7 @@ from kbqa.kg.actions import ErrorKind, Failure, Item
 from kbqa.kg.forms import NameTable, leaves
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.retrieval.execute_sparql import solve
+from kbqa.kg.values import written_as
 from kbqa.logical_forms.algebra import XSD, Class, Count, Entity, Expression, Literal, relations
 from kbqa.logical_forms.compiler import FREEBASE, Distinct, FormVocabulary, literal_term, to_sparql
 from kbqa.logical_forms.s_expression import parse_s_expression
@@ -154,12 +155,15 @@ class FormEvaluation:
         ]
         query = f"SELECT * WHERE {{ {' UNION '.join(parts)} }}"
         solutions = solve(self.store, query, deadline_s=self._left())
-        kinds = {name: term["type"] for row in solutions.bindings for name, term in row.items()}
-        return [
-            item
-            for place, item in enumerate(candidates)
-            if kinds.get(f"o{place}") in _LITERALS or self.names.written_as(item.id) is not None
-        ]
+        terms = {name: term for row in solutions.bindings for name, term in row.items()}
+        found = [(item, terms.get(f"o{place}")) for place, item in enumerate(candidates)]
+        return [item for item, term in found if term is not None and self._is_value(item, term)]
+
+    def _is_value(self, relation: Item, term: Mapping[str, str]) -> bool:
+        """Whether a relation leads to literals, or to names that are written like numbers or dates."""
+        # One name shows most relations that lead to others; to judge a relation takes a query.
+        is_written = written_as([self.store.id_of(term)]) is not None
+        return term["type"] in _LITERALS or (is_written and self.names.written_as(relation.id) is not None)
 
     def _compiled(self, expression: Expression, vocabulary: FormVocabulary) -> str:
         try:
