@@ -26,6 +26,9 @@ _MOST_FAILURES = 3  # to load a version, while another one serves
 _DRAIN_S = 60.0  # for questions in progress, before an engine that holds one version only gets another
 _POLL_S = 0.05
 
+LOADING = "the policy is being loaded"
+"""Why a source is not ready at first; nothing has failed yet."""
+
 
 @dataclass(slots=True)
 class _Held:
@@ -91,7 +94,7 @@ class FollowedPolicies:
         self._lock = threading.Lock()
         self._current: _Held | None = None
         self._changing = False
-        self._reason = "the policy is being loaded"
+        self._reason = LOADING
         self._good: PolicyVersion | None = None  # the last one that served and was not rolled back
         self._before: PolicyVersion | None = None  # the one before it
         self._latest = ""  # the id that was wanted last

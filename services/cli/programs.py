@@ -17,6 +17,7 @@ import httpx
 
 from kbqa.errors import ConfigurationError, NoPolicyError, PolicyIntegrityError
 from kbqa.policy_store import open_store
+from kbqa.serving.promotion import LOADING
 
 USUAL_PORTS = {"kg_server": 8001, "rollout_worker": 8002, "trainer": 8003, "gateway": 8080}
 PROBE_TIMEOUT_S = 2.0
@@ -44,8 +45,8 @@ def service_program(
 ) -> Program:
     """One of the four services, run by this Python.
 
-    While no policy has been promoted in `home`, the gateway counts as ready without one: it tells callers
-    itself that it has no policy.
+    While no policy has been promoted in `home`, the gateway counts as ready without one, unless it is still
+    loading the reader: it tells callers itself that it has no policy.
 
     Args:
         name: name of the program, for a second process of the same service.
@@ -159,7 +160,7 @@ def has_policy(home: Path) -> bool:
 
 def _unready_gateway(url: str, home: Path) -> str | None:
     reason = unready(url)
-    if reason is None or has_policy(home):
+    if reason is None or LOADING in reason or has_policy(home):
         return reason
     try:
         _get(f"{url}/healthz").raise_for_status()

@@ -174,6 +174,14 @@ def test_kbqa_up_keeps_every_service_running_until_it_is_told_to_stop(kbqa):
     assert gone(children, 0)
 
 
+def test_kbqa_up_is_ready_once_the_reader_is_loaded(kbqa):
+    process = kbqa("up", "--free-ports", "--no-train")
+    url = urls_once_ready(process)["gateway"]
+    assert httpx.get(f"{url}/readyz").status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
 def test_nothing_outlives_kbqa_up_even_if_it_is_killed(kbqa):
     process = kbqa("up", "--free-ports")
     urls_once_ready(process)
