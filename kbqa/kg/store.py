@@ -97,7 +97,8 @@ class Survey:
         out, into: the relations with one of the nodes as head, and as tail, and a node at the other end
             to which a join may lead; without those that give names.
         classes: their classes, each with its number of nodes, most frequent first.
-        attributes: paths of one relation, or of two through nodes without a name.
+        attributes: paths of one relation, or of two through nodes that are parts of others: nodes without
+            a name, and nodes to which one triple alone leads.
         bonds: topic → paths of one or two relations that lead there, shorter ones first.
     """
 

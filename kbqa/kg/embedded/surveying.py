@@ -63,7 +63,7 @@ class Surveyor:
         return tuple((self._index.item_at(kind), count) for kind, count in ordered)
 
     def _attributes(self, nodes: Numbers) -> Iterator[Attribute]:
-        """The relations to numbers and dates, directly or through nodes without a name."""
+        """The relations to numbers and dates, directly or through nodes that are parts of others."""
         side = self._index.side(inverse=False)
         for link in relations_among(side, nodes):
             path = (self._index.relation_at(link),)
@@ -73,7 +73,7 @@ class Surveyor:
                 yield attribute
                 continue
             around = spread(side, linked[:_SAMPLED], [link], _SAMPLED).nodes
-            if link not in self._types and all(map(self._is_nameless, around.tolist())):
+            if link not in self._types and self._are_parts(around):
                 for further in relations_among(side, around):
                     longer = (*path, self._index.relation_at(further))
                     if (attribute := self._attribute(linked, longer)) is not None:
@@ -92,9 +92,19 @@ class Surveyor:
         least, greatest = (choose(kept, key=lambda value: value.key) for choose in (min, max))
         return Attribute(path, datatype, least, greatest, len(members))
 
+    def _are_parts(self, nodes: Numbers) -> bool:
+        """Whether each node belongs to another: it has no name, or one triple alone leads to it.
+
+        A price of "12 EUR" with an amount and a currency is a part of the product.
+        """
+        shared = nodes[self._index.side(inverse=True).degrees(nodes) != 1]
+        return all(map(self._is_nameless, shared.tolist())) and not any(map(self._is_literal, nodes.tolist()))
+
     def _is_nameless(self, node: int) -> bool:
-        id_ = self._index.id_at(node)
-        return self._index.label_at(node) == id_ and not id_.startswith('"')
+        return self._index.label_at(node) == self._index.id_at(node)
+
+    def _is_literal(self, node: int) -> bool:
+        return self._index.id_at(node).startswith('"')
 
     def _bonds(self, form: Expression, topic: str, apart: tuple[str, ...]) -> Iterator[Bond]:
         """Paths of one or two relations from the members to an entity, which no join leads to on the way."""

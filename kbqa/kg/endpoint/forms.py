@@ -132,12 +132,16 @@ class FormQueries:
         return tuple((items[id_], counts[id_]) for id_ in ordered)
 
     def _attributes(self, members: str, out: Sequence[Item]) -> Iterator[Attribute]:
-        """The relations to numbers and dates, directly or through nodes without a name."""
+        """The relations to numbers and dates, directly or through nodes that are parts of others.
+
+        A part has no name, or one triple alone leads to it.
+        """
         found = self._values(members, "?member", "p")
         further = [item.id for item in out if (item.id,) not in found and item.id not in _TYPES]
         if further:
             properties = " ".join(f"<{label}>" for label in self.labels)
-            named = f"{members} ?member ?p ?middle . ?middle ?name ?text VALUES ?name {{ {properties} }}"
+            named = f"{members} ?member ?p ?middle . ?middle ?name ?text VALUES ?name {{ {properties} }} "
+            named += "?other ?link ?middle FILTER(?other != ?member || ?link != ?p)"
             ids = {id_of(row["p"]) for row in self.reader.rows(f"SELECT DISTINCT ?p WHERE {{ {named} }}")}
             further = [id_ for id_ in further if id_ not in ids]
         if further:

@@ -38,6 +38,9 @@ TURTLE = f"""
 :lux :town :paris ; :seats "1000" ; :opened "1912-05-01" ; :hall [ :rows "9.5" ] ; :code "12" .
 :max :town :paris ; :seats "80" ; :opened "1921-01-31" ; :hall [ :rows "-3" ] ; :code "7b" .
 :rex :town :paris ; :seats "999" ; :opened "1932-12-08" ; :hall [ :rows "10" ] ; :code "9" .
+:plaza :town :nice ; :fee :fee1 ; :tariff :high . :fee1 rdfs:label "5 EUR" ; :amount 5 .
+:strand :town :nice ; :fee :fee2 ; :tariff :high . :fee2 rdfs:label "7 EUR" ; :amount 7 .
+:high rdfs:label "high tariff"@en ; :share 0.3 .
 :studio rdfs:label "Actors Studio"@en . :theatre rdfs:label "Circle Theatre"@en .
 :director rdfs:label "directed by"@en . :star rdfs:label "starring"@en .
 """
@@ -273,6 +276,11 @@ def test_a_survey_of_entities(store):
     assert (both["out"], both["intervals"]) == (("role", TYPE), ())
     assert [one[0] for one in both["attributes"]] == [("role", "stint.from"), ("role", "stint.to")]
     assert told(store.survey([f"{EX}nothing"])) == told(store.survey([]))
+
+
+def test_values_of_a_part_are_those_of_what_it_belongs_to_though_it_has_a_name(store):
+    found = told(store.survey(form("(JOIN :town :nice)")))["attributes"]
+    assert found == [(("fee", "amount"), "integer", 5, 7, 2)]  # both have the same tariff
 
 
 def test_texts_that_are_written_like_numbers_or_dates_are_values(store):
