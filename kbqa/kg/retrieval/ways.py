@@ -3,19 +3,20 @@
     (JOIN (R born_in) (JOIN (R directed_by) Heat))     Chicago: Heat directed_by Mann, Mann born_in Chicago
 
 A form is executed as a whole, so the nodes between its leaves and a member are not known. One way through
-its joins is looked up afterwards, from the member back. Conditions on values, classes and times add no facts,
-and neither does the choice of the greatest value.
+its joins is looked up afterwards, from the member back. Where members are compared by a value, the fact that
+gives a member its value is added, if it has one alone. Classes and times add no facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kbqa.kg.actions import Triple
 from kbqa.kg.forms import leaf_of
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
     And,
+    Comparison,
     Entity,
     Expression,
     Join,
@@ -57,8 +58,27 @@ def _way(store: GraphStore, form: Expression, member: str, named: frozenset[str]
         case And(left, right):
             yield from _way(store, left, member, named)
             yield from _way(store, right, member, named)
-        case Superlative(_, source, _) | Timed(source, _, _):
+        case Superlative(_, source, path):
             yield from _way(store, source, member, named)
+            yield from _value(store, path, member)
+        case Comparison(_, path, _):
+            yield from _value(store, path, member)
+        case Timed(source, _, _):
+            yield from _way(store, source, member, named)
+
+
+def _value(store: GraphStore, path: Sequence[Relation], member: str) -> list[Triple]:
+    """The facts from a member to its value; none if it has several."""
+    facts: list[Triple] = []
+    for relation in path:
+        forward = Join(Relation(relation.name, not relation.inverse), leaf_of(store, member))
+        found = store.members(forward, limit=1, returning=True)
+        if found.total != 1:
+            return []
+        [following] = found.items
+        facts.append(_fact(forward.relation, member, following.id))
+        member = following.id
+    return facts
 
 
 def _fact(relation: Relation, source: str, member: str) -> Triple:

@@ -20,6 +20,10 @@ TRIPLES = [
     ("Ali", "minutes", "157"),
     ("Heat", "minutes", "170"),
     ("Mann", "likes", "Mann"),
+    ("Heat", "gross", "g1"),
+    ("g1", "dollars", "187"),
+    ("Heat", "rank", "1"),
+    ("Heat", "rank", "2"),
 ]
 
 
@@ -37,7 +41,11 @@ def store():
         ("(JOIN (R star) (JOIN director (JOIN (R director) Heat)))", "Pacino", [0, 1, 4]),
         ("(JOIN (R director) (JOIN director Mann))", "Mann", [1, 1]),
         ("(AND (JOIN star Pacino) (JOIN director Mann))", "Ali", [4, 1]),
-        ("(ARGMAX (JOIN director Mann) minutes)", "Heat", [0]),
+        ("(ARGMAX (JOIN director Mann) minutes)", "Heat", [0, 6]),
+        ("(ARGMAX (JOIN director Mann) (JOIN gross dollars))", "Heat", [0, 8, 9]),
+        ("(AND (JOIN director Mann) (gt minutes 160))", "Heat", [0, 6]),
+        # Of several values, either may have been the greatest.
+        ("(ARGMAX (JOIN director Mann) rank)", "Heat", [0]),
         ("(JOIN (R likes) Mann)", "Mann", [7]),
     ],
 )
