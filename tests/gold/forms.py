@@ -62,7 +62,7 @@ class _Tree:
             raise NoFormError("a variable is bound by nothing but values")
         form = parts[0]
         if variable != self._pattern.answer and form[0] != "(" and len(parts) == 1:
-            raise NoFormError("a variable is bound by nothing but its class")
+            form = f"(AND {form} {form})"  # JOIN takes no bare class
         for part in parts[1:]:
             form = f"(AND {part} {form})"
         form = self._timed(variable, form)
