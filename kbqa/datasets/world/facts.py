@@ -166,7 +166,7 @@ class _Generation:
         number = self._rng.randint(quantity.low, quantity.high)
         if quantity.datatype == "date":
             return _day(number, self._rng)
-        return f"{number / 100:g}" if quantity.datatype == "float" else str(number)
+        return f"{number / 100:.15g}" if quantity.datatype in ("float", "decimal") else str(number)
 
     def _hold(self, tenure: Tenure, holder: str) -> None:
         """Add one to three tenures; each begins in the year after the previous one ended."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from kbqa.datasets.world.grammar import CLAUSE, CLAUSES, HOW_MANY, ONE, RECORDS, SEVERAL, SUPERLATIVES
 from kbqa.datasets.world.lexicon import Inflections, Lexicon
 from kbqa.datasets.world.measures import MEASURES, day, number
 from kbqa.datasets.world.phrases import Party, Phrases, Phrasing, plural
 from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Quantity, Schema, Tenure
+from kbqa.datasets.world.styles import STYLES, class_name, relation_name
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "person": ("person",),
@@ -45,9 +45,6 @@ _TERSE = 0.3  # share of the worlds
 _CLOSE = (0.0, 0.2, 0.6)  # shares of the relations of a kind to itself; each world has one of them
 _COMPOUND = 0.12  # share of the classes whose name has two words
 _FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
-
-Style = Literal["snake", "camel", "pascal", "dotted", "words", "opaque"]
-_STYLES: tuple[Style, ...] = ("snake", "camel", "pascal", "dotted", "words", "opaque")
 
 _TERMS = (
     *("the {N} of {{}} {{when}}", "{{}} 's {N} {{when}}", "who was the {N} of {{}} {{when}}"),
@@ -91,7 +88,7 @@ class _Invention:
         self._lexicon, self._inflect, self._rng = inventor._lexicon, inventor._inflections, rng
         self._nouns, self._roles, self._verbs = inventor._names, inventor._roles, inventor._verbs
         self._relatives = inventor._relatives
-        self._style = rng.choice(_STYLES)
+        self._style = rng.choice(STYLES)
         faithful = rng.choice((0.3, 0.5, 0.7))
         self._terse = rng.random() < _TERSE
         self._phrasing = Phrasing(self._lexicon, self._inflect, rng, faithful=faithful, terse=self._terse)
@@ -154,10 +151,10 @@ class _Invention:
             if name not in self._kinds:
                 like = self._rng.choice(_LIKE[sort])
                 self._kinds[name] = EntityKind(
-                    self._class_name(name), name, self._plural(name), self._rng.randint(12, 60), like
+                    class_name(name), name, self._plural(name), self._rng.randint(12, 60), like
                 )
                 self._sorts[name] = sort
-        self._kinds["year"] = EntityKind(self._class_name("year"), "year", "years", 40, "year")
+        self._kinds["year"] = EntityKind(class_name("year"), "year", "years", 40, "year")
         self._sorts["year"] = "time"
 
     def _verb(self, agent: str, patient: str) -> None:
@@ -253,7 +250,7 @@ class _Invention:
         people = [kind for kind, sort in self._sorts.items() if sort == "person"]
         noun, tail = self._noun("person"), self._rng.choice(people)
         node = f"{noun} {self._rng.choice(_NODES)}"
-        self._kinds[node] = EntityKind(self._class_name(node), node, plural(node, self._inflect), 0, "")
+        self._kinds[node] = EntityKind(class_name(node), node, plural(node, self._inflect), 0, "")
         begins, _ = self._rng.choice(_INTERVALS)
         words = {"N": noun, "H": self._kinds[head].singular, "Hs": self._kinds[head].plural}
         held = self._rng.choice((noun, "holder", f"is {noun}", "who", "person"))
@@ -332,18 +329,7 @@ class _Invention:
         return [(f"P{at}", replace(link, name=f"P{at}")) for at, link in named]
 
     def _relation_name(self, words: str, head: str) -> str:
-        first, *rest = words.split()
-        match self._style:
-            case "camel":
-                return first + "".join(map(str.capitalize, rest))
-            case "pascal":
-                return "".join(map(str.capitalize, words.split()))
-            case "dotted":
-                return f"{head.replace(' ', '_')}.{'_'.join(words.split())}"
-            case "words":
-                return "-".join(words.split())
-            case _:
-                return "_".join(words.split())
+        return relation_name(self._style, words, head)
 
     def _own_name(self, words: str, head: str) -> str:
         """A name that no other relation has."""
@@ -351,9 +337,6 @@ class _Invention:
             words = f"{self._rng.choice(_ADJECTIVES)} {words}"
         self._taken.add(name)
         return name
-
-    def _class_name(self, name: str) -> str:
-        return "".join(map(str.capitalize, name.split()))
 
     def _party(self, kind: str) -> Party:
         return Party(self._kinds[kind], is_person=self._sorts[kind] == "person")

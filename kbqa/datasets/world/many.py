@@ -1,6 +1,8 @@
 """Many worlds, each with a schema, a graph and questions of its own, to train a policy that reads any graph.
 
-What is held out is a schema: the worlds of validation and test questions have no training questions.
+Every other world has an invented schema, the others one that is drawn from a domain. What is held out is a
+schema: the worlds of validation and test questions have no training questions, nor have other worlds of
+their domains.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from itertools import zip_longest
 
 from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.asking import Asker
+from kbqa.datasets.world.domains import Domain, domains, draw_schema
 from kbqa.datasets.world.facts import generate_facts
 from kbqa.datasets.world.inventing import Inventor
 from kbqa.datasets.world.lexicon import Lexicon
@@ -54,13 +57,18 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
     """
     sizes = sizes or Sizes()
     inventor = Inventor(Lexicon.load())
+    fields = _in_splits(domains(), random.Random(f"domains/{seed}"))
     graphs: dict[str, str] = {}
     asked: defaultdict[str, list[Sequence[Question]]] = defaultdict(list)
     parts = ["train"] * sizes.worlds + ["validation"] * sizes.held_out + ["test"] * sizes.held_out
     for number, split in enumerate(parts):
         name = f"worlds-{seed}-{number:03}"
         rng = random.Random(f"worlds/{seed}/{number}")
-        facts = generate_facts(inventor.schema(rng.getrandbits(48)), rng)
+        if number % 2 == 0:
+            schema = inventor.schema(rng.getrandbits(48))
+        else:
+            schema = draw_schema(rng.choice(fields[split]), rng.getrandbits(48))
+        facts = generate_facts(schema, rng)
         graphs[name] = "".join(f"{line}\n" for line in facts.lines())
         demonstrated = sizes.demonstrated if split == "train" else 0
         questions = _ask(Asker(facts, name, rng, _LIMITS), name, demonstrated + sizes.questions, rng)
@@ -68,6 +76,14 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
         asked[split].append(questions[demonstrated:])
     splits = ("cold_start", "train", "validation", "test")
     return Splits(*(_in_turns(asked[split]) for split in splits)), graphs
+
+
+def _in_splits(known: Mapping[str, Domain], rng: random.Random) -> Mapping[str, Sequence[Domain]]:
+    """The domains of each split: a tenth each for validation and test."""
+    names = rng.sample(sorted(known), len(known))
+    few = max(1, len(names) // 10)
+    parts = {"validation": names[:few], "test": names[few : 2 * few], "train": names[2 * few :]}
+    return {split: [known[name] for name in names] for split, names in parts.items()}
 
 
 def _in_turns(lists: Sequence[Sequence[Question]]) -> tuple[Question, ...]:

@@ -207,6 +207,8 @@ class Drawer:
 
     def time(self) -> Draft | None:
         """What was held, or who held it, at a time; the answer differs at other times."""
+        if not self._schema.tenures:
+            return None
         tenure = self._rng.choice(self._schema.tenures)
         holder = self._rng.choice(self._facts.members[tenure.head])
         node = self._rng.choice(self._facts.tails[holder, self._schema.iri(tenure.holder)])
@@ -286,10 +288,9 @@ class Drawer:
         """Step to the tails of a link, or to the values of a quantity."""
         found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
         nodes: dict[Node, None] = dict.fromkeys(found)
-        asks = step.asks if isinstance(step, Link) else ()
         relation = Relation(self._schema.iri(step.name), inverse=True)
         sharing = step.same_tail if isinstance(step, Link) else ()
-        return self._reach(reached, relation, nodes, step.forward, asks, sharing)
+        return self._reach(reached, relation, nodes, step.forward, step.asks, sharing)
 
     def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
         """Step to the heads of a link."""

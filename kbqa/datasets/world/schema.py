@@ -82,8 +82,9 @@ class Quantity:
 
     Attributes:
         datatype: name of the type in XSD.
-        low, high: bounds of the number, or of a date's year; for a float in hundredths.
+        low, high: bounds of the number, or of a date's year; for a float or a decimal in hundredths.
         forward: phrases for the value.
+        asks: questions for the value.
         extremes: adjectives for the entities with the greatest and the smallest value ("tallest").
         records: what these entities have ("greatest height").
         compared: phrases for the entities whose value satisfies a comparison with a literal.
@@ -101,6 +102,7 @@ class Quantity:
     share: float = 0.95
     records: Mapping[Extreme, tuple[str, ...]] = field(default_factory=dict)
     label: str = ""
+    asks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
