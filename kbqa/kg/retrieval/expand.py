@@ -19,8 +19,9 @@ whole form that has members (a comparison, one that may have), and its operation
     count   their number                                 (COUNT …)
 
 No join leads to a topic that the form names, unless the form has no members otherwise: the father of the
-children of X is X. A join that only undoes the one before, back to a topic, is not listed. `return` keeps
-the topics in all sets.
+children of X is X. A join that goes straight back by the relation before is not listed where it leads back
+to a topic alone, or to more than `MAX_SHARING` entities: people ask for the films with the director of Heat,
+and not for all films of its genre. `return` keeps the topics in all sets.
 
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
@@ -47,7 +48,7 @@ from kbqa.kg.arguments import (
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
-from kbqa.kg.retrieval.look_ahead import Hop, behind, fitting
+from kbqa.kg.retrieval.look_ahead import MAX_SHARING, Hop, behind, fitting
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
@@ -247,14 +248,17 @@ class _Expanding:
                     yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
 
     def _turns_back(self, join: Join) -> bool:
-        """Whether a join only undoes the one before: the director of the films by Mann is Mann."""
+        """Whether a join goes straight back to nothing new, or to too much.
+
+        The director of the films by Mann is Mann; the films in the language of Heat are half of the graph.
+        """
         before = join.source
         while isinstance(before, Superlative | Timed):
             before = before.source
         return (
             isinstance(before, Join)
             and before.relation == Relation(join.relation.name, inverse=not join.relation.inverse)
-            and not self._store.members(join, limit=0, returning=self._returns).total
+            and not 0 < self._store.members(join, limit=0, returning=self._returns).total <= MAX_SHARING
         )
 
     def _starts(self) -> Iterator[Expansion]:

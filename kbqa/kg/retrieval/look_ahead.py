@@ -16,6 +16,8 @@ Hop = tuple[Item, bool]
 """A relation, and whether it is followed from tail to head."""
 
 MAX_BEHIND = 600  # relations listed behind all joins together
+MAX_SHARING = 100
+"""Entities to which one may go by a relation and straight back, as to the other films of a director."""
 _NODES = 20  # from which a join is followed
 _NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 
@@ -23,14 +25,19 @@ _NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
     """The relations of the nodes to which a join leads from the first of some nodes, without those of names.
 
+    The relation that leads straight back is left out where it leads to more than `MAX_SHARING` entities.
+
     Raises:
         QueryError, GraphUnavailableError: as `GraphStore.follow`.
     """
     relation, inverse = join
-    walk = store.follow(nodes[:_NODES], [PathStep((relation.id,), inverse)], limit=0)
+    there, back = PathStep((relation.id,), inverse), PathStep((relation.id,), not inverse)
+    walk = store.follow(nodes[:_NODES], [there], limit=0)
     found = [
         (item, is_inverse) for items, is_inverse in ((walk.into, True), (walk.out, False)) for item in items
     ]
+    if store.follow(nodes[:_NODES], [there, back], limit=0).ends.total > MAX_SHARING:
+        found = [hop for hop in found if hop != (relation, not inverse)]
     return [hop for hop in found if store.relation_term(hop[0].id) not in _NAMING]
 
 

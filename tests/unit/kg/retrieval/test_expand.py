@@ -11,6 +11,7 @@ from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.retrieval.look_ahead import MAX_SHARING
 from kbqa.kg.subgraphs import Seed, SubgraphWriter
 from kbqa.kg.tools import LocalGraphTools
 from tests.sparql_servers import SparqlServer
@@ -418,3 +419,20 @@ def test_of_too_many_relations_behind_those_that_fit_the_question_are_listed(exp
 def test_an_endpoint_is_not_asked_what_lies_behind(graphs):
     result = expanding(graphs, "endpoint")(None, f"{EX}heat", operations=["join"], ahead=True)
     assert behind(result, "star") == []
+
+
+def test_a_join_goes_back_to_what_shares_a_node_only_if_that_is_not_too_much():
+    films = [f"Film {number}" for number in range(MAX_SHARING + 2)]
+    triples = [(film, "genre", "drama") for film in films]
+    triples += [(film, "director", "Mann") for film in films[: MAX_SHARING + 1]]
+    expand = expanding(FixedGraphs({"toy": OxigraphStore.from_triples(triples)}), "toy")
+    for relation, goes_back in (("genre", False), ("director", True)):
+        reached = f"(JOIN (R {relation}) `Film 0`)"
+        found = expand(reached, "Film 0", ahead=True)
+        assert (f"(JOIN {relation} {reached})" in listed(found, "join")) == goes_back
+    behind = {
+        one["path"][0]["id"]: [(hop["id"], hop["inverse"]) for hop in one["behind"]]
+        for one in expand(None, "Film 0", ahead=True).details["expansions"]
+        if "behind" in one
+    }
+    assert behind == {"director": [("director", True)]}
