@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from kbqa.bases import find_base
 from kbqa.errors import PolicyIntegrityError, PolicyMismatchError
 from kbqa.policies.chooser.beginning import begin_chooser, is_encoder, tags_of
-from kbqa.policies.chooser.model import Chooser, renewed
+from kbqa.policies.chooser.model import ATTENTIVE, RECURRENT, Chooser, renewed
 from kbqa.policies.probe import Probe
 from kbqa.policies.transformers import load_language_model
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _DOWN, _UP = "base_model.model.", ".lora_A.weight", ".lora_B.weight"  # peft's names of tensors
+_ATTENTIVE = f"{_PREFIX}head.layers."
 _OTHERWISE = ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
 
 
@@ -172,8 +173,18 @@ def _load_base(base: Path, adapter: Path) -> Any:
     if is_adapter(base):
         return load_adapted(base)
     if is_encoder(base):
-        return begin_chooser(base, tags_of(adapter), seed=0)[0]  # the adapter brings the head
+        return begin_chooser(base, tags_of(adapter), 0, _head_of(adapter))[0]  # the adapter brings the head
     return load_whole(base)
+
+
+def _head_of(adapter: Path) -> str:
+    """Which head a chooser's adapter has."""
+    try:
+        with safe_open(adapter / _WEIGHTS, "pt") as file:
+            names = file.keys()
+        return ATTENTIVE if any(name.startswith(_ATTENTIVE) for name in names) else RECURRENT
+    except (OSError, SafetensorError) as error:
+        raise PolicyIntegrityError(f"{adapter}: the adapter cannot be loaded ({error!r})") from error
 
 
 def _read(adapter: Path) -> tuple[Mapping[str, tuple[Tensor, Tensor]], float, Mapping[str, Tensor]]:

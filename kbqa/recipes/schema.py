@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -39,6 +39,8 @@ class Recipe(Section):
 
     Attributes:
         base_model: the pretrained model to start from; None makes a small policy with random weights.
+        chooser_head: what scores the options if `base_model` is a sentence encoder (`kbqa.policies.chooser`).
+        weights_seed: random seed of new weights, if it is not that of the run.
         chat_template: whether episodes are messages in the base model's chat template, if it has one;
             otherwise they are bare text, behind the tokenizer's first token.
         deterministic: the same seed gives the same numbers on the same machine, even if the run is
@@ -47,6 +49,8 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     base_model: str | None = None
+    chooser_head: Literal["recurrent", "attentive"] = "recurrent"
+    weights_seed: int | None = None
     chat_template: bool = True
     questions: QuestionsSection = QuestionsSection()
     protocol: ProtocolSection

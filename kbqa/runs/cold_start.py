@@ -214,7 +214,7 @@ class ColdStart:
         self._learner = begin(
             self._student.model,
             config,
-            seed=context.record.seed,
+            seed=context.weights_seed,
             ranks=context.ranks,
             base_model=context.recipe.base_model,
         )

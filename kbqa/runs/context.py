@@ -86,6 +86,12 @@ class Context:
         return self.record.id
 
     @property
+    def weights_seed(self) -> int:
+        """Random seed of new weights."""
+        seed = self.recipe.weights_seed
+        return self.record.seed if seed is None else seed
+
+    @property
     def graph(self) -> GraphTools:
         """The tools on the recipe's terms."""
         return self.recipe.graph.terms().over(self.tools)

@@ -129,13 +129,14 @@ def base_version(context: Context, material: Material) -> PolicyVersion:
         student = Student.pretrained(
             context.recipe.base_model,
             tags,
-            context.record.seed,
+            context.weights_seed,
             chat_template=context.recipe.chat_template,
+            chooser_head=context.recipe.chooser_head,
         )
         adapter = context.recipe.optimisation.lora
         if adapter is not None and not isinstance(student.model, Chooser):
             # An engine that holds the base takes adapters alone, so the first version is one, too.
-            add_adapter(student.model, adapter.build(), context.record.seed)
+            add_adapter(student.model, adapter.build(), context.weights_seed)
     elif small is not None:
         student = _from_nothing(context, material, small)
     else:

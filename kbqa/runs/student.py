@@ -16,7 +16,7 @@ from kbqa.bases import find_base
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.policies.adapters import AdaptedModel
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.model import RECURRENT, Chooser
 from kbqa.policies.in_process import load_model
 from kbqa.policies.probe import Precision, Probe
 from kbqa.policies.tokenizer import TokenizerCodec
@@ -117,13 +117,22 @@ class Student:
         return cls.load(version.path, adapted.model)
 
     @classmethod
-    def pretrained(cls, name: str, tags: Sequence[str], seed: int, *, chat_template: bool = True) -> Student:
+    def pretrained(
+        cls,
+        name: str,
+        tags: Sequence[str],
+        seed: int,
+        *,
+        chat_template: bool = True,
+        chooser_head: str = RECURRENT,
+    ) -> Student:
         """A base model on this machine: see `kbqa.bases.find_base`. A sentence encoder becomes a chooser.
 
         Args:
             tags: those of the dialect; each is a token of a policy that chooses.
-            seed: of what such a policy has beside its encoder.
+            seed: of the weights of such a policy's head.
             chat_template: whether to keep the model's; without it, no version of the policy has one.
+            chooser_head: the head of such a policy, one of `HEADS`.
 
         Raises:
             BaseNotFoundError: there is none of this name; says what to install.
@@ -134,7 +143,7 @@ class Student:
             student = cls.load(directory)
             return student if chat_template else student.without_template()
         with TemporaryDirectory() as beginning:
-            model, tokenizer = begin_chooser(directory, tags, seed)
+            model, tokenizer = begin_chooser(directory, tags, seed, chooser_head)
             save_model(model, tokenizer, Path(beginning), pad=PAD, end=END)
             return cls.load(Path(beginning))
 

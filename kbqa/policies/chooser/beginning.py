@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import BertConfig
 
 from kbqa.errors import PolicyIntegrityError
-from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.model import RECURRENT, Chooser
 from kbqa.policies.chooser.reading import TOPICS
 from kbqa.policies.tokenizer import TokenizerCodec
 
@@ -43,12 +43,15 @@ def tags_of(directory: Path) -> list[str]:
     return [token.content for _, token in sorted(added.items()) if token.content.startswith("<")]
 
 
-def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Chooser, Tokenizer]:
+def begin_chooser(
+    encoder: Path, tags: Sequence[str], seed: int, head: str = RECURRENT
+) -> tuple[Chooser, Tokenizer]:
     """An encoder with an untrained head, and the encoder's tokenizer with the tags added.
 
     Args:
         encoder: a Hugging Face directory with a BERT.
         seed: random seed of the head's weights.
+        head: one of `HEADS`.
 
     Raises:
         PolicyIntegrityError: the directory holds no BERT, or its tokenizer lacks a needed token.
@@ -65,6 +68,7 @@ def begin_chooser(encoder: Path, tags: Sequence[str], seed: int) -> tuple[Choose
     config = BertConfig.from_pretrained(encoder, local_files_only=True)
     # No dropout: it would make the ratio of a policy to itself differ from 1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    config.chooser_head = head
     config.chooser_tags = {tag: ids[tag] for tag in tags}
     config.chooser_begin, config.chooser_end = ids[_BEGIN], ids[END]
     config.chooser_topics = {tag: ids[word] for tag, word in topics.items()}

@@ -23,7 +23,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from kbqa.errors import PolicyUnavailableError
 from kbqa.policies.base import Completion, FinishReason, SamplingParams
-from kbqa.policies.chooser.model import Chooser, Encoded, Ids, relations_of
+from kbqa.policies.chooser.encoding import Encoded, Ids
+from kbqa.policies.chooser.model import Chooser, relations_of
 from kbqa.policies.chooser.reading import Decision, Words, decisions
 from kbqa.policies.sampling import draw
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kbqa.errors import RunError
 from kbqa.kg.client import HttpGraphTools
 from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
 from kbqa.runs.context import Context, Stopped
 from kbqa.runs.directory import RunRecord, SplitLimits
 from kbqa.wire import FailureReason, RolloutFailure
@@ -85,3 +87,10 @@ def test_a_graph_has_changed_only_if_it_has_for_the_trainer_too(make_context, gr
 def test_a_graph_that_does_not_answer_proves_nothing(make_context) -> None:
     context = make_context("http://127.0.0.1:1")
     context.look(failure(FailureReason.GRAPH_CHANGED), {"world": "0123456789ab"})
+
+
+def test_new_weights_are_drawn_with_the_seed_of_the_recipe_or_of_the_run(make_context, graph_server) -> None:
+    context = make_context(graph_server.url)
+    for own, expected in ((None, 1), (7, 7)):
+        recipe = load_recipe("kg-r1-chooser", {"weights_seed": own})
+        assert replace(context, recipe=recipe).weights_seed == expected

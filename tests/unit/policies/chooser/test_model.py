@@ -1,4 +1,4 @@
-"""What the model of a chooser computes, and how it is saved."""
+"""What the model of a chooser with the recurrent head computes, and how it is saved."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from transformers import BertModel
 
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
-from kbqa.policies.chooser.model import Chooser, Encoded, Head, further, nearer
+from kbqa.policies.chooser.encoding import Encoded, further, nearer
+from kbqa.policies.chooser.model import Chooser
 from kbqa.policies.chooser.reading import Decision, Option, Words
+from kbqa.policies.chooser.recurrent import RecurrentHead
 from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
@@ -109,7 +111,7 @@ def test_words_count_by_where_they_stand_once_it_has_learned_so(model, codec):
 
 def test_a_relation_that_is_said_twice_is_said_near_the_topic_first():
     """the parents of the parents of X: each time that it is taken, another of the two words is done."""
-    head, unit = Head(4), torch.eye(4)
+    head, unit = RecurrentHead(4), torch.eye(4)
     question, parents = (1,), Words((2,), 0)
     states = torch.stack([unit[0], unit[1], unit[0], unit[2], unit[0] + unit[3]])[
         None
@@ -136,7 +138,7 @@ def test_the_important_token_is_what_is_asked_for_once_it_has_learned_so(model, 
         important = int(head.importance(encoded.states)[0].argmax())
         state = head.begin(encoded, [decision.question])
         query = functional.normalize(encoded.states[0, important], dim=0)
-        gained = head.gain() * nearer(encoded, state)
+        gained = head.gain() * nearer(encoded.sentences, state.path, encoded.vectors)
         follow = head.scores(encoded, state, 0).follow[0, 0]
     assert torch.allclose(follow, head.scale() * (encoded.vectors @ query) + gained[0], atol=1e-3)
 
@@ -238,8 +240,9 @@ def test_a_relation_that_says_the_same_again_brings_a_path_no_nearer(codec, mode
     with torch.no_grad():
         encoded = model.encode([asked], [words, other])
         begun = model.head.begin(encoded, [asked])
-        first = nearer(encoded, begun)[0]
-        again = nearer(encoded, model.head.take(encoded, begun, [words]))[0]
+        first = nearer(encoded.sentences, begun.path, encoded.vectors)[0]
+        taken = model.head.take(encoded, begun, [words])
+        again = nearer(encoded.sentences, taken.path, encoded.vectors)[0]
     question = torch.nn.functional.normalize((encoded.states * encoded.mask[..., None]).sum(1), dim=1)[0]
     cosines = encoded.vectors @ question
     assert first.tolist() == pytest.approx(cosines.tolist(), abs=1e-5)
