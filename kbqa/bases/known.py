@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "aa2221576c7f4d499c80508a4a06c149c09871cc92a98ebeea83d9c2cc6bd215"
+_READER_DIGEST = "af324a67b6677144814f9c642adbaad08b568fff4f8c6da82a22af42cef8ea59"
 
 _BASES = (
     KnownBase(
