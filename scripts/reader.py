@@ -116,7 +116,7 @@ def tell(directory: RunDirectory, over: threading.Event) -> None:
 
 def publish(home: Path, trained: Sequence[PolicyVersion], calibration: Calibration | None) -> PolicyVersion:
     """A version with the mean weights of several and with `FACTORS`, in half precision."""
-    first, manifest = trained[0], trained[0].manifest
+    first, manifest, recipe = trained[0], trained[0].manifest, load_recipe(READER)
 
     def write(into: Path) -> None:
         for name in manifest.files.keys() & set(NEEDED):
@@ -133,8 +133,8 @@ def publish(home: Path, trained: Sequence[PolicyVersion], calibration: Calibrati
         READER,
         1,
         write,
-        recipe=first.recipe(),
-        recipe_digest=manifest.recipe_digest,
+        recipe=recipe.model_dump(mode="json"),
+        recipe_digest=recipe.digest(),
         step=manifest.step,
         metrics=manifest.metrics,
         base_model=manifest.base_model,
