@@ -162,7 +162,7 @@ def cold_started_version(context: Context, material: Material, base: PolicyVersi
 
 def _from_nothing(context: Context, material: Material, small: SmallPolicySection) -> Student:
     """A small policy with random weights, after the copying warm-up if the recipe has one."""
-    seed, warm_up = context.record.seed, small.warm_up
+    seed, warm_up = context.weights_seed, small.warm_up
     context.journal.enter("warm_up", of=0 if warm_up is None else warm_up.steps)
     found = demonstrations(context, material.questions)
     # Without copying, the tokenizer need not spell the names of the graph.

@@ -45,8 +45,9 @@ def service_program(
 ) -> Program:
     """One of the four services, run by this Python.
 
-    While no policy has been promoted in `home`, the gateway counts as ready without one, unless it is still
-    loading the reader: it tells callers itself that it has no policy.
+    If no policy has been promoted in `home`, the gateway counts as ready as soon as it has loaded the
+    reader. If it has no reader either, it counts as ready, too, since it tells callers itself that it has
+    no policy.
 
     Args:
         name: name of the program, for a second process of the same service.
