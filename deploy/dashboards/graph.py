@@ -137,9 +137,10 @@ def graph() -> Dashboard:
         ),
         chart(
             "Queries at a time",
-            "Number of SPARQL queries that run now, by server. When it reaches the number of query "
-            "processes, further queries wait.",
-            Query(gauge("kbqa_kg_queries_running"), "{{instance}}"),
+            "Number of SPARQL queries that run now, and that wait for their turn, by server. Queries wait "
+            "when as many run as there are query processes.",
+            Query(gauge("kbqa_kg_queries_running"), "{{instance}}, running"),
+            Query(gauge("kbqa_kg_queries_waiting"), "{{instance}}, waiting"),
         ),
     )
     row(

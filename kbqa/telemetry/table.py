@@ -60,6 +60,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_kg_queries_total", "counter", "SPARQL queries, by outcome.", ("outcome",)),
     Metric("kbqa_kg_query_seconds", "histogram", "Time per SPARQL query in its process."),
     Metric("kbqa_kg_queries_running", "gauge", "SPARQL queries that are running now."),
+    Metric("kbqa_kg_queries_waiting", "gauge", "SPARQL queries that wait for their turn."),
     Metric(
         "kbqa_kg_cache_requests_total",
         "counter",

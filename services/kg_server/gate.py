@@ -31,6 +31,12 @@ class AdmissionGate:
         self._waiting: dict[str, deque[_Waiter]] = {}
         self._arrivals = 0
 
+    @property
+    def waiting(self) -> int:
+        """Number of threads that wait for a place."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
     @contextmanager
     def place(self, client: str, *, wait_s: float) -> Iterator[None]:
         """Hold a place while the block runs.

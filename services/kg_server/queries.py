@@ -84,6 +84,7 @@ class Queries:
         self._flights: Flights[QueryResult] = Flights()
         self._outcomes = metrics.counter("kbqa_kg_queries_total")
         self._running = metrics.gauge("kbqa_kg_queries_running")
+        metrics.gauge("kbqa_kg_queries_waiting").set_function(lambda: gate.waiting + remote_gate.waiting)
 
     async def answer(
         self,
