@@ -16,7 +16,7 @@ from kbqa.cold_start.demonstrations import Demonstration, play
 from kbqa.cold_start.gold import gold_form
 from kbqa.cold_start.teachers import LISTENING, Lesson
 from kbqa.kg.actions import Action, ActionResult, GraphTools, Success
-from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.algebra import Ask, Expression
 from kbqa.logical_forms.building import leads_to
 from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.protocols.chooser import write_choice
@@ -54,14 +54,15 @@ def withheld(
     """The same question, of a graph that lacks what one of the turns has chosen, which is then declined.
 
     Returns:
-        None if nothing is left to choose from at that turn.
+        None if nothing is left to choose from at that turn, and for yes/no questions.
 
     Raises:
         GraphNotFoundError, GraphUnavailableError: from the tools.
     """
     question, turns = demonstration.question, demonstration.turns[:-1]  # the last one answers
     target = gold_form(question)
-    if target is None or not turns:
+    # What ASK finds out can be found out from the other end, too, which is not withheld.
+    if target is None or isinstance(target, Ask) or not turns:
         return None
     kept = turns[: rng.randrange(len(turns))]
     lacking = _Withholding(tools, target, shown=len(kept))

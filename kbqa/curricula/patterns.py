@@ -13,6 +13,7 @@ from typing import Literal as Choice
 from kbqa.errors import LogicalFormError
 from kbqa.logical_forms.algebra import (
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -100,6 +101,8 @@ def _form_pattern(expression: Expression, names: Callable[[str], str]) -> str:
                 return f"(TC {written(source)} {path((relation,))} *)"
             case Count(source):
                 return f"(COUNT {written(source)})"
+            case Ask(source, _):
+                return f"(ASK {written(source)} *)"
             case _:
                 return "*"
 

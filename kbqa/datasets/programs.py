@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from kbqa.errors import LogicalFormError
 from kbqa.logical_forms.algebra import (
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -73,7 +74,9 @@ def of_form(form: str) -> Gold:
     except LogicalFormError:
         return Gold()
     parts = tuple(_parts(expression))
-    if isinstance(expression, Count) or any(isinstance(part, Count) for part in parts):
+    if isinstance(expression, Ask):
+        operation = "boolean"
+    elif isinstance(expression, Count) or any(isinstance(part, Count) for part in parts):
         operation = "count"
     elif any(isinstance(part, Superlative) for part in parts):
         operation = "superlative"
@@ -145,7 +148,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
             yield from _parts(right)
         case Join(_, source) if not isinstance(source, Entity | Literal):
             yield from _parts(source)
-        case Superlative() | Timed() | Count():
+        case Superlative() | Timed() | Count() | Ask():
             yield from _parts(expression.source)
 
 

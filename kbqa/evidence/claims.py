@@ -31,10 +31,13 @@ from kbqa.kg.actions import (
 )
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import MAX_VIAS
+from kbqa.logical_forms.algebra import XSD
 
 _MAX_ROWS = 10  # of a query that are cited for one answer
 # A graph that could not answer has not said that a claim is false.
 _UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
+# The ids of true and false.
+_BOOLEANS = {value: f'"{str(value).lower()}"^^<{XSD}boolean>' for value in (True, False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +116,17 @@ class Claims:
         return self.chain(self._ways[asked].get(answer, ()))
 
     def rows(self, query: Query, answer: str) -> CitedQuery | None:
-        """The query with its rows that contain the answer's id; None if there are no such rows."""
+        """The query with its rows that contain the answer's id, or the ASK of which it is the result.
+
+        None if there are no such rows, or the result is the other one.
+        """
         if query not in self._queries:
             return CitedQuery(sparql=query.text, rows=[]) if self._note(query) else None
         for found in self._queries[query]:
             if rows := found.of(answer):
                 return CitedQuery(sparql=found.sparql, rows=rows)
+            if found.boolean is not None and answer == _BOOLEANS[found.boolean]:
+                return CitedQuery(sparql=found.sparql, rows=[], boolean=found.boolean)
         return None
 
     def verdict(self, query: Query, boolean: bool) -> CitedQuery | None:

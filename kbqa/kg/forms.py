@@ -20,6 +20,7 @@ from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
     XSD,
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -48,8 +49,8 @@ def check_members(form: Expression) -> None:
     """Check that a form denotes members that can be listed, in any graph.
 
     Raises:
-        LogicalFormError: a comparison selects from no set, COUNT is part of the form, or TC's relation
-            belongs to no known pair.
+        LogicalFormError: a comparison selects from no set, COUNT or ASK is part of the form, or TC's
+            relation belongs to no known pair.
     """
     match form:
         case And():
@@ -60,6 +61,8 @@ def check_members(form: Expression) -> None:
             raise LogicalFormError("a comparison selects from a set: write (AND set (gt relation value))")
         case Count():
             raise LogicalFormError("COUNT has no members that the graph holds")
+        case Ask():
+            raise LogicalFormError("ASK has no members: it is a whole expression")
         case Timed(source, relation, _):
             interval(relation.name)
             check_members(source)
@@ -82,6 +85,9 @@ def leaves(form: Expression) -> Iterator[Entity | Literal | Class]:
         case Join() | Superlative() | Timed() | Count():
             assert not isinstance(form.source, Entity | Literal)
             yield from leaves(form.source)
+        case Ask(source, node):
+            yield from leaves(source)
+            yield node
         case Comparison():
             pass
 

@@ -19,7 +19,7 @@ from kbqa.kg.namespaces import Namespaces, local_name
 from kbqa.kg.sparql.dialect import with_iris
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.store import Attribute, Bond, GraphStore, HubLimits, Page, PathStep, Survey, Walk
-from kbqa.logical_forms.algebra import Expression, renamed
+from kbqa.logical_forms.algebra import Ask, Entity, Expression, Literal, renamed
 
 _KEPT = 1 << 16  # short ids that are kept
 _SHOWN = 5  # candidates that an error names
@@ -185,6 +185,11 @@ class NamespacedStore:
         return self._page(
             self._store.members(self._below(form), limit=limit, offset=offset, returning=returning)
         )
+
+    def contains(self, form: Expression, node: Entity | Literal, *, returning: bool = False) -> bool:
+        below = self._below(Ask(form, node))
+        assert isinstance(below, Ask)
+        return self._store.contains(below.source, below.node, returning=returning)
 
     def survey(
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False

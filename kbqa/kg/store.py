@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat
 from kbqa.kg.values import Value
-from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.algebra import Entity, Expression, Literal
 from kbqa.logical_forms.compiler import INTERVALS
 
 # Bounds of a path: nodes from which a hop continues, end nodes whose relations are read, and
@@ -240,6 +240,17 @@ class GraphStore(Protocol):
         Raises:
             LogicalFormError: the members cannot be listed, see `kbqa.kg.forms.check_members`; or, at an
                 endpoint, the form cannot be written in SPARQL.
+        """
+        ...
+
+    def contains(self, form: Expression, node: Entity | Literal, *, returning: bool = False) -> bool:
+        """Whether a node is a member of a logical form; of a name that is shared, any entity that has it.
+
+        Args:
+            returning: as for `members`.
+
+        Raises:
+            LogicalFormError: as `members`.
         """
         ...
 

@@ -22,6 +22,7 @@ from typing import TypeAlias
 from kbqa.errors import LogicalFormError
 from kbqa.logical_forms.algebra import (
     And,
+    Ask,
     Class,
     Comparator,
     Comparison,
@@ -229,6 +230,8 @@ def _unfold(expression: Expression, actions: list[Action]) -> Reference | Class:
             actions.append(TimeConstraint(relation, time))
         case Count(source):
             actions.append(CountMembers(members(source, "COUNT")))
+        case Ask():
+            raise LogicalFormError("no action says whether a node is a member")
     return Reference(len(actions))
 
 

@@ -9,6 +9,7 @@ The operators are those of GrailQA (Gu et al. 2021, section 4) and KBQA-R1 (Tabl
     Comparison    le, lt, ge, gt: nodes whose value along a path satisfies a comparison with a literal
     Timed         TC: members that hold at a time, by the from/to pair of the relation
     Count         COUNT: the number of members
+    Ask           ASK, of this project: whether a node is one of the members
 
 Values are validated on creation, and an expression with more than `MAX_NODES` operators and
 leaves is refused. Functions may therefore recurse over expressions, and an episode that
@@ -203,7 +204,15 @@ class Count(_Operator):
     source: Expression
 
 
-Expression: TypeAlias = Class | Join | And | Superlative | Comparison | Timed | Count
+@dataclass(frozen=True)
+class Ask(_Operator):
+    """`(ASK source node)`: true if the node is a member of `source`, else false."""
+
+    source: Expression
+    node: Entity | Literal
+
+
+Expression: TypeAlias = Class | Join | And | Superlative | Comparison | Timed | Count | Ask
 
 
 def canonical(expression: Expression) -> Expression:
@@ -228,6 +237,8 @@ def canonical(expression: Expression) -> Expression:
             return Timed(canonical(source), relation, time)
         case Count(source):
             return Count(canonical(source))
+        case Ask(source, node):
+            return Ask(canonical(source), node)
         case _:
             return expression
 
@@ -284,6 +295,15 @@ def renamed(
             return Timed(whole(source), step(link), time)
         case Count(source):
             return Count(whole(source))
+        case Ask(source, Entity(id_)):
+            return Ask(whole(source), Entity(node(id_)))
+        case Ask(source, literal):
+            return Ask(whole(source), literal)
+
+
+def described(expression: Expression) -> Expression:
+    """The set that an expression is about: that of ASK, or the expression itself."""
+    return expression.source if isinstance(expression, Ask) else expression
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:

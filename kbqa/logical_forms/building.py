@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbqa.logical_forms.algebra import (
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -36,7 +37,7 @@ def leads_to(form: Expression, target: Expression) -> bool:
             return any(leads_to(form, one) for one in wanted if not isinstance(one, Comparison | Class))
         case Join(_, source):
             return not isinstance(source, Entity | Literal) and leads_to(form, source)
-        case Superlative() | Timed() | Count():
+        case Superlative() | Timed() | Count() | Ask():
             return leads_to(form, target.source)
         case _:
             return False

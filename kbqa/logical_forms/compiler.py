@@ -21,6 +21,7 @@ from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -32,6 +33,7 @@ from kbqa.logical_forms.algebra import (
     Relation,
     Superlative,
     Timed,
+    described,
     entities,
 )
 
@@ -125,24 +127,27 @@ def to_sparql(
     answer: str = "x",
     apart: Iterable[str] = (),
 ) -> str:
-    """A SELECT query whose distinct values of `?answer` are the members of `expression`.
+    """A SELECT query whose distinct values of `?answer` are the members of `expression`; for ASK, an ASK.
 
     Args:
         apart: further entities from which nodes differ by `Distinct.ENTITIES`.
 
     Raises:
         LogicalFormError: superlatives nest deeper than `MAX_NESTED_SUPERLATIVES`, TC's
-            relation belongs to no known pair, or `answer` is not a variable name.
+            relation belongs to no known pair, ASK is part of an expression, or `answer` is not a
+            variable name.
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", answer):
         raise LogicalFormError(f'"{answer}" is not a variable name; write for instance x')
     if _nested_superlatives(expression) > MAX_NESTED_SUPERLATIVES:
         raise LogicalFormError(f"ARGMAX and ARGMIN nest at most {MAX_NESTED_SUPERLATIVES} deep")
-    named = dict.fromkeys((*entities(expression), *apart)) if distinct is Distinct.ENTITIES else ()
+    named = dict.fromkeys((*entities(described(expression)), *apart)) if distinct is Distinct.ENTITIES else ()
     away = [term for name in named for term in _each(vocabulary.entity(name))]
     writer = _Writer(vocabulary, distinct, answer, away)
     if isinstance(expression, Count):
         return writer.count(expression, f"?{answer}")
+    if isinstance(expression, Ask):
+        return writer.ask(expression, f"?{answer}")
     return _select(f"DISTINCT ?{answer}", writer.group(expression, f"?{answer}"))
 
 
@@ -173,6 +178,17 @@ class _Writer:
         member = self._fresh()
         return _select(f"(COUNT(DISTINCT {member}) AS {variable})", self.group(expression.source, member))
 
+    def ask(self, expression: Ask, variable: str) -> str:
+        match expression.node:
+            case Entity(name):
+                terms = self._vocabulary.entity(name)
+            case literal:
+                terms = self._vocabulary.literal(literal)
+        values = f"VALUES {variable} {{ {' '.join(_each(terms))} }}"
+        return "\n".join(
+            ["ASK {", *(f"  {line}" for line in (values, *self.group(expression.source, variable))), "}"]
+        )
+
     def _fresh(self) -> str:
         self._variables += 1
         return f"?{self._answer}{self._variables}"
@@ -196,6 +212,8 @@ class _Writer:
                 return self._pattern(source, variable, group) + self._timed(variable, relation.name, time)
             case Count():
                 return _subquery(self.count(expression, variable))
+            case Ask():
+                raise LogicalFormError("ASK has no members: it is a whole expression")
 
     def _join(
         self, relation: Relation, source: Entity | Literal | Expression, variable: str, group: _Group
@@ -332,7 +350,7 @@ def _nested_superlatives(expression: Expression | Entity | Literal) -> int:
             return max(_nested_superlatives(left), _nested_superlatives(right))
         case Superlative():
             return 1 + _nested_superlatives(expression.source)
-        case Join() | Timed() | Count():
+        case Join() | Timed() | Count() | Ask():
             return _nested_superlatives(expression.source)
         case _:
             return 0

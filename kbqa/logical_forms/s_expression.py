@@ -24,6 +24,7 @@ from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
     And,
+    Ask,
     Class,
     Comparator,
     Comparison,
@@ -146,6 +147,8 @@ def print_s_expression(expression: Expression) -> str:
             return f"(TC {print_s_expression(source)} {print_path((relation,))} {time})"
         case Count(source):
             return f"(COUNT {print_s_expression(source)})"
+        case Ask(source, node):
+            return f"(ASK {print_s_expression(source)} {_print_source(node)})"
 
 
 def print_path(path: Path) -> str:
@@ -290,12 +293,12 @@ def _join(reader: _Reader, _: str) -> Join:
 
 
 def _source(reader: _Reader) -> Entity | Literal | Expression:
-    token = reader.peek()
-    if token.kind == "open":
-        return _expression(reader)
-    if token.name is not None:
-        return Entity(reader.name("an entity"))
-    return _literal(reader)
+    return _expression(reader) if reader.peek().kind == "open" else _node(reader)
+
+
+def _node(reader: _Reader) -> Entity | Literal:
+    is_name = reader.peek().name is not None
+    return Entity(reader.name("an entity")) if is_name else _literal(reader)
 
 
 def _superlative(reader: _Reader, operator: str) -> Superlative:
@@ -311,6 +314,10 @@ def _timed(reader: _Reader, _: str) -> Timed:
     relation = Relation(reader.name("a relation such as sports.sports_team_roster.from"))
     time = reader.take("a time", "atom", "string")
     return Timed(source, relation, parse_time(time.text))
+
+
+def _ask(reader: _Reader, _: str) -> Ask:
+    return Ask(_expression(reader), _node(reader))
 
 
 def _path(reader: _Reader) -> Path:
@@ -362,4 +369,5 @@ _OPERATORS: dict[str, Callable[[_Reader, str], Expression]] = {
     "gt": _comparison,
     "TC": _timed,
     "COUNT": lambda reader, _: Count(_expression(reader)),
+    "ASK": _ask,
 }

@@ -18,6 +18,11 @@ same options again, without this one, and chooses what comes nearest: a candidat
     <options><1> written by<2> release year<3><none> none of these</options>    <3>
     <options><1> written by<2> release year</options>                           <1>
 
+If the protocol says `may_ask`, the policy can find out whether a topic is one of the members at hand:
+
+    <question> did <topic> direct <topic2> ? </question>
+    <options><0> answer<1><ask><topic2> whether<2> runtime …</options>           <1>
+
 If the protocol says `look_ahead`, a relation is followed by those of the nodes that it leads to, so that the
 policy sees which first step makes the second one possible:
 
@@ -45,6 +50,7 @@ THEN = "<then>"
 """Before each relation of the nodes that an option leads to."""
 
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
+_WHETHER = "whether"
 _CHOICE = re.compile(r"<(\d{1,4})>")
 _MESSAGE_CHARS = 200
 
@@ -69,6 +75,7 @@ class FormChoosingProtocol:
         revisit: whether the topics stay in the sets of a form; otherwise only where nothing else is in them.
         operations: operations of `expand` that are offered; all of them by default.
         may_decline: whether the policy may say, once an episode, that no option leads to the answer.
+        may_ask: whether the policy may ask whether a topic is one of the members at hand.
         look_ahead: whether each relation is listed with those of the nodes that it leads to, where the graph
             is not behind an endpoint.
     """
@@ -77,6 +84,7 @@ class FormChoosingProtocol:
     revisit: bool = False
     operations: tuple[str, ...] = ()
     may_decline: bool = False
+    may_ask: bool = False
     look_ahead: bool = False
 
     name: ClassVar[str] = "form-chooser"
@@ -87,6 +95,7 @@ class FormChoosingProtocol:
         *(f"<{operation}>" for operation in _OPERATIONS),
         "<none>",
         THEN,
+        "<ask>",
     )
     stop: ClassVar[tuple[str, ...]] = (">",)
 
@@ -187,7 +196,7 @@ class FormDialogue(Dialogue):
             arguments["form"] = form
         if protocol.operations:
             arguments["operations"] = list(protocol.operations)
-        flags = {"return": protocol.revisit, "ahead": protocol.look_ahead}
+        flags = {"return": protocol.revisit, "ask": protocol.may_ask, "ahead": protocol.look_ahead}
         return Action(EXPAND, {**arguments, **{flag: True for flag, is_set in flags.items() if is_set}})
 
     def _answers(self) -> Iterator[PredictedAnswer]:
@@ -229,8 +238,8 @@ class FormDialogue(Dialogue):
         operation, path, operand = expansion["operation"], expansion["path"], expansion.get("operand")
         relations = " ".join(in_words([{**hop, "direction": ""} for hop in path]))
         tags = "" if operation == "join" else f"<{operation}>"
-        if operation in ("join", "keep"):
-            tags += "<inverse>" if path[0]["inverse"] else ""
+        if operation in ("join", "keep", "ask"):
+            tags += "<inverse>" if path and path[0]["inverse"] else ""
             number = self._topics.get(operand["id"], 0) if operand is not None else 0
             if operand is not None and len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS):
                 tags += TOPICS[number - 1]
@@ -239,7 +248,8 @@ class FormDialogue(Dialogue):
                 ("<inverse>" if hop["inverse"] else "", in_words([{**hop, "direction": ""}])[0])
                 for hop in expansion.get("behind", ())
             )
-            return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip(), behind)
+            words = _WHETHER if operation == "ask" else f"{short(of, of)} {relations}".strip()
+            return _Option(expansion["form"], tags, words, behind)
         is_date = bool(expansion.get("date"))
         value = operand["label"].lower() if operand is not None and says_value else ""
         if operation in _EXTREMES:

@@ -17,6 +17,7 @@ from kbqa.kg.forms import NameTable, leaf_of
 from kbqa.kg.ranking.encoders import words
 from kbqa.kg.store import GraphStore
 from kbqa.logical_forms.algebra import (
+    Ask,
     Comparison,
     Count,
     Entity,
@@ -143,7 +144,7 @@ class _Making:
 
     def _accepts(self, form: Expression, tries: int) -> bool:
         """Whether a form can be executed, and uses no relation much more often than others are used."""
-        source = form.source if isinstance(form, Count) else form
+        source = form.source if isinstance(form, Count | Ask) else form
         if all(isinstance(one, Comparison) for one in conjuncts(source)):
             return False
         used = relations(form)
@@ -164,18 +165,20 @@ class _Making:
 
     def _verified(self, question: Question, form: Expression) -> tuple[tuple[str, ...], str]:
         """The graph's own answers, or the reason why the question is dropped."""
-        is_count = isinstance(form, Count)
-        source = form.source if isinstance(form, Count) else form
+        is_count, is_ask = isinstance(form, Count), isinstance(form, Ask)
+        source = form.source if isinstance(form, Count | Ask) else form
         try:
             page = self._store.members(source, limit=1_000 if is_count else MAX_ANSWERS + 1)
         except LogicalFormError:
             return (), "the graph cannot list the members of its form"
         if not page.total:
             return (), "no answer"
-        if not page.complete or (not is_count and page.total > MAX_ANSWERS):
+        if not page.complete or (not (is_count or is_ask) and page.total > MAX_ANSWERS):
             return (), "too many answers"
         answers: tuple[str, ...] = (str(page.total),)
-        if not is_count:
+        if isinstance(form, Ask):
+            answers = (str(self._store.contains(source, form.node)).lower(),)
+        elif not is_count:
             leaves = [leaf_of(self._store, item.id) for item in page.items]
             answers = tuple(sorted(x.id if isinstance(x, Entity) else x.lexical for x in leaves))
             said = f" {words(question.text)} "

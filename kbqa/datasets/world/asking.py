@@ -12,8 +12,9 @@ from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import members
 from kbqa.datasets.world.operations import Draft, Drawer, Limits
 from kbqa.datasets.world.schema import RDF_TERMS, Grammar, Schema
+from kbqa.datasets.world.yes_no import yes_no
 from kbqa.errors import DatasetError
-from kbqa.logical_forms.algebra import Count, Expression, Literal, canonical, entities
+from kbqa.logical_forms.algebra import Ask, Count, Expression, Literal, canonical, described, entities
 from kbqa.logical_forms.compiler import Distinct, FormVocabulary, to_sparql
 from kbqa.logical_forms.s_expression import print_s_expression
 from kbqa.trajectory import Question
@@ -58,7 +59,8 @@ class Asker:
         """
         draft = self._draw(operation, accepts)
         returns = self._limits.returns
-        found = members(self._facts, draft.form, apart=entities(draft.form) if returns else ())
+        apart = entities(described(draft.form)) if returns else ()
+        found = members(self._facts, draft.form, apart=apart)
         distinct = Distinct.ENTITIES if returns else Distinct.ANSWER
         return Question(
             id=id_,
@@ -95,6 +97,9 @@ class Asker:
 def _text(draft: Draft, schema: Schema, rng: random.Random) -> str:
     """The text of a question."""
     phrase, grammar = draft.phrase, schema.grammar
+    if isinstance(draft.form, Ask):
+        is_plural = _is_plural(phrase, schema, grammar)
+        return yes_no(rng, draft.asked, phrase, draft.question, is_plural=is_plural)
     if draft.question:
         return f"{draft.question} ?" if rng.random() < _WITH_MARK else draft.question
     if isinstance(draft.form, Count):

@@ -15,6 +15,7 @@ from kbqa.logical_forms.algebra import (
     NOW,
     XSD,
     And,
+    Ask,
     Class,
     Comparator,
     Comparison,
@@ -42,7 +43,7 @@ _COMPARE: dict[Comparator, Callable[[float | str, float | str], bool]] = {
 def members(
     facts: Facts, expression: Expression, *, apart: Collection[str] = (), now: str = "2015-08-10"
 ) -> set[Node]:
-    """All members of an expression; for COUNT, the number as a literal.
+    """All members of an expression; for COUNT, the number as a literal, and for ASK true or false.
 
     Args:
         apart: entities that no join leads to.
@@ -77,6 +78,9 @@ def members(
             return {m for m in within(source) if _holds(facts, m, relation.name, day)}
         case Count(source):
             return {Literal(str(len(within(source))), XSD + "integer")}
+        case Ask(source, node):
+            is_member = (node.id if isinstance(node, Named) else node) in within(source)
+            return {Literal(str(is_member).lower(), XSD + "boolean")}
 
 
 def comparable(value: Node) -> float | str:

@@ -17,6 +17,7 @@ from kbqa.datasets.world.schema import Link, Quantity, Tenure
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
+    Ask,
     Class,
     Comparator,
     Comparison,
@@ -29,6 +30,7 @@ from kbqa.logical_forms.algebra import (
     Relation,
     Superlative,
     Timed,
+    described,
     entities,
 )
 from kbqa.trajectory import Hop
@@ -61,13 +63,15 @@ class Draft:
     Attributes:
         phrase: describes what the form denotes; for COUNT, what is counted.
         path: the hops, if the form is a path from one entity.
-        question: the text, if it is no pattern around the phrase.
+        question: the text, if it is no pattern around the phrase; for ASK, it asks for the set.
+        asked: mentions the node of ASK.
     """
 
     form: Expression
     phrase: str
     path: tuple[Hop, ...] = ()
     question: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,25 @@ class Drawer:
             And(Class(self._schema.class_of(kind)), mixed), f"the {self._schema.kinds[kind].plural} {clause}"
         )
 
+    def boolean(self) -> Draft | None:
+        """Whether an entity is where a path leads; in half of the questions it is not."""
+        reached = self._walk(self._start(self._rng.choice(self._named)), self._rng.choice((1, 1, 2)))
+        if reached is None:
+            return None
+        source = reached.form
+        found = sorted(str(node) for node in self._members(source) if node in self._facts.names)
+        if not found:
+            return None
+        node = self._rng.choice(found)
+        if self._coin():
+            apart = {*found, *entities(source)}
+            others = [one for one in self._facts.members[self._facts.kinds[node]] if one not in apart]
+            if not others:
+                return None
+            node = self._rng.choice(others)
+        asked = Ask(source, Entity(node))
+        return Draft(asked, reached.phrase, (), reached.question, self._mention(node))
+
     # Building blocks of the operations
 
     def _some(self, kind: str) -> _Reached:
@@ -402,6 +425,7 @@ class Drawer:
 
     def _is_fit(self, form: Expression) -> bool:
         """Whether a form has few answers, and intermediate sets with few members and no named entity."""
+        form = described(form)
         named = set(entities(form))
         sets = (self._members(part) for part in _sets(form))
         limits = self._limits
@@ -419,6 +443,7 @@ OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {
     "type": Drawer.type,
     "namesake": Drawer.namesake,
     "dead end": Drawer.dead_end,
+    "boolean": Drawer.boolean,
 }
 """Operation, as in `Question.operation` → the method that draws a question of it."""
 

@@ -31,7 +31,7 @@ from kbqa.kg.embedded.walks import (
 )
 from kbqa.kg.forms import resolved_name
 from kbqa.kg.store import MAX_FRONTIER, MAX_SURROUNDED, MAX_VIAS, HubLimits, Page, PathStep, Survey, Walk
-from kbqa.logical_forms.algebra import Expression, entities
+from kbqa.logical_forms.algebra import Entity, Expression, Literal, entities
 from kbqa.logical_forms.compiler import FREEBASE
 
 
@@ -240,6 +240,9 @@ class Adjacency:
         found, complete = self._forms.members(form, () if returning else entities(form))
         items = tuple(map(self.item_at, found[offset : offset + limit].tolist()))
         return Page(items, len(found), complete)
+
+    def contains(self, form: Expression, node: Entity | Literal, *, returning: bool = False) -> bool:
+        return self._forms.contains(form, node, () if returning else entities(form))
 
     def survey(
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False

@@ -89,6 +89,18 @@ class FormIndex:
         check_members(form)
         return self._members(form, apart)
 
+    def contains(self, form: Expression, leaf: Entity | Literal, apart: tuple[str, ...]) -> bool:
+        """Whether a node, or one of several with its name, is a member of a form.
+
+        Raises:
+            LogicalFormError: as `check_members`.
+        """
+        check_members(form)
+        among = NodeSet(self._leaf(leaf))
+        for part in conjuncts(form):
+            among = self._selected(among, part, apart)
+        return bool(len(among.nodes))
+
     def nodes(self, names: Iterable[str]) -> Numbers:
         """The entities with some names, ascending; several may share a name."""
         resolve = self._index.resolve_entity

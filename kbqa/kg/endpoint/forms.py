@@ -85,6 +85,16 @@ class FormQueries:
         distinct = Distinct.NONE if returning else Distinct.ENTITIES
         return to_sparql(form, vocabulary, distinct=distinct, answer=answer, apart=apart)
 
+    def holds(self, form: Expression, node: Entity | Literal, *, returning: bool) -> str:
+        """A query that finds something if a node is a member of a form.
+
+        Raises:
+            LogicalFormError: as `members`.
+        """
+        terms = self._terms(node)
+        members = self.members(form, returning=returning)
+        return f"SELECT ?x WHERE {{ VALUES ?x {{ {' '.join(terms)} }} {{ {members} }} }} LIMIT 1"
+
     def survey(self, form: Expression, topics: Sequence[str], *, returning: bool) -> Survey:
         """Survey the members of a form, as `GraphStore.survey` does."""
         named = () if returning else entities(form)

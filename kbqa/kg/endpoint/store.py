@@ -44,7 +44,7 @@ from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
 from kbqa.kg.values import written_as
-from kbqa.logical_forms.algebra import Expression
+from kbqa.logical_forms.algebra import Entity, Expression, Literal
 
 _OUT, _IN = "out", "in"
 # Maximum nodes of one look-up; nodes per query where a list is split into several queries.
@@ -309,6 +309,9 @@ class EndpointStore:
 
     def members(self, form: Expression, *, limit: int, offset: int = 0, returning: bool = False) -> Page:
         return self._reader.page(f"{{ {self._forms().members(form, returning=returning)} }}", limit, offset)
+
+    def contains(self, form: Expression, node: Entity | Literal, *, returning: bool = False) -> bool:
+        return bool(self._reader.rows(self._forms().holds(form, node, returning=returning)))
 
     def survey(
         self, of: Expression | Sequence[str], topics: Sequence[str] = (), *, returning: bool = False

@@ -17,11 +17,14 @@ whole form that has members (a comparison, one that may have), and its operation
     at      the members whose interval includes a time that the question mentions      (TC … from 2009)
     type    the members of a class                       (AND (film.film) …)
     count   their number                                 (COUNT …)
+    ask     whether another topic is one of them         (ASK … Al Pacino)
 
 No join leads to a topic that the form names, unless the form has no members otherwise: the father of the
 children of X is X. A join that goes straight back by the relation before is not listed where it leads back
 to a topic alone, or to more than `MAX_SHARING` entities: people ask for the films with the director of Heat,
 and not for all films of its genre. `return` keeps the topics in all sets.
+
+A form can only `ask` if that is wanted (`ask`), since policies from before it was there do not know it.
 
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
@@ -47,7 +50,7 @@ from kbqa.kg.arguments import (
 )
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
-from kbqa.kg.retrieval.expressions import Unanswered, form_failure, read_expression
+from kbqa.kg.retrieval.expressions import Unanswered, form_failure, number, read_expression, truth
 from kbqa.kg.retrieval.look_ahead import MAX_SHARING, Hop, behind, fitting
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
@@ -56,8 +59,8 @@ from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, Page, Survey
 from kbqa.kg.values import literal_value
 from kbqa.logical_forms.algebra import (
     MAX_NODES,
-    XSD,
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -95,6 +98,7 @@ class Operation(StrEnum):
     AT = "at"
     TYPE = "type"
     COUNT = "count"
+    ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,10 @@ class _Expanding:
         limit, offset = paging(self._surroundings, self._arguments)
         if isinstance(form, Count):
             counted = self._members(form.source, 0)
-            return self._answer(Page((self._number(counted.total),), 1, counted.complete), [])
+            return self._answer(Page((number(self._store, counted.total),), 1, counted.complete), [])
+        if isinstance(form, Ask):
+            holds = self._store.contains(form.source, form.node, returning=self._returns)
+            return self._answer(Page((truth(self._store, holds),), 1), [])
         found = self._members(form, limit, offset)
         if not found.total:
             text = print_s_expression(form)
@@ -222,6 +229,11 @@ class _Expanding:
         if found.total > 1:
             expansions += self._selections(form, survey, found.total)
         expansions += self._if_wanted(Count(form), Operation.COUNT)
+        if self._arguments.get("ask", False):
+            for topic, leaf in self._topics.items():
+                expansions += self._if_wanted(
+                    Ask(form, leaf), Operation.ASK, operand=Item(topic, self._label(topic))
+                )
         return self._answer(found, expansions)
 
     def _members(self, form: Expression, limit: int, offset: int = 0) -> Page:
@@ -282,8 +294,7 @@ class _Expanding:
 
     def _bound(self, form: Expression, topic: str, bonds: Sequence[Bond], total: int) -> Iterator[Expansion]:
         """The members with a path to another topic."""
-        found = self._store.items(self._store.resolve_entity(topic))
-        label = next(iter(found.values())).label if found else topic
+        label = self._label(topic)
         for bond in bonds:
             if bond.members < total:
                 other: Entity | Literal | Expression = self._topics[topic]
@@ -292,6 +303,10 @@ class _Expanding:
                 assert not isinstance(other, Entity | Literal)  # a bond has a relation
                 kept = And(form, other)
                 yield from self._if_wanted(kept, Operation.KEEP, bond.path, Item(topic, label))
+
+    def _label(self, topic: str) -> str:
+        found = self._store.items(self._store.resolve_entity(topic))
+        return next(iter(found.values())).label if found else topic
 
     def _valued(
         self, form: Expression, attribute: Attribute, asked: Mentioned, total: int
@@ -351,7 +366,7 @@ class _Expanding:
             about = {"expression": print_s_expression(self._form)}
             if self._returns:
                 about["return"] = True
-            if not self._store.is_remote and not isinstance(self._form, Count):
+            if not self._store.is_remote and not isinstance(self._form, Count | Ask):
                 ways = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
                 about["ways"] = [[list(fact) for fact in facts] for facts in ways]
         return Success(
@@ -393,10 +408,6 @@ class _Expanding:
         joins.sort(key=lambda one: places[one.path[0][0].id])
         return [*joins[: most - len(others)], *others]
 
-    def _number(self, number: int) -> Item:
-        id_ = self._store.id_of({"type": "literal", "value": f"{number}", "datatype": f"{XSD}integer"})
-        return Item(id_, f"{number}")
-
 
 def _cites(
     arguments: Mapping[str, Any], items: Sequence[str], details: Mapping[str, Any]
@@ -423,6 +434,9 @@ ACTIONS.register(
                 FLAG,
                 "whether a form may come back to the topics, which are otherwise left out where it has other "
                 "members",
+            ),
+            "ask": Argument(
+                FLAG, "whether to list forms that ask whether a topic is a member; they answer true or false"
             ),
             "ahead": Argument(
                 FLAG,

@@ -17,8 +17,9 @@ from kbqa.kg.actions import ErrorKind, Failure, Item
 from kbqa.kg.forms import NameTable, leaves
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.retrieval.execute_sparql import solve
+from kbqa.kg.store import GraphStore
 from kbqa.kg.values import written_as
-from kbqa.logical_forms.algebra import XSD, Class, Count, Entity, Expression, Literal, relations
+from kbqa.logical_forms.algebra import XSD, Ask, Class, Count, Entity, Expression, Literal, relations
 from kbqa.logical_forms.compiler import FREEBASE, Distinct, FormVocabulary, literal_term, to_sparql
 from kbqa.logical_forms.s_expression import parse_s_expression
 
@@ -58,6 +59,20 @@ def read_expression(text: str) -> Expression:
 def form_failure(error: LogicalFormError) -> Failure:
     where = None if error.position is None else {"position": error.position}
     return failure(ErrorKind.QUERY_SYNTAX, str(error), where)
+
+
+def number(store: GraphStore, count: int) -> Item:
+    """A number of members as an item."""
+    return _value(store, f"{count}", "integer")
+
+
+def truth(store: GraphStore, holds: bool) -> Item:
+    """The answer to ASK as an item."""
+    return _value(store, f"{holds}".lower(), "boolean")
+
+
+def _value(store: GraphStore, lexical: str, datatype: str) -> Item:
+    return Item(store.id_of({"type": "literal", "value": lexical, "datatype": XSD + datatype}), lexical)
 
 
 class FormEvaluation:
@@ -101,7 +116,9 @@ class FormEvaluation:
                 raise Unanswered(failure(ErrorKind.ENTITY_NOT_IN_KG, f"Entity {quote(name)} not found in KG"))
 
     def members(self, expression: Expression, *, limit: int | None = None) -> Members:
-        """All members, or at most `limit` of them. All names must be in the graph, see `check`.
+        """All members, or at most `limit` of them; for ASK, true or false as the only one.
+
+        All names must be in the graph, see `check`.
 
         Raises:
             Unanswered: the expression cannot be compiled, or its shared labels have too many readings.
@@ -110,7 +127,11 @@ class FormEvaluation:
         readings = self._readings(expression)
         if isinstance(expression, Count) and len(readings) > 1:
             counted = self.members(expression.source)
-            return Members((self._number(len(counted.items)),), counted.truncated)
+            return Members((number(self.store, len(counted.items)),), counted.truncated)
+        if isinstance(expression, Ask):
+            asked = (self._compiled(expression, vocabulary) for vocabulary in readings)
+            answers = (solve(self.store, query, deadline_s=self._left()).boolean for query in asked)
+            return Members((truth(self.store, any(answers)),), False)
         found: dict[str, Item] = {}
         truncated = False
         for vocabulary in readings:
@@ -138,7 +159,7 @@ class FormEvaluation:
 
         Raises: as `members`.
         """
-        if isinstance(expression, Count):
+        if isinstance(expression, Count | Ask):
             return 1
         [number] = self.members(Count(expression)).items
         return int(number.label)
@@ -215,10 +236,6 @@ class FormEvaluation:
             id_: labelled.get(id_) or Item(id_, term["value"] if term["type"] in _LITERALS else id_)
             for id_, term in zip(ids, terms, strict=True)
         }
-
-    def _number(self, count: int) -> Item:
-        id_ = self.store.id_of({"type": "literal", "value": f"{count}", "datatype": f"{XSD}integer"})
-        return Item(id_, f"{count}")
 
     def _left(self) -> float:
         left_s = self._until - time.monotonic()

@@ -19,6 +19,7 @@ from kbqa.kg.retrieval.expressions import FormEvaluation, Unanswered
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
+    Ask,
     Class,
     Comparison,
     Count,
@@ -86,6 +87,8 @@ class Grounding:
                 return Timed(members, self._step(relation, members, begins_or_ends), time)
             case Count(source):
                 return Count(self.expression(source))
+            case Ask(source, node):
+                return Ask(self.expression(source), node)
 
     def join(self, written: str, source: Source, *, prefer: str = OUT) -> Join:
         """`(JOIN relation source)` with the relation that `written` means, in its direction.

@@ -26,7 +26,7 @@ from kbqa.policies.chooser.reading import KINDS, Decision
 _WIDTH, _HEADS, _LAYERS = 128, 8, 2
 _TURNS, _REACH = 8, 12  # turns, and distances from a topic, that are told apart
 _SHARPNESS = 10.0  # of cosines in attention, and of the last layer
-_ANSWER = len(KINDS)
+_ANSWER = 0  # before the kinds, which may become more
 _TOLD = 6  # similarities of an option that are told; see `_similarities`
 
 
@@ -62,8 +62,8 @@ class AttentiveHead(nn.Module):
         offered, offers = _rows(
             [[-1 if w is None else encoded.relations[w.plain] for w in row] for row in options], device
         )
-        kinds = _rows([[_ANSWER if w is None else w.kind for w in row] for row in options], device)[0]
-        taken_kinds = _rows([[w.kind for w in d.path] for d in decisions], device)[0]
+        kinds = _rows([[_ANSWER if w is None else 1 + w.kind for w in row] for row in options], device)[0]
+        taken_kinds = _rows([[1 + w.kind for w in d.path] for d in decisions], device)[0]
         topics = _rows([[0 if w is None else w.topic for w in row] for row in options], device)[0]
         vectors = functional.pad(encoded.vectors, (0, 0, 0, 1))  # the answer has no words
         path, words = vectors[taken] * takes[..., None], vectors[offered]

@@ -21,8 +21,8 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.attentive import AttentiveHead
 from kbqa.policies.chooser.encoding import TINY, Encoded, Ids
-from kbqa.policies.chooser.reading import ChooserVocabulary, Decision, Words
-from kbqa.policies.chooser.recurrent import RecurrentHead
+from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Words
+from kbqa.policies.chooser.recurrent import RELATIONS, RecurrentHead
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
 _BATCH_TOKENS = 8192  # padded tokens of one pass of the encoder; bounds its memory
@@ -35,6 +35,11 @@ HEADS: Mapping[str, type[RecurrentHead] | type[AttentiveHead]] = {
     ATTENTIVE: AttentiveHead,
 }
 """The head of a chooser, by name."""
+
+# Weights with a row for each kind of option, of which the first heads knew fewer.
+_KIND_ROWS = {"head.direction": len(KINDS), "head.kind.weight": len(KINDS) + 1} | {
+    f"head.operate.{part}": len(KINDS) - RELATIONS for part in ("weight", "bias")
+}
 
 
 class Chooser(BertPreTrainedModel):  # type: ignore[misc]
@@ -160,9 +165,12 @@ def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights of earlier versions of kbqa as those of this version; weights of this version as they are.
 
     Factors were parameters themselves, and `behind` was called `ahead`, as a tenth; before that, nothing lay
-    behind options.
+    behind options. There were fewer kinds of options.
     """
     found = dict(weights)
+    for name, rows in _KIND_ROWS.items():
+        if name in found and (lacking := rows - len(found[name])) > 0:
+            found[name] = torch.cat([found[name], found[name].new_zeros(lacking, *found[name].shape[1:])])
     if "head.scale" in found:
         found["head.behind"] = 10 * found.pop("head.ahead", torch.tensor(2.0))
         for name in ("scale", "gain", "behind", "cover", "near", "match", "first", "again"):

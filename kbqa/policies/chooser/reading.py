@@ -37,9 +37,10 @@ KINDS: tuple[tuple[str, ...], ...] = (
     *((f"<{operation}>",) for operation in ("start", "type", "max", "min", "gt", "ge", "lt", "le", "at")),
     ("<count>",),
     ("<none>",),
+    ("<ask>",),
 )
 """The kinds of options, by the tags before their words: a relation, one that is followed backwards, the
-operations of forms, and the statement that no option leads to the answer."""
+operations of forms, and the statement that no option leads to the answer. New ones come last."""
 
 _NONE = KINDS.index(("<none>",))
 

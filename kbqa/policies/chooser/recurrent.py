@@ -26,7 +26,7 @@ from torch.nn import functional
 from kbqa.policies.chooser.encoding import Encoded, Ids, best_behind, nearer
 from kbqa.policies.chooser.reading import KINDS, Decision, Words
 
-_RELATIONS = 2  # the first kinds: a relation, followed forwards or backwards
+RELATIONS = 2  # the first kinds: a relation, followed forwards or backwards
 _TURNS, _REACH = 4, 8  # turns, and distances from a topic, that are told apart
 
 _Walk = tuple[Ids, tuple[Words, ...]]  # a question, and the relations taken so far
@@ -122,7 +122,7 @@ class RecurrentHead(nn.Module):
         nn.init.zeros_(self.add.weight)
         self.answer = nn.Sequential(nn.Linear(2 * width + 2, 128), nn.Tanh(), nn.Linear(128, 1))
         # Relations need no score of their own: the answer's is relative to them.
-        self.operate = nn.Linear(2 * width + 2, len(KINDS) - _RELATIONS)
+        self.operate = nn.Linear(2 * width + 2, len(KINDS) - RELATIONS)
         self.order = nn.Parameter(torch.zeros(_TURNS, 2 * _REACH + 1))
         # The first relation of a path is said near its topic, and the later ones farther away.
         self.stress = nn.Linear(width, 3)
@@ -233,5 +233,5 @@ class RecurrentHead(nn.Module):
         question = encoded.sentences[state.question]
         follow = follow + (gain * nearer(question, state.path, encoded.vectors))[:, None]
         answer = self.answer(features)[:, 0] + 0.25 * self.scale()
-        kinds = functional.pad(self.operate(features), (_RELATIONS, 0))
+        kinds = functional.pad(self.operate(features), (RELATIONS, 0))
         return Scores(follow, answer, kinds, question, state.path)

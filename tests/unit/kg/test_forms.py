@@ -11,6 +11,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import FREEBASE_NAME, RDFS_LABEL, Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.store import GraphStore, Page
+from kbqa.logical_forms.algebra import Entity
 from kbqa.logical_forms.s_expression import parse_s_expression
 from tests.sparql_servers import SparqlServer
 
@@ -202,6 +203,8 @@ def test_a_form_may_come_back_to_its_topics(store, text, expected):
         ("(AND :Film (JOIN :star (le :minutes 1)))", "a comparison selects from a set"),
         ("(COUNT :Film)", "COUNT has no members"),
         ("(AND :Film (COUNT :Film))", "COUNT has no members"),
+        ("(ASK :Film :heat)", "ASK has no members"),
+        ("(AND :Film (ASK :Film :heat))", "ASK has no members"),
         ("(TC :Film :stint.at 1995)", "begins or ends no interval"),
     ],
 )
@@ -210,6 +213,40 @@ def test_what_has_no_members_to_list(store, text, message):
         store.members(form(text), limit=9)
     with pytest.raises(LogicalFormError, match=message):
         store.survey(form(text))
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_a_form_contains_its_members_and_nothing_else(store, text):
+    described = form(text)
+    found = {item.id for item in store.members(described, limit=99).items}
+    for name in ("heat", "heat72", "miami", "mann", "pacino", "lux", "stint2"):
+        assert store.contains(described, Entity(EX + name)) is (EX + name in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        # A label that two entities share stands for both.
+        (f"(ASK {MANNS} Heat)", True),
+        ("(ASK (JOIN :director :morrissey) Heat)", True),
+        ("(ASK (JOIN :star :foxx) Heat)", False),
+        ("(ASK (JOIN (R :minutes) :heat) 170)", True),
+        ("(ASK (JOIN (R :minutes) :heat) 170^^:integer)", True),
+        ("(ASK (JOIN (R :minutes) :heat) 171^^:integer)", False),
+        (f"(ASK {MANNS} `no such film`)", False),
+        ("(ASK (JOIN :director `no such person`) :heat)", False),
+        # The set comes back to its topic only if that is wanted.
+        ("(ASK (JOIN :director (JOIN (R :director) :heat)) :heat)", False),
+    ],
+)
+def test_worked_questions_of_membership(store, text, holds):
+    asked = form(text)
+    assert store.contains(asked.source, asked.node) is holds
+
+
+def test_a_set_that_comes_back_to_its_topic_contains_it(store):
+    asked = form("(ASK (JOIN :director (JOIN (R :director) :heat)) :heat)")
+    assert store.contains(asked.source, asked.node, returning=True)
 
 
 def test_members_are_paged_in_the_order_of_labels(store):

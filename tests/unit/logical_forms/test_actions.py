@@ -94,6 +94,11 @@ def test_bare_classes_have_no_actions(text):
         to_actions(parse_s_expression(text))
 
 
+def test_no_action_says_whether_a_node_is_a_member():
+    with pytest.raises(LogicalFormError, match="no action"):
+        to_actions(parse_s_expression("(ASK (JOIN r m.1) m.2)"))
+
+
 @pytest.mark.parametrize(
     ("line", "action"),
     [

@@ -28,6 +28,7 @@ EARLY = f"(lt year 1990{YEAR})"
         (STARS, f"(COUNT (AND {STARS} {EARLY}))"),
         (STARS, f"(JOIN (R employer) (TC {STARS} job.from 2009))"),
         (f"(TC {STARS} job.from 2009)", f"(JOIN (R employer) (TC {STARS} job.from 2009))"),
+        (STARS, f"(ASK {STARS} Heat)"),
     ],
 )
 def test_a_part_leads_to_the_whole(form, target):
@@ -47,6 +48,7 @@ def test_a_part_leads_to_the_whole(form, target):
         (f"(TC {STARS} job.from 2009)", f"(TC {STARS} job.from 2010)"),
         (f"(COUNT {STARS})", f"(COUNT (AND {STARS} {DRAMAS}))"),
         ("(JOIN starring Smith)", f"(JOIN (R director) {STARS})"),
+        (f"(ASK {STARS} Heat)", f"(ASK {STARS} Ali)"),
     ],
 )
 def test_other_forms_do_not(form, target):

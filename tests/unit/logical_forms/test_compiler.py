@@ -109,6 +109,28 @@ def test_worked_answers(text, expected):
     assert run(FILMS, text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("(ASK (JOIN (R film.actor.film) m.hanks) m.cast)", True),
+        ("(ASK (JOIN (R film.actor.film) m.hunt) m.big)", False),
+        (f"(ASK (JOIN (R film.film.budget) m.big) 18^^{XSD}integer)", True),
+        ("(ASK (ARGMAX film.film film.film.budget) m.toy)", True),
+        ("(ASK film.film m.hanks)", False),
+        # What is asked about is no node that the set names.
+        ("(ASK (JOIN film.film.director m.marshall) m.big)", True),
+    ],
+)
+@pytest.mark.parametrize("distinct", Distinct)
+def test_worked_yes_no_questions(text, holds, distinct):
+    assert bool(FILMS.query(to_sparql(parse_s_expression(text), distinct=distinct))) is holds
+
+
+def test_asking_is_no_part_of_an_expression():
+    with pytest.raises(LogicalFormError, match="ASK has no members"):
+        to_sparql(parse_s_expression("(COUNT (ASK film.film m.big))"))
+
+
 def test_all_nodes_differ_where_that_is_asked_for():
     graph = store("m.a knows m.b", "m.b knows m.a", "m.b knows m.b", "m.b knows m.c", "m.c knows m.d")
     text = "(JOIN (R knows) (JOIN (R knows) m.a))"

@@ -6,6 +6,7 @@ from kbqa.errors import LogicalFormError
 from kbqa.logical_forms.algebra import (
     XSD,
     And,
+    Ask,
     Class,
     Comparator,
     Comparison,
@@ -57,6 +58,11 @@ from tests.unit.logical_forms.forms import expressions, literals, patiently
         ("(JOIN starred_actors `Tom Hanks`)", Join(Relation("starred_actors"), Entity("Tom Hanks"))),
         ("(JOIN r 1999)", Join(Relation("r"), Entity("1999"))),
         ("film.film", Class("film.film")),
+        ("(ASK (JOIN r m.1) m.2)", Ask(Join(Relation("r"), Entity("m.1")), Entity("m.2"))),
+        (
+            "(ASK (JOIN (R year) m.1) 1966^^http://www.w3.org/2001/XMLSchema#gYear)",
+            Ask(Join(Relation("year", inverse=True), Entity("m.1")), Literal("1966", XSD + "gYear")),
+        ),
     ],
 )
 def test_forms_are_read_and_written(text, expression):

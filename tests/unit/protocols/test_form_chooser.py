@@ -266,6 +266,34 @@ def test_the_query_of_the_form_is_the_evidence(tools, choices, expected, said_in
         assert answer.id in {term["id"] for row in answer.evidence.rows for term in row.values()}
 
 
+def test_a_yes_no_question_is_answered_with_an_ask_as_its_evidence(tools):
+    codec, asked = make_codec(), question("did Michael Mann direct Ali ?", "mann", "ali")
+    protocol = FormChoosingProtocol(may_ask=True)
+    dialogue = begun(tools, asked, may_ask=True)
+
+    def turns():
+        for words in ("<inverse><topic> directed by", "<ask><topic2> whether"):
+            options = dialogue._options.items()
+            (number,) = (n for n, option in options if f"{option.tags} {option.words}" == words)
+            yield f"<{number}>"
+            choose(tools, dialogue, words)
+        yield "<0>"
+
+    written = turns()
+    agent = Agent(ScriptedPolicy(codec, lambda _: next(written)), codec, protocol, tools, BUDGET)
+    runs = linear_rollout(agent, asked, 1, 1.0)
+    [answer] = confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
+    assert answer.given.text == "true"
+    assert answer.evidence.sparql.startswith("ASK")
+    assert answer.evidence.boolean is True
+
+
+def test_only_a_policy_that_may_ask_is_offered_to(tools):
+    dialogue = begun(tools, question("did Michael Mann direct Ali ?", "mann", "ali"))
+    choose(tools, dialogue, "<inverse><topic> directed by")
+    assert "<ask>" not in said(dialogue.observation(4))
+
+
 def test_its_tags_begin_with_those_of_paths():
     """So that a policy that knows paths can go on with forms."""
     assert FormChoosingProtocol.tags[: len(ChoosingProtocol.tags)] == ChoosingProtocol.tags

@@ -99,6 +99,22 @@ def names(result):
     return [short(item.id) for item in result.items]
 
 
+def test_a_form_asks_about_the_topics_that_it_does_not_name(expand):
+    topics = f"{EX}mann", f"{EX}heat", f"{EX}foxx"
+    assert listed(expand(MANNS, *topics), "ask") == []
+    result = expand(MANNS, *topics, ask=True)
+    asks = [one for one in result.details["expansions"] if one["operation"] == "ask"]
+    assert [short(one["form"]) for one in asks] == [
+        f"(ASK {short(MANNS)} {name})" for name in ("heat", "foxx")
+    ]
+    assert [one["operand"]["label"] for one in asks] == ["Heat", "Jamie Foxx"]
+    for one, expected in zip(asks, ("true", "false"), strict=True):
+        answer = expand(one["form"], *topics, ask=True)
+        assert [item.label for item in answer.items] == [expected]
+        assert answer.items[0].id == f'"{expected}"^^<{XSD}boolean>'
+        assert answer.details["expansions"] == []
+
+
 def test_a_topic_begins_with_a_join_for_each_of_its_relations(expand):
     result = expand(None, f"{EX}heat", operations=["join"])
     assert sorted(listed(result)) == sorted(
