@@ -25,7 +25,7 @@ from kbqa.trajectory import Question
 
 # Sets are as large as a graph gives them, but few enough that a question is not about everything.
 # Long paths fail more often to be drawn.
-_LIMITS = Limits(answers=40, members=60, lookups=80, returns=True, hops=(1, 1, 2, 2, 2, 3, 3, 3))
+_LIMITS = Limits(answers=40, members=60, lookups=80, returns=True, hops=(1, 1, 2, 2, 2, 3, 3, 3), within=0.25)
 # Paths are what most people ask for, and what stopping has to be learned from.
 _SHARES: Mapping[str, int] = {"path": 8} | {name: 1 for name in OPERATIONS if name != "path"}
 

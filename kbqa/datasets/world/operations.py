@@ -47,6 +47,8 @@ class Limits:
         returns: whether a path may go straight back (to the films of a film's director), and sets may
             contain the entities that the form names; these are then left out.
         hops: of a path, each drawn as often as it stands here.
+        within: share of the hops that are drawn from the relations within a kind ("the mother of the mother
+            of X"), where there are any.
     """
 
     answers: int = 5
@@ -54,6 +56,7 @@ class Limits:
     lookups: int = 4
     returns: bool = False
     hops: tuple[int, ...] = (1, 2, 3)
+    within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,9 @@ class Drawer:
             steps: list[Link | Quantity] = [*forward, *back, *valued]
             if not steps:
                 return None
+            within = [link for link in (*forward, *back) if (link.head, *link.tails) == (kind, kind)]
+            if within and self._limits.within > 0 and self._rng.random() < self._limits.within:
+                steps = [*within]
             step = self._rng.choice(steps)
             if isinstance(step, Link) and (step.head != kind or (step in back and self._coin())):
                 reached = self._step_back(reached, step)

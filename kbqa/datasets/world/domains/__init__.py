@@ -10,6 +10,7 @@ another that a hospital employs the doctor.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,8 @@ _FEWEST = 2  # phrases of a sort
 _REVERSED = 0.3  # share of the relations that are told from tail to head
 _RICH = 3  # relations that a kind with many facts has
 _SPREAD = (0.6, 1.5)  # of the number of a kind's members
+
+_OF = re.compile(r"the (?P<owned>[a-z]+(?: [a-z]+)?) of \{\}")
 
 _Relation = TypeVar("_Relation", Link, Quantity)
 
@@ -198,10 +201,10 @@ class _Drawing:
             "",
             relation.head,
             (relation.tail,),
-            forward=self._some(relation.tail_of),
+            forward=self._some(_with_genitives(relation.tail_of)),
             heads=self._some(relation.heads),
             tails_are=self._some(relation.tails_are),
-            back=self._some(relation.head_of),
+            back=self._some(_with_genitives(relation.head_of)),
             asks=self._some(relation.ask_tail),
             asks_back=self._some(relation.ask_head),
             same_tail=(f"the {head.many} with the same {tail.one} as {{}}",) if is_only else (),
@@ -256,6 +259,12 @@ class _Drawing:
         """Some of the phrases, at least two."""
         kept = round(len(phrases) * self._rng.uniform(*_PHRASES_KEPT))
         return tuple(self._rng.sample(phrases, max(_FEWEST, kept)))
+
+
+def _with_genitives(phrases: Sequence[str]) -> list[str]:
+    """Phrases, and "{} 's maker" for "the maker of {}"."""
+    said = (_OF.fullmatch(phrase) for phrase in phrases)
+    return [*phrases, *(f"{{}} 's {found['owned']}" for found in said if found is not None)]
 
 
 def _turned(link: Link) -> Link:
