@@ -24,8 +24,8 @@ from kbqa.trajectory import Question
 # The entities, values and times in the text of a form.
 _NAMED = re.compile(r"world:m\.\w+|[^\s()]+\^\^[^\s()]+|(?:NOW|\d{4}(?:-\d\d){0,2})(?=\))")
 
-# KG-R1 and KBQA-R1 have no way to say yes or no.
-_OPERATIONS = tuple(name for name in OPERATIONS if name != "boolean")
+ASKED = tuple(name for name in OPERATIONS if name != "boolean")
+"""The operations that are asked about. KG-R1 and KBQA-R1 have no way to say yes or no."""
 
 _PATIENCE = 200  # tries for a level, before any other level is accepted
 # Levels of the test questions, in turn; other splits are i.i.d.
@@ -71,8 +71,8 @@ class _Levelled:
     def split(self, split: str, size: int) -> tuple[Question, ...]:
         questions = []
         for number in range(size):
-            operation = _OPERATIONS[number % len(_OPERATIONS)]
-            level = _LEVELS[number // len(_OPERATIONS) % len(_LEVELS)] if split == "test" else Level.IID
+            operation = ASKED[number % len(ASKED)]
+            level = _LEVELS[number // len(ASKED) % len(_LEVELS)] if split == "test" else Level.IID
             questions.append(self._ask(f"{split}-{number:05}", operation, level))
         return tuple(questions)
 

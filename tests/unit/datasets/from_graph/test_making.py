@@ -14,7 +14,7 @@ from kbqa.datasets.world.lexicon import Inflections
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.logical_forms.algebra import Count, relations
+from kbqa.logical_forms.algebra import Ask, Count, relations
 from kbqa.logical_forms.s_expression import parse_s_expression
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
@@ -71,8 +71,11 @@ def check(made, store):
     answers = {}
     for question in made.questions:
         form = parse_s_expression(question.form)
-        page = store.members(form.source if isinstance(form, Count) else form, limit=1_000)
+        page = store.members(form.source if isinstance(form, Count | Ask) else form, limit=1_000)
         found = [str(page.total)] if isinstance(form, Count) else [item.label for item in page.items]
+        if isinstance(form, Ask):
+            label = store.item(form.node.id).label
+            found = [str(label in found).lower()]
         said = [(store.item(one).label if store.item(one) else one) for one in question.answers]
         assert sorted(said) == sorted(found), question
         assert set(question.topic_entities) <= set(store.items(question.topic_entities))

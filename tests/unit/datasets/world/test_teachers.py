@@ -6,8 +6,7 @@ import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate
 from kbqa.datasets.world.events import dated_lines, generate_events
-from kbqa.datasets.world.everything import generate_world_all
-from kbqa.datasets.world.operations import OPERATIONS
+from kbqa.datasets.world.everything import ASKED, generate_world_all
 from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import GraphFormat
@@ -48,7 +47,7 @@ def test_logical_forms_play_every_operation_within_the_small_recipes_turns(world
 
 def test_one_query_plays_every_operation(worlds):
     tools, questions, temporal = worlds
-    assert set(played(tools, questions, KnowCoderA1("brief"), 3)) == set(OPERATIONS)
+    assert set(played(tools, questions, KnowCoderA1("brief"), 3)) == set(ASKED)
     assert sum(played(tools, temporal, KnowCoderA1("brief"), 3).values()) == len(temporal)
 
 
