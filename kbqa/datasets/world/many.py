@@ -1,6 +1,6 @@
 """Many worlds, each with a schema, a graph and questions of its own, to train a policy that reads any graph.
 
-Every other world has an invented schema, the others one that is drawn from a domain, from each domain in
+Every third world has an invented schema, the others one that is drawn from a domain, from each domain in
 turn. What is held out is a schema: the worlds of validation and test questions have no training questions,
 nor have other worlds of their domains.
 """
@@ -65,7 +65,7 @@ def generate_worlds(seed: int, sizes: Sizes | None = None) -> tuple[Splits, dict
     for number, split in enumerate(parts):
         name = f"worlds-{seed}-{number:03}"
         rng = random.Random(f"worlds/{seed}/{number}")
-        if number % 2 == 0:
+        if number % 3 == 0:
             schema = inventor.schema(rng.getrandbits(48))
         else:
             schema = draw_schema(next(fields[split]), rng.getrandbits(48))
