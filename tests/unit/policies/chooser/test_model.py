@@ -13,12 +13,13 @@ from transformers import BertModel
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.beginning import END, PAD, begin_chooser, is_encoder
 from kbqa.policies.chooser.encoding import Encoded, further, nearer
-from kbqa.policies.chooser.model import Chooser
+from kbqa.policies.chooser.model import HEADS, Chooser
 from kbqa.policies.chooser.reading import Decision, Option, Words
 from kbqa.policies.chooser.recurrent import RecurrentHead
 from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
+from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
 from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read, tokens
@@ -288,6 +289,21 @@ def test_weights_of_earlier_versions_are_loaded(beginning, shown_ahead, tmp_path
     expected = {**dict.fromkeys(FACTORS, 7.0), "behind": 7.0 if shown_ahead else 20.0}
     assert {name: getattr(head, name)().item() for name in FACTORS} == pytest.approx(expected, rel=1e-5)
     assert torch.equal(head.salient.weight, model.head.salient.weight)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_head_that_knows_fewer_kinds_of_options_has_zeros_for_the_others(beginning, tmp_path, head):
+    model, tokenizer = begin_chooser(beginning[0], FormChoosingProtocol.tags, 1, head)
+    save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
+    weights = load_file(tmp_path / "model.safetensors")
+    rows = [name for name in weights if name.startswith(("head.direction", "head.operate", "head.kind."))]
+    for name in rows:
+        weights[name] = torch.ones_like(weights[name])[:-1].contiguous()
+    save_file(weights, tmp_path / "model.safetensors")
+    loaded = dict(load_model(tmp_path).named_parameters())
+    for name in rows:
+        assert torch.equal(loaded[name][-1], torch.zeros_like(loaded[name][-1])), name
+        assert torch.equal(loaded[name][:-1], weights[name]), name
 
 
 def test_it_is_saved_as_an_ordinary_directory(beginning, tmp_path):
