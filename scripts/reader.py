@@ -3,8 +3,8 @@
 It is the mean of the weights of several runs that begin with the same ones (Wortsman et al. 2022, "Model
 soups"). A run is that of `kbqa train --dataset worlds --recipe reader`, in a process of its own and in
 var/reader. It is resumed if it was interrupted. Then it is set how much similarities count in the policy's
-head, and its confidence is calibrated on the validation questions of the worlds. Its adapter is stored in half
-precision in kbqa/policies/reader, its digest in kbqa/bases/known.py. WordNet must be installed
+head, and its confidence is calibrated on the validation questions of the worlds. Its adapter is stored in
+half precision in kbqa/policies/reader, its digest in kbqa/bases/known.py. WordNet must be installed
 (scripts/wordnet.sh).
 """
 

@@ -19,7 +19,6 @@ from kbqa.policies.chooser.recurrent import RecurrentHead
 from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
-from kbqa.protocols.form_chooser import FormChoosingProtocol
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
 from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read, tokens
@@ -293,7 +292,7 @@ def test_weights_of_earlier_versions_are_loaded(beginning, shown_ahead, tmp_path
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_head_that_knows_fewer_kinds_of_options_has_zeros_for_the_others(beginning, tmp_path, head):
-    model, tokenizer = begin_chooser(beginning[0], FormChoosingProtocol.tags, 1, head)
+    model, tokenizer = begin_chooser(beginning[0], Dialect.tags, 1, head)
     save_model(model, tokenizer, tmp_path, pad=PAD, end=END)
     weights = load_file(tmp_path / "model.safetensors")
     rows = [name for name in weights if name.startswith(("head.direction", "head.operate", "head.kind."))]
