@@ -1,24 +1,18 @@
 """Trains the policy that kbqa ships, and puts it into the package.
 
-It is the mean of the weights of several runs that begin with the same ones (Wortsman et al. 2022, "Model
-soups"). A run is that of `kbqa train --dataset worlds --recipe reader`, in a process of its own and in
-var/reader. It is resumed if it was interrupted. Then it is set how much similarities count in the policy's
-head, and its confidence is calibrated on the validation questions of the worlds. Its adapter is stored in
-half precision in kbqa/policies/reader, its digest in kbqa/bases/known.py. WordNet must be installed
-(scripts/wordnet.sh).
+The run is that of `kbqa train --dataset worlds --recipe reader`, in var/reader. It is resumed if it was
+interrupted. Then it is set how much similarities count in the policy's head, and its confidence is calibrated
+on the validation questions of the worlds. Its adapter is stored in half precision in kbqa/policies/reader,
+its digest in kbqa/bases/known.py. WordNet must be installed (scripts/wordnet.sh).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -46,11 +40,12 @@ INTO = ROOT / "kbqa" / "policies" / "reader"
 KNOWN = ROOT / "kbqa" / "bases" / "known.py"
 WEIGHTS = "adapter_model.safetensors"
 DATASET = "worlds"
-SEEDS = (1, 2, 3)  # of the worlds of each run
+SEED = 1
 # How much similarities count in the logit of an option, see `AttentiveHead.direct`. They count more than in
 # training, since a head learns more about worlds than holds on real graphs; chosen on questions of
 # PathQuestion and MetaQA, from which the reader does not learn (docs/benchmarks.md).
-DIRECT = (1.5, 4.0, 4.0)
+DIRECT = (1.5, 5.0, 5.0)
+DIRECT_NAME = "base_model.model.head.direct"
 NEEDED = (
     WEIGHTS,
     "adapter_config.json",
@@ -62,14 +57,10 @@ NEEDED = (
 
 def main() -> int:
     """Returns the exit code."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # another number gives other digits
     home = ROOT / "var" / "reader"
-    homes = [home / f"worlds-{seed}" for seed in SEEDS]
-    with ProcessPoolExecutor(min(len(SEEDS), os.cpu_count() or 1), get_context("spawn")) as pool:
-        versions = list(pool.map(train, homes, SEEDS))
-    trained = [open_store(home).get(*version) for home, version in zip(homes, versions, strict=True)]
-    uncalibrated = publish(home, trained, None)
-    shipped = publish(home, trained, calibrate(homes[0], uncalibrated, SEEDS[0]))
+    trained = train(home)
+    shipped = publish(home, trained, calibrate(home, publish(home, trained, None)))
     ship(shipped)
     digest = shipped.manifest.files[WEIGHTS]
     source = KNOWN.read_text(encoding="utf-8")
@@ -78,15 +69,14 @@ def main() -> int:
     return 0
 
 
-def train(home: Path, seed: int) -> tuple[str, str]:
-    """Run and id of the version with which a training ended; it is trained here unless that was done."""
-    torch.set_num_threads(1)  # another number gives other digits
-    run, runs = f"{READER}-{seed}", Runs(home / "runs")
-    load_graphs(home, DATASET, seed)
+def train(home: Path) -> PolicyVersion:
+    """The version with which the training ended; it is trained here unless that was done."""
+    run, runs = f"{READER}-{SEED}", Runs(home / "runs")
+    load_graphs(home, DATASET, SEED)
     try:
         directory = runs.get(run)
     except RunNotFoundError:
-        directory = runs.create(load_recipe(READER), DATASET, SplitLimits(), seed, run)
+        directory = runs.create(load_recipe(READER), DATASET, SplitLimits(), SEED, run)
     if not directory.summary_path.is_file():
         over = threading.Event()
         telling = threading.Thread(target=tell, args=(directory, over))
@@ -102,7 +92,7 @@ def train(home: Path, seed: int) -> tuple[str, str]:
             telling.join()
     version = open_store(home).newest(run)
     assert version is not None, f"run {run} has published no version"
-    return run, version.id
+    return version
 
 
 def tell(directory: RunDirectory, over: threading.Event) -> None:
@@ -113,17 +103,15 @@ def tell(directory: RunDirectory, over: threading.Event) -> None:
         sys.stdout.flush()
 
 
-def publish(home: Path, trained: Sequence[PolicyVersion], calibration: Calibration | None) -> PolicyVersion:
-    """A version with the mean weights of several and with `DIRECT`, in half precision."""
-    first, manifest, recipe = trained[0], trained[0].manifest, load_recipe(READER)
+def publish(home: Path, trained: PolicyVersion, calibration: Calibration | None) -> PolicyVersion:
+    """The version with `DIRECT`, in half precision."""
+    manifest, recipe = trained.manifest, load_recipe(READER)
 
     def write(into: Path) -> None:
         for name in manifest.files.keys() & set(NEEDED):
-            shutil.copyfile(first.path / name, into / name)
-        weights = [load_file(version.path / WEIGHTS) for version in trained]
-        mean = {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
-        mean["base_model.model.head.direct"] = torch.tensor(DIRECT)
-        save_file({name: tensor.to(torch.float16) for name, tensor in mean.items()}, into / WEIGHTS)
+            shutil.copyfile(trained.path / name, into / name)
+        weights = load_file(trained.path / WEIGHTS) | {DIRECT_NAME: torch.tensor(DIRECT)}
+        save_file({name: tensor.to(torch.float16) for name, tensor in weights.items()}, into / WEIGHTS)
 
     aside = home / "shipped"
     shutil.rmtree(aside, ignore_errors=True)
@@ -141,14 +129,14 @@ def publish(home: Path, trained: Sequence[PolicyVersion], calibration: Calibrati
     )
 
 
-def calibrate(home: Path, version: PolicyVersion, seed: int) -> Calibration | None:
+def calibrate(home: Path, version: PolicyVersion) -> Calibration | None:
     """Fit how sure a version is on the validation questions of the worlds."""
     candidate = open_candidate(str(version.path), home, None, recipe=None, baseline=None)
-    questions = load_dataset(DATASET, seed).splits.validation
+    questions = load_dataset(DATASET, SEED).splits.validation
     with closing(GraphCatalog(home)) as graphs, closing(candidate):
         tools = local_tools(graphs, home)
         player, temperature = candidate.play(tools, 0)
-        episodes = many_rollouts(player, questions, temperature, seed=seed)
+        episodes = many_rollouts(player, questions, temperature, seed=SEED)
         played = ((questions[place], [episode]) for place, episode in episodes)
         records = evaluate(played, candidate.judge).records
     known = [(record.choices, record.is_right) for record in records if record.choices and record.answers]

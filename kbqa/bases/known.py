@@ -67,7 +67,7 @@ class KnownBase:
 READER = "kbqa/reader"
 """The policy that ships with kbqa, as a base to start from: an adapter; see `kbqa.policy_store.shipped`."""
 
-_READER_DIGEST = "af324a67b6677144814f9c642adbaad08b568fff4f8c6da82a22af42cef8ea59"
+_READER_DIGEST = "f50793bd73ef719f6f71914f8ca8cadc80d664b9bc9ad2ad5a251f1b9415f023"
 
 _BASES = (
     KnownBase(
