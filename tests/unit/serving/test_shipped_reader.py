@@ -89,4 +89,4 @@ def test_it_says_that_a_graph_lacks_a_fact(version, ask):
 def test_it_is_a_base_to_start_from(version):
     assert find_base(BASE).origin == "package"
     student = Student.pretrained(BASE, (), seed=1)
-    assert student.model.head.order.any()  # trained
+    assert student.model.head.direction.any()  # trained
