@@ -238,18 +238,16 @@ class FormDialogue(Dialogue):
         operation, path, operand = expansion["operation"], expansion["path"], expansion.get("operand")
         relations = " ".join(in_words([{**hop, "direction": ""} for hop in path]))
         tags = "" if operation == "join" else f"<{operation}>"
-        if operation in ("join", "keep", "ask"):
-            tags += "<inverse>" if path and path[0]["inverse"] else ""
-            number = self._topics.get(operand["id"], 0) if operand is not None else 0
-            if operand is not None and len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS):
-                tags += TOPICS[number - 1]
+        if operation == "ask":
+            return _Option(expansion["form"], tags + self._topic_tag(operand), _WHETHER)
+        if operation in ("join", "keep"):
+            tags += ("<inverse>" if path[0]["inverse"] else "") + self._topic_tag(operand)
             of = expansion.get("of", "")
             behind = tuple(
                 ("<inverse>" if hop["inverse"] else "", in_words([{**hop, "direction": ""}])[0])
                 for hop in expansion.get("behind", ())
             )
-            words = _WHETHER if operation == "ask" else f"{short(of, of)} {relations}".strip()
-            return _Option(expansion["form"], tags, words, behind)
+            return _Option(expansion["form"], tags, f"{short(of, of)} {relations}".strip(), behind)
         is_date = bool(expansion.get("date"))
         value = operand["label"].lower() if operand is not None and says_value else ""
         if operation in _EXTREMES:
@@ -261,6 +259,11 @@ class FormDialogue(Dialogue):
         else:
             said = "number" if operand is None else short(operand["id"], operand["label"])
         return _Option(expansion["form"], tags, said.rstrip())
+
+    def _topic_tag(self, operand: Mapping[str, Any] | None) -> str:
+        """The tag of the topic that an option is about, where there are several; else ""."""
+        number = self._topics.get(operand["id"], 0) if operand is not None else 0
+        return TOPICS[number - 1] if len(set(self._topics.values())) > 1 and 0 < number <= len(TOPICS) else ""
 
     def _look_around(self) -> list[Segment]:
         """The current options, and why the last choice failed."""

@@ -234,6 +234,24 @@ def test_an_episode_ends_with_the_members_of_its_form(tools):
     assert trajectory.turns[0].actions[0].arguments["form"] == f"(JOIN {EX}directedBy {EX}mann)"
 
 
+def supported(tools, asked, choices, **options):
+    """The answers of an episode that takes the options with these words, with their evidence."""
+    codec, dialogue = make_codec(), begun(tools, asked, **options)
+
+    def turns():
+        for words in choices:
+            shown = dialogue._options.items()
+            (number,) = (n for n, option in shown if f"{option.tags} {option.words}" == words)
+            yield f"<{number}>"
+            choose(tools, dialogue, words)
+        yield "<0>"
+
+    written = turns()
+    policy = ScriptedPolicy(codec, lambda _: next(written))
+    runs = linear_rollout(Agent(policy, codec, FormChoosingProtocol(**options), tools, BUDGET), asked, 1, 1.0)
+    return confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
+
+
 @pytest.mark.parametrize(
     ("choices", "expected", "said_in_sparql"),
     [
@@ -243,49 +261,23 @@ def test_an_episode_ends_with_the_members_of_its_form(tools):
     ],
 )
 def test_the_query_of_the_form_is_the_evidence(tools, choices, expected, said_in_sparql):
-    codec, asked = make_codec(), question("films by Michael Mann", "mann")
-    dialogue = begun(tools, asked)
-
-    def turns():
-        for words in choices:
-            options = dialogue._options.items()
-            (number,) = (n for n, option in options if f"{option.tags} {option.words}" == words)
-            yield f"<{number}>"
-            choose(tools, dialogue, words)
-        yield "<0>"
-
-    written = turns()
-    agent = Agent(
-        ScriptedPolicy(codec, lambda _: next(written)), codec, FormChoosingProtocol(), tools, BUDGET
-    )
-    runs = linear_rollout(agent, asked, 1, 1.0)
-    answers = confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
+    answers = supported(tools, question("films by Michael Mann", "mann"), choices)
     assert sorted(answer.given.text for answer in answers) == expected
     for answer in answers:
         assert said_in_sparql in answer.evidence.sparql
         assert answer.id in {term["id"] for row in answer.evidence.rows for term in row.values()}
 
 
-def test_a_yes_no_question_is_answered_with_an_ask_as_its_evidence(tools):
-    codec, asked = make_codec(), question("did Michael Mann direct Ali ?", "mann", "ali")
-    protocol = FormChoosingProtocol(may_ask=True)
-    dialogue = begun(tools, asked, may_ask=True)
-
-    def turns():
-        for words in ("<inverse><topic> directed by", "<ask><topic2> whether"):
-            options = dialogue._options.items()
-            (number,) = (n for n, option in options if f"{option.tags} {option.words}" == words)
-            yield f"<{number}>"
-            choose(tools, dialogue, words)
-        yield "<0>"
-
-    written = turns()
-    agent = Agent(ScriptedPolicy(codec, lambda _: next(written)), codec, protocol, tools, BUDGET)
-    runs = linear_rollout(agent, asked, 1, 1.0)
-    [answer] = confirmed(runs, frozenset(asked.topic_entities), Claims(tools, "films"))
-    assert answer.given.text == "true"
+@pytest.mark.parametrize(("topics", "holds"), [(("mann", "ali"), True), (("smith", "heat"), False)])
+def test_a_yes_no_question_is_answered_with_an_ask_as_its_evidence(tools, topics, holds):
+    name, film = ("Michael Mann", "Ali") if holds else ("Will Smith", "Heat")
+    relation = "directed by" if holds else "starring"
+    choices = [f"<inverse><topic> {relation}", "<ask><topic2> whether"]
+    asked = question(f"is {name} behind {film} ?", *topics)
+    [answer] = supported(tools, asked, choices, may_ask=True)
+    assert answer.given.text == str(holds).lower()
     assert answer.evidence.sparql.startswith("ASK")
-    assert answer.evidence.boolean is True
+    assert answer.evidence.boolean is holds
 
 
 def test_only_a_policy_that_may_ask_is_offered_to(tools):
