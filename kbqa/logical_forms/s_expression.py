@@ -298,7 +298,7 @@ def _source(reader: _Reader) -> Entity | Literal | Expression:
 
 def _node(reader: _Reader) -> Entity | Literal:
     is_name = reader.peek().name is not None
-    return Entity(reader.name("an entity")) if is_name else _literal(reader)
+    return Entity(reader.name("an entity")) if is_name else _literal(reader, "an entity or a literal")
 
 
 def _superlative(reader: _Reader, operator: str) -> Superlative:
@@ -337,8 +337,8 @@ def _path(reader: _Reader) -> Path:
     return path
 
 
-def _literal(reader: _Reader) -> Literal:
-    token = reader.take("a literal", "atom", "string")
+def _literal(reader: _Reader, expected: str = "a literal") -> Literal:
+    token = reader.take(expected, "atom", "string")
     if token.kind == "atom":
         lexical, typed, datatype = token.text.partition("^^")
         return Literal(lexical, _datatype(datatype) if typed else _look(lexical))

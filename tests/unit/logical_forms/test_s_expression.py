@@ -128,8 +128,9 @@ def test_times_are_cut_to_the_day(written, time):
         ("(AND a 39^^xsd:integer)", 8, "found a literal"),
         ("(le r m s)", 9, "expected \\), found s"),
         ("(TC (JOIN r m.1) a.from soon)", 1, '"soon" is not a time'),
-        ("(JOIN r (ARGMAX (JOIN r ``) v))", 25, "expected a literal, found `"),
-        ('(JOIN r "open)', 9, 'expected a literal, found "'),
+        ("(JOIN r (ARGMAX (JOIN r ``) v))", 25, "expected an entity or a literal, found `"),
+        ('(JOIN r "open)', 9, 'expected an entity or a literal, found "'),
+        ("(ASK (JOIN r e))", 16, "expected an entity or a literal, found \\)"),
     ],
 )
 def test_an_error_says_where_and_why(text, position, message):
