@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbqa.trajectory import DECLINED, Trajectory, Turn
+from kbqa.trajectory import Trajectory, Turn, declines
 
 _STEPS = 50  # of Newton's method, which needs five to ten
 _ROUNDING = 1e-9  # of an F1
@@ -95,7 +95,7 @@ def _log_odds(log_likelihood: float) -> float:
 
 def _log_likelihood(turn: Turn) -> float:
     likelihood = sum(turn.logprobs)
-    if turn.thought != DECLINED:
+    if not declines(turn.thought):
         return likelihood
     return math.log(max(-math.expm1(likelihood), _LEAST))
 

@@ -127,6 +127,11 @@ DECLINED = "none of these"
 """Thought of a turn in which a policy says that no option leads to the answer."""
 
 
+def declines(thought: str) -> bool:
+    """Whether a turn's thought says that no option leads to the answer, and perhaps why."""
+    return thought == DECLINED or thought.startswith(f"{DECLINED}: ")
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutedAction:
     """A retrieval action of a turn and its result.

@@ -18,6 +18,11 @@ same options again, without this one, and chooses what comes nearest: a candidat
     <options><1> written by<2> release year<3><none> none of these</options>    <3>
     <options><1> written by<2> release year</options>                           <1>
 
+If the protocol says `list_missing`, a policy that may decline reads what the graph lacks, too: relations that
+others like these nodes have. To choose one is to decline, and it says why.
+
+    <options><1> directed by<2> release year<3><missing> written by<4><none> none of these</options>   <3>
+
 If the protocol says `may_ask`, the policy can find out whether a topic is one of the members at hand:
 
     <question> did <topic> direct <topic2> ? </question>
@@ -33,7 +38,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -48,6 +53,8 @@ from kbqa.trajectory import DECLINED, Question, Segment
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
 THEN = "<then>"
 """Before each relation of the nodes that an option leads to."""
+MISSING = "<missing>"
+"""Before a relation that the graph lacks."""
 
 _OPERATIONS = ("keep", "start", "type", "max", "min", "gt", "ge", "lt", "le", "at", "count")
 _WHETHER = "whether"
@@ -76,6 +83,8 @@ class FormChoosingProtocol:
         operations: operations of `expand` that are offered; all of them by default.
         may_decline: whether the policy may say, once an episode, that no option leads to the answer.
         may_ask: whether the policy may ask whether a topic is one of the members at hand.
+        list_missing: whether a policy that may decline is shown relations that others have and these nodes
+            lack, where the graph is not behind an endpoint.
         look_ahead: whether each relation is listed with those of the nodes that it leads to, where the graph
             is not behind an endpoint.
     """
@@ -85,6 +94,7 @@ class FormChoosingProtocol:
     operations: tuple[str, ...] = ()
     may_decline: bool = False
     may_ask: bool = False
+    list_missing: bool = False
     look_ahead: bool = False
 
     name: ClassVar[str] = "form-chooser"
@@ -96,6 +106,7 @@ class FormChoosingProtocol:
         "<none>",
         THEN,
         "<ask>",
+        MISSING,
     )
     stop: ClassVar[tuple[str, ...]] = (">",)
 
@@ -127,6 +138,7 @@ class FormDialogue(Dialogue):
         self._form: str | None = None
         self._at_hand: tuple[Item, ...] = ()
         self._options: dict[int, _Option] = {}
+        self._missing: dict[int, _Option] = {}
         self._taken: _Option | None = None
         self._may_decline = protocol.may_decline
         self._problem = ""
@@ -146,9 +158,11 @@ class FormDialogue(Dialogue):
         well_formed = found is not None and text.strip() == found[0]
         if number == ANSWER and (self._form is not None or not self._options):
             return Reply(well_formed=well_formed, answers=tuple(self._answers()))
-        if number is not None and number == self._declining:
+        lacks = None if number is None else self._missing.get(number)
+        if lacks is not None or (number is not None and number == self._declining):
             self._may_decline = False
-            return Reply(DECLINED, well_formed, (self._expand(self._form),))
+            thought = DECLINED if lacks is None else f'{DECLINED}: the graph lacks "{lacks.words}"'
+            return Reply(thought, well_formed, (self._expand(self._form),))
         option = None if number is None else self._options.get(number)
         if option is None:
             says = "no number such as <1> was found" if number is None else f"there is no option <{number}>"
@@ -168,12 +182,12 @@ class FormDialogue(Dialogue):
             self._form = option.form
         if "topics" in result.details:
             self._name_topics(result.details["topics"])
-        self._offer(result.details["expansions"])
+        self._offer(result.details["expansions"], result.details.get("missing", ()))
         return ()
 
     def observation(self, turns_left: int) -> list[Segment]:
         if turns_left <= 1 and self._form is not None:
-            self._options = {}
+            self._options, self._missing = {}, {}
         return self._look_around()
 
     def complaint(self, problem: str, turns_left: int) -> list[Segment]:
@@ -183,7 +197,7 @@ class FormDialogue(Dialogue):
     @property
     def _declining(self) -> int | None:
         """Number of the option that says that no other leads to the answer; None if it is not offered."""
-        return len(self._options) + 1 if self._may_decline and self._options else None
+        return len(self._options) + len(self._missing) + 1 if self._may_decline and self._options else None
 
     def _expand(self, form: str | None) -> Action:
         protocol = self._protocol
@@ -196,7 +210,12 @@ class FormDialogue(Dialogue):
             arguments["form"] = form
         if protocol.operations:
             arguments["operations"] = list(protocol.operations)
-        flags = {"return": protocol.revisit, "ask": protocol.may_ask, "ahead": protocol.look_ahead}
+        flags = {
+            "return": protocol.revisit,
+            "ask": protocol.may_ask,
+            "missing": protocol.list_missing and self._may_decline,
+            "ahead": protocol.look_ahead,
+        }
         return Action(EXPAND, {**arguments, **{flag: True for flag, is_set in flags.items() if is_set}})
 
     def _answers(self) -> Iterator[PredictedAnswer]:
@@ -228,13 +247,20 @@ class FormDialogue(Dialogue):
                 found.append((*span, topic))
         return sorted(found)
 
-    def _offer(self, expansions: Sequence[Mapping[str, Any]]) -> None:
+    def _offer(self, expansions: Sequence[Mapping[str, Any]], missing: Sequence[Mapping[str, Any]]) -> None:
         # The only value that a question mentions need not be said, so that fewer texts have to be encoded.
         values = {one["operand"]["label"] for one in expansions if one["operation"] in (*_COMPARED, "at")}
-        options = (self._option(one, len(values) > 1) for one in expansions[: MOST_OPTIONS - 2])
+        most = MOST_OPTIONS - 2 - len(missing)
+        options = [self._option(one, len(values) > 1) for one in expansions[:most]]
         self._options = dict(enumerate(options, start=1))
+        # Where there is nothing to choose from, nothing can be declined.
+        lacks = [self._option(one) for one in missing if options]
+        self._missing = {
+            number: replace(option, tags=MISSING + option.tags)
+            for number, option in enumerate(lacks, start=1 + len(options))
+        }
 
-    def _option(self, expansion: Mapping[str, Any], says_value: bool) -> _Option:
+    def _option(self, expansion: Mapping[str, Any], says_value: bool = False) -> _Option:
         operation, path, operand = expansion["operation"], expansion["path"], expansion.get("operand")
         relations = " ".join(in_words([{**hop, "direction": ""} for hop in path]))
         tags = "" if operation == "join" else f"<{operation}>"
@@ -275,7 +301,7 @@ class FormDialogue(Dialogue):
         """The options, each with its number."""
         if self._form is not None or not self._options:
             yield Segment(f"<{ANSWER}> answer")
-        for number, option in self._options.items():
+        for number, option in (self._options | self._missing).items():
             yield Segment(f"<{number}>{option.tags}")
             yield Segment(f" {option.words}", trusted=False)
             for tags, words in option.behind:

@@ -22,7 +22,7 @@ from kbqa.confidence import Calibration, choices_of
 from kbqa.evidence import CitedAnswer, CitedQuery, Claims, boolean_of, cited
 from kbqa.kg.actions import EXPAND, FOLLOW_PATH, Action
 from kbqa.kg.retrieval import ACTIONS
-from kbqa.trajectory import DECLINED, ExecutedAction, Status, Trajectory, Turn
+from kbqa.trajectory import DECLINED, ExecutedAction, Status, Trajectory, Turn, declines
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _DATE_TYPES = {f"{_XSD}{name}" for name in ("date", "dateTime", "gYear", "gYearMonth")}
@@ -58,8 +58,9 @@ def withheld(document: AnswerResponse, min_confidence: float) -> AnswerResponse:
     if confidence is None or confidence >= min_confidence or not document.answers:
         return document
     reason = f"the policy is not sure enough ({confidence:g}; at least {min_confidence:g} is wanted)"
-    if any(turn.thought == DECLINED for turn in document.runs[0].trajectory):
-        reason = "the graph seems to have no such fact"
+    declined = [turn.thought for turn in document.runs[0].trajectory if declines(turn.thought)]
+    if declined:
+        reason = "the graph seems to have no such fact" + declined[0].removeprefix(DECLINED)
     names_nothing = document.linking is not None and not document.linking.topic_entities
     status = "no_topic_entity" if names_nothing else "no_answer"
     return document.model_copy(

@@ -10,18 +10,23 @@ import os
 import sys
 import tempfile
 from argparse import ArgumentParser
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from time import process_time
 
-from tests.gold.table import DATASETS, HEAD, RECIPES, codec_of, ground, line, play_all
+from tests.gold.table import DATASETS, HEAD, RECIPES, Attach, attach_at, codec_of, ground, line, play_all
+from tests.sparql_servers import Virtuoso
 
 
-def main(datasets: Sequence[str], sample: int | None) -> None:
+def main(datasets: Sequence[str], sample: int | None, at_virtuoso: bool) -> None:
     data = Path(os.environ["KBQA_DATA"])
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        grounds = [stack.enter_context(ground(name, data, Path(directory), sample)) for name in datasets]
+        attach = stack.enter_context(attaching(Path(directory))) if at_virtuoso else None
+        grounds = [
+            stack.enter_context(ground(name, data, Path(directory), sample, attach)) for name in datasets
+        ]
         codec = codec_of(grounds)
         for text in HEAD:
             _say(text)
@@ -29,6 +34,18 @@ def main(datasets: Sequence[str], sample: int | None) -> None:
             for recipe in RECIPES:
                 _say(line(recipe, at.dataset, play_all(at, recipe, codec)))
     _say(f"{process_time():.0f} s of processor time")
+
+
+@contextmanager
+def attaching(directory: Path) -> Iterator[Attach]:
+    """How a graph is attached behind a Virtuoso, which runs meanwhile."""
+    if missing := Virtuoso.missing():
+        raise SystemExit(missing)
+    server = Virtuoso(directory)
+    try:
+        yield partial(attach_at, server)
+    finally:
+        server.kill()
 
 
 def _say(text: str) -> None:
@@ -44,5 +61,6 @@ if __name__ == "__main__":
     parser.add_argument(
         "--sample", type=int, metavar="N", help="about N questions of each, at equal distances"
     )
+    parser.add_argument("--virtuoso", action="store_true", help="attach the graphs behind a Virtuoso")
     given = parser.parse_args()
-    main(given.datasets or DATASETS, given.sample)
+    main(given.datasets or DATASETS, given.sample, given.virtuoso)

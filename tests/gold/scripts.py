@@ -93,8 +93,8 @@ def _kg_r1(question: Question, case: Case, most: int, slip: Slip) -> Plan:
             steps += [step for step in walk if step not in steps]
     # A name with a comma, unless it was seen, would be read as two.
     ids = {name: others[0] for name, *others in question.names}
-    answers = [ids.get(name, name) if "," in name else name for name in question.answers]
-    answers = _replaced(answers, slip is Slip.ANSWER)
+    given = _replaced(question.answers, slip is Slip.ANSWER)
+    answers = [ids.get(name, name) if "," in name else name for name in given]
     if slip is Slip.PROGRAM:
         if not steps:
             raise Unable(NO_ENTITY)

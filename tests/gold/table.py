@@ -15,6 +15,7 @@ from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of, gold_namer
 from kbqa.kg.actions import NODE_RELATIONS, GraphTools
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.base import Codec
 from kbqa.policies.tokenizer import TokenizerCodec
@@ -28,6 +29,7 @@ from tests.gold.playing import Stage
 from tests.gold.progress import Facts, isp_kgr
 from tests.gold.scripts import Plan, Slip, Unable, iri_of, plan
 from tests.gold.shapes import SHAPED, shaped_cases
+from tests.sparql_servers import Virtuoso
 
 RECIPES = (
     "kg-r1",
@@ -89,6 +91,13 @@ class Ground:
         if kg not in self._facts:
             self._facts = {kg: Facts(self.graphs[int(kg.rpartition("-")[2])].lines)}
         return self._facts[kg]
+
+
+def attach_at(server: Virtuoso, catalog: GraphCatalog, name: str, file: Path) -> None:
+    """Attach a graph's file behind a server."""
+    iri = f"http://witness.example/{name}"
+    server.load(file, iri)
+    catalog.attach(name, Endpoint(server.url, (iri,), deadline_s=60, query_deadline_s=60))
 
 
 @contextmanager

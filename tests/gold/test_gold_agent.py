@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kbqa.kg.catalog import GraphCatalog
-from kbqa.kg.endpoint.record import Endpoint
 from tests.gold.referenced import accepted
 from tests.gold.scripts import Slip
-from tests.gold.table import DATASETS, RECIPES, Ground, Row, codec_of, ground, play_all
+from tests.gold.table import DATASETS, RECIPES, Ground, Row, attach_at, codec_of, ground, play_all
 from tests.sparql_servers import Virtuoso
 from tests.witnesses import ANSWERED_BY_WHAT_THEY_NAME
 
@@ -100,12 +99,7 @@ def virtuoso(tmp_path_factory) -> Iterator[Virtuoso]:
 @pytest.mark.integration
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_gold_agent_earns_the_same_at_virtuoso(dataset, data, tmp_path, virtuoso):
-    def attach(catalog: GraphCatalog, name: str, file: Path) -> None:
-        iri = f"http://witness.example/{name}"
-        virtuoso.load(file, iri)
-        catalog.attach(name, Endpoint(virtuoso.url, (iri,), deadline_s=60, query_deadline_s=60))
-
-    with ground(dataset, data, tmp_path, AT_VIRTUOSO, attach) as at:
+    with ground(dataset, data, tmp_path, AT_VIRTUOSO, partial(attach_at, virtuoso)) as at:
         codec = codec_of([at])
         for recipe in RECIPES:
             check(at, play_all(at, recipe, codec), recipe)

@@ -26,6 +26,9 @@ and not for all films of its genre. `return` keeps the topics in all sets.
 
 A form can only `ask` if that is wanted (`ask`), since policies from before it was there do not know it.
 
+With `missing`, joins are listed apart that lead nowhere, with relations that others like these nodes have: a
+question may be about a fact that the graph lacks.
+
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
 """
@@ -51,7 +54,8 @@ from kbqa.kg.arguments import (
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, number, read_expression, truth
-from kbqa.kg.retrieval.look_ahead import MAX_SHARING, Hop, behind, fitting
+from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, Hop, behind, fitting
+from kbqa.kg.retrieval.missing import missing
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
 from kbqa.kg.retrieval.ways import way
 from kbqa.kg.specs import ACTIONS, ActionSpec
@@ -79,6 +83,7 @@ from kbqa.logical_forms.s_expression import print_s_expression
 MAX_EXPANSIONS = 200
 MAX_TOPICS = 16  # each is surveyed
 _CLASSES = 12  # classes with which a form may begin
+_MAX_MISSING = 12  # joins listed that lead nowhere
 _MAX_WAYS = 10  # members of a form for which the facts are listed that lead to them
 _LARGEST = 6  # operators and leaves that an operation adds to a form, at most
 
@@ -175,6 +180,7 @@ class _Expanding:
         # The nodes from which joins lead: of each topic, or the members of the form (None).
         self._nodes: dict[str | None, Sequence[str]] = {}
         named = set() if form is None else set(leaves(form))
+        self._missing: list[tuple[Expansion, Sequence[str]]] = []  # joins, and nodes from which they lead
         # What the form says of each topic, which is an entity or a literal.
         self._topics = {
             topic: leaf
@@ -200,6 +206,7 @@ class _Expanding:
         for item, survey in known.values():
             of = survey.classes[0][0].label if named[item.label] > 1 and survey.classes else ""
             expansions += self._joins(self._topics[item.id], survey, item, of)
+            self._miss(self._topics[item.id], survey, self._nodes[item.id], item, of)
         if Operation.START in self._wanted:
             expansions += self._starts()
         if not expansions and unknown:
@@ -226,6 +233,7 @@ class _Expanding:
         survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
         self._nodes[None] = [item.id for item in found.items]
         expansions = list(self._joins(form, survey))
+        self._miss(form, survey, self._nodes[None])
         if found.total > 1:
             expansions += self._selections(form, survey, found.total)
         expansions += self._if_wanted(Count(form), Operation.COUNT)
@@ -250,14 +258,28 @@ class _Expanding:
         """One hop along each relation of the members, in both directions."""
         if Operation.JOIN not in self._wanted:
             return
-        if isinstance(form, Class):
-            form = And(form, form)  # JOIN takes no bare class
         for relations, inverse in ((survey.into, True), (survey.out, False)):
             for relation in relations:
-                # A form describes a node by what it is linked to, so its relation is read the other way.
-                longer = Join(Relation(relation.id, inverse=not inverse), form)
+                longer = _joined(form, (relation, inverse))
                 if not self._turns_back(longer):
                     yield Expansion(longer, Operation.JOIN, ((relation, inverse),), topic, of=of)
+
+    def _miss(
+        self,
+        form: Entity | Literal | Expression,
+        survey: Survey,
+        nodes: Sequence[str],
+        topic: Item | None = None,
+        of: str = "",
+    ) -> None:
+        """Note the joins that lead nowhere from nodes, and from others like them somewhere."""
+        # Over a network, a query for each relation would take too long.
+        wanted = self._arguments.get("missing", False) and Operation.JOIN in self._wanted
+        if wanted and not self._store.is_remote:
+            hops, others = missing(self._store, nodes, survey)
+            for hop in hops:
+                longer = Expansion(_joined(form, hop), Operation.JOIN, (hop,), topic, of=of)
+                self._missing.append((longer, others))
 
     def _turns_back(self, join: Join) -> bool:
         """Whether a join goes straight back to nothing new, or to too much.
@@ -373,22 +395,30 @@ class _Expanding:
             page.items,
             page.total,
             truncated=not page.complete or self._arguments.get("offset", 0) + len(page.items) < page.total,
-            details={**about, "expansions": [one.to_json() for one in self._listed(expansions, most)]},
+            details={**about, **self._listed(expansions, most)},
         )
 
-    def _listed(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
-        """The best expansions, if asked with what lies behind the joins."""
+    def _listed(self, expansions: Sequence[Expansion], most: int) -> dict[str, Any]:
+        """The best expansions and what is missing, if asked with what lies behind the joins."""
         best = self._best(expansions, most)
+        others = {id(one): nodes for one, nodes in self._missing}
+        lacking = self._best([one for one, _ in self._missing], _MAX_MISSING)
+        listed = [*best, *lacking]
         # Over a network, one query for each join would take too long.
-        if not self._arguments.get("ahead", False) or self._store.is_remote:
-            return best
-        found = [self._behind(one) if one.operation is Operation.JOIN else [] for one in best]
-        listed = fitting(found, self._question, self._surroundings.schema.relations)
-        return [replace(one, behind=tuple(hops)) for one, hops in zip(best, listed, strict=True)]
+        if self._arguments.get("ahead", False) and not self._store.is_remote:
+            found = [self._behind(one, others.get(id(one))) for one in listed]
+            fit = fitting(found, self._question, self._surroundings.schema.relations)
+            listed = [replace(one, behind=tuple(hops)) for one, hops in zip(listed, fit, strict=True)]
+        told = [one.to_json() for one in listed]
+        return {"expansions": told[: len(best)]} | ({"missing": told[len(best) :]} if lacking else {})
 
-    def _behind(self, join: Expansion) -> list[Hop]:
-        topic = join.operand.id if join.operand is not None else None
-        return behind(self._store, self._nodes[topic], join.path[0])
+    def _behind(self, expansion: Expansion, others: Sequence[str] | None) -> list[Hop]:
+        """What lies behind a join of its nodes, or of others like them."""
+        if expansion.operation is not Operation.JOIN:
+            return []
+        topic = expansion.operand.id if expansion.operand is not None else None
+        nodes = self._nodes[topic][:MAX_FOLLOWED] if others is None else others
+        return behind(self._store, nodes, expansion.path[0])
 
     def _best(self, expansions: Sequence[Expansion], most: int) -> Sequence[Expansion]:
         """The expansions; if there are too many, the joins whose relation fits the question best.
@@ -407,6 +437,15 @@ class _Expanding:
         places = {item.id: place for place, item in enumerate(ranked)}
         joins.sort(key=lambda one: places[one.path[0][0].id])
         return [*joins[: most - len(others)], *others]
+
+
+def _joined(form: Entity | Literal | Expression, hop: Hop) -> Join:
+    """One hop from the members of a form."""
+    relation, inverse = hop
+    if isinstance(form, Class):
+        form = And(form, form)  # JOIN takes no bare class
+    # A form describes a node by what it is linked to, so its relation is read the other way.
+    return Join(Relation(relation.id, inverse=not inverse), form)
 
 
 def _cites(
@@ -438,6 +477,11 @@ ACTIONS.register(
             "ask": Argument(
                 FLAG, "whether to list forms that ask whether a topic is a member; they answer true or false"
             ),
+            "missing": Argument(
+                FLAG,
+                "whether to list joins that lead nowhere, with relations that others have which share a "
+                "neighbour with these nodes; not at an endpoint",
+            ),
             "ahead": Argument(
                 FLAG,
                 "whether each join lists the relations of the nodes that it leads to; not at an endpoint",
@@ -448,10 +492,11 @@ ACTIONS.register(
         "`inverse` if it is followed from tail to head), and its `operand`: a class, a topic, a value or a "
         "time; `date` if dates are compared; `of`, the class of a topic that shares its name with another; "
         "`behind`, with `ahead`, the relations of the nodes that a join leads to, like `path`. "
-        "If there are too many, the relations that fit the `question` best. `topics` has the `label` of "
-        "each where a form begins; `expression` is the form, if there is one, and `return` is true if it "
-        "comes back to the topics. `ways` has for each of the first members the facts of one way from the "
-        "form's entities to it; not at an endpoint.",
+        "If there are too many, the relations that fit the `question` best. `missing`, if asked for, has "
+        "joins that lead nowhere, written like `expansions`. `topics` has the `label` of each where a form "
+        "begins; `expression` is the form, if there is one, and `return` is true if it comes back to the "
+        "topics. `ways` has for each of the first members the facts of one way from the form's entities to "
+        "it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.NO_ENTITIES_FOUND,

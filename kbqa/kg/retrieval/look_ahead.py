@@ -18,12 +18,13 @@ Hop = tuple[Item, bool]
 MAX_BEHIND = 600  # relations listed behind all joins together
 MAX_SHARING = 100
 """Entities to which one may go by a relation and straight back, as to the other films of a director."""
-_NODES = 20  # from which a join is followed
+MAX_FOLLOWED = 20
+"""Nodes from which a join is followed."""
 _NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 
 
 def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
-    """The relations of the nodes to which a join leads from the first of some nodes, without those of names.
+    """The relations of the nodes to which a join leads from some nodes, without those of names.
 
     The relation that leads straight back is left out where it leads to more than `MAX_SHARING` entities.
 
@@ -32,11 +33,11 @@ def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
     """
     relation, inverse = join
     there, back = PathStep((relation.id,), inverse), PathStep((relation.id,), not inverse)
-    walk = store.follow(nodes[:_NODES], [there], limit=0)
+    walk = store.follow(nodes, [there], limit=0)
     found = [
         (item, is_inverse) for items, is_inverse in ((walk.into, True), (walk.out, False)) for item in items
     ]
-    if store.follow(nodes[:_NODES], [there, back], limit=0).ends.total > MAX_SHARING:
+    if store.follow(nodes, [there, back], limit=0).ends.total > MAX_SHARING:
         found = [hop for hop in found if hop != (relation, not inverse)]
     return [hop for hop in found if store.relation_term(hop[0].id) not in _NAMING]
 

@@ -38,11 +38,21 @@ KINDS: tuple[tuple[str, ...], ...] = (
     ("<count>",),
     ("<none>",),
     ("<ask>",),
+    ("<missing>",),
+    ("<missing>", "<inverse>"),
 )
 """The kinds of options, by the tags before their words: a relation, one that is followed backwards, the
-operations of forms, and the statement that no option leads to the answer. New ones come last."""
+operations of forms, the statement that no option leads to the answer, and that the graph lacks a relation
+which would. New ones come last."""
 
-_NONE = KINDS.index(("<none>",))
+_DECLINING = frozenset(
+    number for number, kind in enumerate(KINDS) if kind[:1] in (("<none>",), ("<missing>",))
+)
+
+DIRECTIONS = tuple(
+    KINDS.index(kind[1:]) if kind[:1] == ("<missing>",) else at for at, kind in enumerate(KINDS)
+)
+"""Kind → the kind whose direction it has: a relation that is missing is read as one that is there."""
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
 """Tags in place of the entities that a question is about."""
@@ -164,7 +174,7 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
         elif token == vocabulary.error and offered:
             # The relation could not be followed, so the policy is where it was before.
             path, offered = path[:-1], {}
-        elif not is_listing and (words := offered.get(token)) is not None and words.kind != _NONE:
+        elif not is_listing and (words := offered.get(token)) is not None and words.kind not in _DECLINING:
             path.append(words)
 
 

@@ -141,6 +141,13 @@ def test_who_declines_says_that_the_graph_lacks_the_fact(gateway):
     assert (body["status"], "reason" in body) == ("answered", False)
 
 
+def test_who_knows_what_the_graph_lacks_says_so(gateway):
+    declined = f'<think>{DECLINED}: the graph lacks "scored by"</think>'
+    declined += '<kg-query>get_tail_entities("Big", "starred")</kg-query>'
+    body = ask(gateway(sure(0.31, recite(declined, answer("Tom Hanks")))))
+    assert body["reason"] == 'the graph seems to have no such fact: the graph lacks "scored by"'
+
+
 @pytest.fixture
 def document():
     """Made by two runs, of which the second one has declined."""

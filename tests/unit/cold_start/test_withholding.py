@@ -55,6 +55,15 @@ def test_what_leads_to_the_answer_is_missing_from_one_turn_on(gold, tools):
         assert f"{choice}<none> none of these</options>" in listed
 
 
+def test_the_relation_that_is_withheld_is_chosen_as_missing(gold, tools):
+    protocol = FormChoosingProtocol(may_decline=True, list_missing=True)
+    found = {len(one.turns): one for seed in range(8) if (one := lacking(gold, tools, seed, protocol))}
+    for turns, relation in ((1, "starring"), (2, "born")):
+        listed, choice = said(found[turns].passages[-2]), said(found[turns].passages[-1])
+        assert f"{choice}<missing> {relation}" in listed
+        assert f"> {relation}" not in listed.replace(f"<missing> {relation}", "")
+
+
 def test_only_the_turn_that_declines_is_imitated(gold, tools):
     later = next(one for seed in range(8) if len((one := lacking(gold, tools, seed)).turns) == 2)
     learned = example(later, make_codec())
@@ -70,5 +79,5 @@ def test_where_nothing_else_is_left_there_is_nothing_to_decline(tools):
     assert lacking(gold, tools, 1) is None
 
 
-def lacking(gold, tools, seed):
-    return withheld(gold, PROTOCOL, tools, 6, random.Random(seed))
+def lacking(gold, tools, seed, protocol=PROTOCOL):
+    return withheld(gold, protocol, tools, 6, random.Random(seed))

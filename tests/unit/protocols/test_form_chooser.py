@@ -309,6 +309,22 @@ def test_a_policy_that_declines_reads_the_same_options_without_this_one(tools):
     assert answers(dialogue) == ["Michael Mann"]
 
 
+def test_what_others_have_can_be_chosen_as_missing_and_says_why(tools):
+    asked = question("where was Will Smith born", "smith")
+    for options in ({"may_decline": True}, {"list_missing": True}):
+        assert "<missing>" not in said(begun(tools, asked, **options).prompt())
+    dialogue = begun(tools, asked, may_decline=True, list_missing=True)
+    listed = said(dialogue.prompt())
+    (number,) = (n for n, option in dialogue._missing.items() if option.words == "born")
+    assert f"<{number}><missing> born<" in listed
+    reply = dialogue.reply(f"<{number}>")
+    assert reply.thought == 'none of these: the graph lacks "born"'
+    dialogue.take(tools.execute("films", reply.actions))
+    again = said(dialogue.observation(3))
+    assert "<missing>" not in again
+    assert "<none>" not in again
+
+
 def test_declining_is_possible_at_every_turn_that_has_options(tools):
     dialogue = begun(tools, question("who scored Heat", "heat"), may_decline=True)
     assert "<none> none of these" in choose(tools, dialogue, " directed by")

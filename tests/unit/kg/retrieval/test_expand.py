@@ -432,6 +432,43 @@ def test_of_too_many_relations_behind_those_that_fit_the_question_are_listed(exp
     assert sum(len(one.get("behind", ())) for one in result.details["expansions"]) <= 4
 
 
+def missing(result):
+    """The joins that lead nowhere, with what lies behind them elsewhere."""
+    return {
+        short(one["form"]): sorted(short(hop["id"]) for hop in one.get("behind", ()))
+        for one in result.details.get("missing", ())
+    }
+
+
+def test_what_others_have_is_listed_as_missing_if_asked(expand_here):
+    # Heat and Ali are by the director of Miami Vice, and have a year.
+    lacks = f"(JOIN (R {EX}year) {EX}miami)"
+    asked = expand_here(None, f"{EX}miami", operations=["join"], missing=True)
+    assert short(lacks) in missing(asked)
+    assert lacks not in [one["form"] for one in asked.details["expansions"]]
+    # A relation that it has in one direction is not missing in the other.
+    assert not any("director" in form for form in missing(asked))
+    assert "missing" not in expand_here(None, f"{EX}miami", operations=["join"]).details
+    assert "missing" not in expand_here(None, f"{EX}miami", operations=["max"], missing=True).details
+
+
+def test_the_members_of_a_form_lack_what_none_of_them_has(expand_here):
+    films = f"(JOIN {EX}star {EX}pacino)"  # Heat, which has all that a film has
+    assert missing(expand_here(films, operations=["join"], missing=True)) == {}
+    foxx = f"(JOIN (R {EX}star) {EX}ali)"  # a person like Al Pacino, who has roles, and like two authors
+    assert missing(expand_here(foxx, operations=["join"], missing=True, ahead=True)) == {
+        f"(JOIN (R role) {short(foxx)})": ["at", "role", "stint.from", "stint.to"],
+        f"(JOIN director {short(foxx)})": ["director", "minutes", "star", "type", "year"],
+        f"(JOIN author {short(foxx)})": ["author", "type"],
+    }
+    both = f"(JOIN (R {EX}star) (JOIN {EX}director {EX}mann))"
+    assert f"(JOIN (R role) {short(both)})" not in missing(expand_here(both, missing=True))
+
+
+def test_an_endpoint_is_not_asked_what_is_missing(graphs):
+    assert missing(expanding(graphs, "endpoint")(None, f"{EX}miami", missing=True)) == {}
+
+
 def test_an_endpoint_is_not_asked_what_lies_behind(graphs):
     result = expanding(graphs, "endpoint")(None, f"{EX}heat", operations=["join"], ahead=True)
     assert behind(result, "star") == []
