@@ -28,7 +28,10 @@ API_KEY_VARIABLE = "KBQA_GATEWAY_API_KEY"
 _PATIENCE_S = 30.0  # added to the question's own timeout
 _ROWS = 10  # rows shown per query
 # Fields of an action that are not shown as arguments: they say nothing of the way to the answer.
-_UNTOLD = ("action", "code", "question", "relations", "topics", "expansions", "operations", "return", "ahead")
+_UNTOLD = (
+    *("action", "code", "question", "relations", "topics", "expansions", "operations"),
+    *("return", "ask", "missing", "ahead"),
+)
 _TAGS = re.compile(r"</?(information|error)>")
 _EXPLANATIONS = {
     "no_answer": "no answer was found",

@@ -222,6 +222,9 @@ class _Expanding:
             counted = self._members(form.source, 0)
             return self._answer(Page((number(self._store, counted.total),), 1, counted.complete), [])
         if isinstance(form, Ask):
+            asked = resolved_entities(self._store, form.node.id) if isinstance(form.node, Entity) else ()
+            if isinstance(asked, Failure):
+                return asked
             holds = self._store.contains(form.source, form.node, returning=self._returns)
             return self._answer(Page((truth(self._store, holds),), 1), [])
         found = self._members(form, limit, offset)

@@ -97,7 +97,8 @@ export function steps(box) {
 }
 
 // Arguments that every turn repeats.
-const UNTOLD = ["question", "relations", "topics", "expansions", "operations", "return", "ahead"];
+const UNTOLD = ["question", "relations", "topics", "expansions", "operations", "return", "ask",
+  "missing", "ahead"];
 
 function actionLine({ action, code, ...given }) {
   const named = Object.entries(given).filter(([name, value]) => value !== null && !UNTOLD.includes(name));

@@ -115,6 +115,12 @@ def test_a_form_asks_about_the_topics_that_it_does_not_name(expand):
         assert answer.details["expansions"] == []
 
 
+def test_what_is_not_in_the_graph_is_neither_a_member_nor_none(expand):
+    result = expand(f"(ASK {MANNS} {EX}nobody)", ask=True)
+    assert isinstance(result, Failure)
+    assert result.kind is ErrorKind.ENTITY_NOT_IN_KG
+
+
 def test_a_topic_begins_with_a_join_for_each_of_its_relations(expand):
     result = expand(None, f"{EX}heat", operations=["join"])
     assert sorted(listed(result)) == sorted(
