@@ -24,6 +24,9 @@ from kbqa.protocols.chooser import read_choice, write_choice
 from kbqa.protocols.form_chooser import FormChoosingProtocol
 
 
+_ELSEWHERE = 0.5  # share of the graphs in which others have what is withheld
+
+
 @dataclass
 class _Withholding:
     """Tools that list no form that leads to `target`, after `shown` calls of `expand`.
@@ -81,7 +84,8 @@ def withheld(
         return None
     kept = turns[: rng.randrange(len(turns))]
     chosen = read_choice(turns[len(kept)])
-    lacking = _Withholding(tools, target, len(kept), chosen, protocol.list_missing)
+    is_elsewhere = rng.random() < _ELSEWHERE
+    lacking = _Withholding(tools, target, len(kept), chosen, protocol.list_missing and is_elsewhere)
     played = play(question, protocol, lacking, _declining(kept, lacking), max_turns)
     passages = played.demonstration.passages[: 2 * len(kept) + 2]
     if len(passages) < 2 * len(kept) + 2:

@@ -55,13 +55,21 @@ def test_what_leads_to_the_answer_is_missing_from_one_turn_on(gold, tools):
         assert f"{choice}<none> none of these</options>" in listed
 
 
-def test_the_relation_that_is_withheld_is_chosen_as_missing(gold, tools):
+def test_a_relation_that_others_have_is_chosen_as_missing(gold, tools):
     protocol = FormChoosingProtocol(may_decline=True, list_missing=True)
-    found = {len(one.turns): one for seed in range(8) if (one := lacking(gold, tools, seed, protocol))}
-    for turns, relation in ((1, "starring"), (2, "born")):
-        listed, choice = said(found[turns].passages[-2]), said(found[turns].passages[-1])
-        assert f"{choice}<missing> {relation}" in listed
+    chosen = set()
+    for seed in range(16):
+        one = lacking(gold, tools, seed, protocol)
+        listed, choice = said(one.passages[-2]), said(one.passages[-1])
+        relation = ("starring", "born")[len(one.turns) - 1]
         assert f"> {relation}" not in listed.replace(f"<missing> {relation}", "")
+        is_listed = f"<missing> {relation}" in listed
+        assert f"{choice}<missing> {relation}" in listed if is_listed else f"{choice}<none>" in listed
+        chosen.add((relation, is_listed))
+    # In half of the graphs, nothing else has the relation.
+    assert chosen == {
+        (relation, is_listed) for relation in ("starring", "born") for is_listed in (True, False)
+    }
 
 
 def test_only_the_turn_that_declines_is_imitated(gold, tools):
