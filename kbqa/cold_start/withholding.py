@@ -23,7 +23,6 @@ from kbqa.logical_forms.s_expression import parse_s_expression
 from kbqa.protocols.chooser import read_choice, write_choice
 from kbqa.protocols.form_chooser import FormChoosingProtocol
 
-
 _ELSEWHERE = 0.5  # share of the graphs in which others have what is withheld
 
 

@@ -80,11 +80,12 @@ def describe(
         if (wording := wordings.get(relation.id)) is None:
             continue
         heads = kinds.ends[End(relation.id, "head")]
-        datatype = _datatype(relation)
+        datatype = relation.written_as or _datatype(relation)
         can_compare = len(heads) == 1 and (kinds.kinds[heads[0]].name or not kinds.are_declared)
         if datatype and can_compare and len(relation.pairs) >= _FEWEST:
             quantities.append(quantity_of(wording, relation.id, heads[0], datatype, reader, inflections, rng))
-        else:
+        # A text is a value, and may be named, too: people ask for the newest film, and for the films of 1995.
+        if relation.written_as or relation.id not in {quantity.name for quantity in quantities}:
             links += _links(relation, wording, kinds, phrasing, reader)
     facts = tuple(
         (head, relation.id, tail)
@@ -106,7 +107,8 @@ def describe(
     names = {entity: graph.names[entity] for entity in mentioned}
     of = {entity: kinds.of[entity] for entity in mentioned}
     wordless = tuple(relation.id for relation in graph.relations if relation.id not in wordings)
-    return Described(Facts(schema, facts, names, of), wordless)
+    written_as = {relation.id: relation.written_as for relation in graph.relations if relation.written_as}
+    return Described(Facts(schema, facts, names, of, written_as), wordless)
 
 
 def _nouns(

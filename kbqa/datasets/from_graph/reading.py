@@ -44,6 +44,7 @@ class ReadRelation:
         words: that it is called by, in lower case; "" if neither its label nor its id has any.
         domain: what Freebase's ids say of its heads (`film` in `film.film.directed_by`); or "".
         is_cut: whether the graph has further pairs.
+        written_as: full IRI of a datatype, if it leads to texts that are all numbers or dates.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ReadRelation:
     domain: str
     pairs: tuple[Pair, ...]
     is_cut: bool = False
+    written_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def read_graph(store: GraphStore, rng: random.Random, max_pairs: int = MAX_PAIRS
                 words(domain.rpartition(".")[2]) if ":" not in domain else "",
                 named,
                 is_cut,
+                store.written_as(relation.id) or "",
             )
         )
     if not relations:

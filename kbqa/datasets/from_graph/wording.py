@@ -198,16 +198,16 @@ def quantity_of(
     inflections: Inflections,
     rng: random.Random,
 ) -> Quantity:
-    """A relation to numbers or dates, with phrases that name and compare them.
+    """A relation to numbers or dates, with phrases that name and compare them; years are dates.
 
     Args:
         datatype: full IRI.
     """
     acted = " ".join((reader.act(wording.word), wording.noun)).strip()
     noun = wording.word if wording.shape == "role" else acted
-    if datatype not in DATE_TYPES:
+    if datatype not in DATE_TYPES and noun.split()[-1:] != ["year"]:
         return number(name, noun, head, rng)
-    if wording.shape == "circumstance":
+    if datatype in DATE_TYPES and wording.shape == "circumstance":
         done, act = inflections.of(wording.word, "VBN"), reader.act(wording.word)
         return day(name, base=act, done=done, noun=wording.noun or "date", head=head, rng=rng)
     return Quantity(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from kbqa.datasets.world.names import draw_names
@@ -38,12 +38,21 @@ class Facts:
         facts: without names and types.
         names: entity → label; nodes that represent facts with several parts have none.
         kinds: entity → key of its kind.
+        written_as: relation to texts that are numbers or dates → full IRI of their datatype.
     """
 
     schema: Schema
     facts: tuple[Fact, ...]
     names: dict[str, str]
     kinds: dict[str, str]
+    written_as: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, tail: Node, relation: str) -> Node:
+        """What a relation leads to, as a value that can be compared, if it is written as one."""
+        datatype = self.written_as.get(relation)
+        if datatype is None:
+            return tail
+        return Literal(tail.lexical if isinstance(tail, Literal) else self.names[tail], datatype)
 
     def lines(self) -> Iterator[str]:
         """The graph as lines of N-Triples."""

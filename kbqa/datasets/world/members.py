@@ -62,7 +62,8 @@ def members(
                 nodes = within(source)
             return _related(facts, relation, nodes).difference(apart)
         case Superlative(extreme, source, path):
-            valued = [(m, v) for m in within(source) for v in _values(facts, m, path)]
+            last = path[-1].name
+            valued = [(m, facts.value(v, last)) for m in within(source) for v in _values(facts, m, path)]
             choose = max if extreme is Extreme.MAX else min
             best = choose((comparable(value) for _, value in valued), default=None)
             return {member for member, value in valued if comparable(value) == best}
@@ -71,7 +72,9 @@ def members(
             holds, limit, name = _COMPARE[comparator], comparable(bound), relation.name
             heads = facts.subjects[name]
             return {
-                head for head in heads if any(holds(comparable(v), limit) for v in facts.tails[head, name])
+                head
+                for head in heads
+                if any(holds(comparable(facts.value(v, name)), limit) for v in facts.tails[head, name])
             }
         case Timed(source, relation, time):
             day = now if time == NOW else time

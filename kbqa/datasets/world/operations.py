@@ -378,7 +378,9 @@ class Drawer:
         """A comparison that only a few extreme values satisfy, and an entity with one of these values."""
         relation = self._schema.iri(name)
         pairs = [
-            (head, value) for head in self._facts.subjects[relation] for value in self._tails(head, name)
+            (head, self._facts.value(tail, relation))
+            for head in self._facts.subjects[relation]
+            for tail in self._tails(head, name)
         ]
         pairs.sort(key=lambda pair: comparable(pair[1]))
         comparator = self._rng.choice(tuple(Comparator))
