@@ -108,7 +108,7 @@ class Evaluator:
                 question = questions[waiting[reply.request_id]]
                 if reply.group is not None:
                     del waiting[reply.request_id]
-                    triage.answered(reply.request_id)
+                    triage.answered(reply)
                     groups.append(_written_by(version, reply.group))
                     continue
                 try:

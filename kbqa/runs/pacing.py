@@ -207,7 +207,7 @@ class Pacing:
 
     def _take(self, reply: RolloutReply) -> None:
         if reply.rollout is not None:
-            self._triage.answered(reply.request_id)
+            self._triage.answered(reply)
             self._waiting[reply.request_id] = _Arrival(
                 reply.rollout, reply.timings, reply.sampled_tokens, time.monotonic()
             )

@@ -45,10 +45,12 @@ class _Refused:
     Attributes:
         failures: attempts that failed because of the version itself.
         retry_at: time of the next attempt; None is never.
+        is_away: whether the last attempt failed because an engine or store did not answer.
     """
 
     failures: int = 0
     retry_at: float | None = 0.0
+    is_away: bool = False
 
 
 class FollowedPolicies:
@@ -153,7 +155,9 @@ class FollowedPolicies:
         self._judge(wanted)
         try:
             if not self._serve(wanted) and self._good is not None:
-                self._serve(self._good)
+                before = self._current
+                if self._serve(self._good) and self._current is not before:
+                    self._works_otherwise(wanted)
         finally:
             with self._lock:
                 self._changing = False
@@ -205,10 +209,21 @@ class FollowedPolicies:
         self._explain(str(error))
         logger.error("policy cannot be loaded", extra={"version": version.id, "error": str(error)})
         refused = self._refused.setdefault(version.id, _Refused())
+        refused.is_away = isinstance(error, PolicyUnavailableError)
+        if refused.is_away:  # and may be back soon
+            refused.retry_at = self._clock() + _RETRY_S[0]
+        else:
+            self._blame(version, refused)
+
+    def _works_otherwise(self, version: PolicyVersion) -> None:
+        """Blame a version for which the engine seemed to be away, and which has just loaded another one."""
+        refused = self._refused.get(version.id)
+        if refused is not None and refused.is_away:
+            self._blame(version, refused)
+
+    def _blame(self, version: PolicyVersion, refused: _Refused) -> None:
+        """Count a failure of a version, and try it again later, or never."""
         first, longest = _RETRY_S
-        if isinstance(error, PolicyUnavailableError):  # engine or store are away, and may be back soon
-            refused.retry_at = self._clock() + first
-            return
         refused.failures += 1
         replaced = self._good is not None and self._good.id != version.id
         if replaced and refused.failures >= _MOST_FAILURES:

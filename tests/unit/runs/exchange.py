@@ -26,7 +26,11 @@ def make_request(request_id: str, question: Question, number: int) -> RolloutReq
 
 
 def make_reply(
-    request_id: str, *versions: str, failure: FailureReason | None = None, outcomes=(0.0, 1.0)
+    request_id: str,
+    *versions: str,
+    failure: FailureReason | None = None,
+    outcomes=(0.0, 1.0),
+    worker: str = "w",
 ) -> RolloutReply:
     """A group whose trajectories have one turn by each of `versions`, or a failure."""
     turns = tuple(
@@ -43,7 +47,7 @@ def make_reply(
         purpose=Purpose.TRAIN,
         group=None if failure else Group(request_id, QUESTIONS[0], members),
         failure=RolloutFailure(reason=failure, detail="why") if failure else None,
-        worker="w",
+        worker=worker,
     )
 
 

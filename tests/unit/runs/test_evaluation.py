@@ -87,9 +87,9 @@ def test_it_waits_for_a_worker_that_can_answer(reason):
 
 
 def test_a_question_that_fails_by_itself_ends_it_with_the_reason():
-    def answer(request, _):
+    def answer(request, attempt):
         failure = FailureReason.INTERNAL if request.question.id == "q3" else None
-        return make_reply(request.request_id, VERSION.id, failure=failure)
+        return make_reply(request.request_id, VERSION.id, failure=failure, worker=f"w{attempt}")
 
     with pytest.raises(RunError, match="validation question q3: .*internal: why"):
         evaluate(answer)

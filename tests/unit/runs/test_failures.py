@@ -56,7 +56,7 @@ def test_another_worker_that_answers_now_and_then_keeps_the_run_alive(clock: Clo
     for _ in range(20):
         fail(triage, FailureReason.VERSION_REFUSED)
         clock.now += 200
-        triage.answered("t2")
+        triage.answered(make_reply("t2", "v1"))
 
 
 def test_an_outage_is_waited_for_however_long_it_takes(clock: Clock):
@@ -64,3 +64,48 @@ def test_an_outage_is_waited_for_however_long_it_takes(clock: Clock):
     for _ in range(1000):
         assert fail(triage, FailureReason.POLICY_UNAVAILABLE) <= 60
         clock.now += 60
+
+
+def internal(triage: Triage, worker: str) -> float | None:
+    return triage.failed(make_reply("t1", failure=FailureReason.INTERNAL, worker=worker))
+
+
+def test_a_request_that_fails_at_three_workers_is_given_up(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    assert None not in (internal(triage, "a"), internal(triage, "b"))
+    assert internal(triage, "c") is None
+
+
+def test_a_worker_that_fails_at_everything_gives_no_request_up_at_once(clock: Clock):
+    triage = Triage(trust, 1, 10.0, clock)
+    for _ in range(119):
+        assert internal(triage, "w") is not None
+        triage.answered(make_reply("t2", "v1", worker="another"))
+        clock.now += 1
+    clock.now += 1
+    with pytest.raises(RunError, match="1 rollouts failed in a row .internal: why"):  # but in two minutes
+        internal(triage, "w")
+
+
+def test_a_request_that_fails_where_others_are_answered_is_given_up(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    for _ in range(2):
+        assert internal(triage, "w") is not None
+        triage.answered(make_reply("t2", "v1", worker="w"))
+    assert internal(triage, "w") is None
+
+
+def test_an_hour_without_the_judge_is_waited_for(clock: Clock):
+    triage = Triage(trust, 1, 10.0, clock)
+    for _ in range(60):
+        for request_id in ("t1", "t2", "t3"):
+            assert fail(triage, FailureReason.JUDGE_UNAVAILABLE, request_id) is not None
+        clock.now += 60
+
+
+def test_one_answer_that_the_judge_cannot_judge_is_given_up(clock: Clock):
+    triage = Triage(trust, 6, 10.0, clock)
+    for _ in range(2):
+        assert fail(triage, FailureReason.JUDGE_UNAVAILABLE) is not None
+        triage.answered(make_reply("t2", "v1"))
+    assert fail(triage, FailureReason.JUDGE_UNAVAILABLE) is None

@@ -213,9 +213,9 @@ def test_a_group_that_fails_by_itself_is_dropped_and_many_of_them_end_the_run(
     pacing = make_pacing(publish(1))
 
     def fail(*numbers: int) -> None:
-        for _ in range(3):
+        for worker in ("a", "b", "c"):
             for name in ids(*numbers):
-                inbox.accept(make_reply(name, failure=FailureReason.INTERNAL))
+                inbox.accept(make_reply(name, failure=FailureReason.INTERNAL, worker=worker))
             with pytest.raises(Waiting):
                 pacing.collect(patience(1))
 

@@ -113,6 +113,18 @@ def test_an_engine_that_is_away_is_tried_again_until_it_is_back():
     assert gateway.policies.unready() is None
 
 
+def test_a_version_that_takes_the_engine_away_is_not_tried_for_ever():
+    """As a server does that refuses its weights, and serves the version before again."""
+    gateway = Gateway()
+    gateway.failing[V2] = PolicyUnavailableError("vLLM answers with 500")
+    gateway.promote(V2)
+    for _ in range(2000):  # hours
+        gateway.now += 10
+        gateway.policies.refresh()
+    assert gateway.loads.count(V2) == 3
+    assert gateway.serving() == V1
+
+
 def test_questions_in_progress_finish_and_new_ones_wait_while_the_engine_changes():
     gateway = Gateway()
     running = gateway.policies.lease()
