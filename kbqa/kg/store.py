@@ -17,6 +17,8 @@ from kbqa.logical_forms.compiler import INTERVALS
 MAX_FRONTIER = 20_000
 MAX_SURROUNDED = 2_000
 MAX_VIAS = 50
+# Neighbours after which an endpoint is not asked for more.
+MAX_ADJACENT = 200_000
 
 
 class Page(NamedTuple):
@@ -284,7 +286,10 @@ class GraphStore(Protocol):
         ...
 
     def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
-        """All neighbours of `nodes`; the direction of edges is ignored."""
+        """All neighbours of `nodes`; the direction of edges is ignored.
+
+        At an endpoint, if there are more than `MAX_ADJACENT`, at least so many of them.
+        """
         ...
 
     def item(self, id_: str) -> Item | None:

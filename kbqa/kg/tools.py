@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from kbqa.kg.ranking.encoders import NgramEncoder
 from kbqa.kg.ranking.ranker import Schemas
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.store import GraphInfo, Graphs
+from kbqa.kg.time_limits import look_ups_within
 
 
 class ListedGraphTools(GraphTools, Protocol):
@@ -111,7 +113,8 @@ def _execute(surroundings: Surroundings, action: Action, missing_sample: str | N
     if timed:
         surroundings = replace(surroundings, deadline_s=surroundings.allowed_s(action.arguments))
     try:
-        result = spec.run(surroundings, action.arguments)
+        with look_ups_within(surroundings.deadline_s) if timed else nullcontext():
+            result = spec.run(surroundings, action.arguments)
     except (QueryError, GraphUnavailableError) as error:
         failed = store_failure(error)
         if timed and failed.kind is ErrorKind.QUERY_TIMEOUT:

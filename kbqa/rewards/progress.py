@@ -45,6 +45,7 @@ _LIKE_EXTREME = re.compile(r"\(\s*ARG(?:MAX|MIN)\b", re.IGNORECASE)
 # If the graph could not answer, the distance is unknown, not large. The first two may pass by themselves.
 _UNREACHED = frozenset({ErrorKind.OVERLOADED, ErrorKind.BACKEND_UNAVAILABLE})
 _UNMEASURED = frozenset({ErrorKind.QUERY_TIMEOUT, ErrorKind.QUERY_FAILED})
+_LONGER = "; a longer graph.query_timeout_s in the recipe may help, as far as kg_server allows it"
 
 
 class Command(StrEnum):
@@ -178,9 +179,10 @@ class _Gauge:
             if isinstance(result, Failure) and result.kind in _UNREACHED:
                 raise GraphUnavailableError(f"{question.kg}: {result.message}")
             if isinstance(result, Failure) and result.kind in _UNMEASURED:
+                advice = _LONGER if result.kind is ErrorKind.QUERY_TIMEOUT else ""
                 raise JudgeUnavailableError(
-                    f"question {question.id}: the progress of a step was not measured: {result.message}; a "
-                    "longer graph.query_timeout_s in the recipe may help"
+                    f"question {question.id}: the progress of a step was not measured: "
+                    f"{result.message}{advice}"
                 )
         self._results = dict(zip(actions, results, strict=True))
 

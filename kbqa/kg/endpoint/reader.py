@@ -15,6 +15,7 @@ from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
 from kbqa.kg.endpoint.results import ROWS, Binding, id_of, read_bindings, readable
 from kbqa.kg.store import Page
+from kbqa.kg.time_limits import look_up_s
 
 # Results of up to this many items are fetched whole and sorted here; for larger ones the server
 # sorts and returns a page. Below the 10,000 rows to which public endpoints cut results.
@@ -24,6 +25,8 @@ _MAX_LISTED = 200_000
 
 class EndpointReader:
     """Rows, ids, items, numbers and pages from one endpoint; all raise `QueryError` if the endpoint cut them.
+
+    A query without a deadline of its own has the endpoint's, or what its action allows (`look_up_s`).
 
     Args:
         recent: what was asked lately.
@@ -47,7 +50,7 @@ class EndpointReader:
         if known is not None:
             assert isinstance(known, list)
             return known
-        deadline_s = deadline_s or self._endpoint.deadline_s
+        deadline_s = deadline_s or look_up_s(self._endpoint.deadline_s)
         answer = self._client.ask(query, ROWS, deadline_s=deadline_s, max_bytes=self._max_bytes)
         with readable(self._endpoint.url):
             _, rows, truncated = read_bindings(answer, 2 * WINDOW)
@@ -76,7 +79,7 @@ class EndpointReader:
         page = self.naming.page(pattern, limit, offset, sorted_inside=self._sorted_inside)
         return Page(tuple(self.items(page)), total)
 
-    def every(self, pattern: str, deadline_s: float) -> Iterator[Binding]:
+    def every(self, pattern: str, deadline_s: float | None = None) -> Iterator[Binding]:
         """All distinct ?x of a pattern, fetched in several queries."""
         for offset in range(0, _MAX_LISTED, WINDOW):
             query = lookups.distinct(pattern, WINDOW, offset, sorted_inside=self._sorted_inside)

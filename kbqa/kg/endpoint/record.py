@@ -70,7 +70,7 @@ class Endpoint:
         languages: languages of names, the preferred one first; `mul` and `en` follow, then names
             without a language. A name in another language is shown if there is no better one,
             but not accepted as an argument.
-        deadline_s: seconds for a look-up.
+        deadline_s: seconds for a look-up, if its action does not allow more.
         query_deadline_s: seconds for a query of an action, if not those of the service that sends it.
         schema_deadline_s: seconds for listing all relations or all types.
         hub_relations, hub_neighbours: as `HubLimits`; each relation costs two requests.

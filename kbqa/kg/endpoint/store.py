@@ -42,7 +42,17 @@ from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
-from kbqa.kg.store import MAX_SURROUNDED, MAX_VIAS, GraphStore, HubLimits, Page, PathStep, Survey, Walk
+from kbqa.kg.store import (
+    MAX_ADJACENT,
+    MAX_SURROUNDED,
+    MAX_VIAS,
+    GraphStore,
+    HubLimits,
+    Page,
+    PathStep,
+    Survey,
+    Walk,
+)
 from kbqa.kg.values import written_as
 from kbqa.logical_forms.algebra import Entity, Expression, Literal
 
@@ -234,9 +244,12 @@ class EndpointStore:
                 sides.append(lookups.each("?node", terms, "?x ?p ?node"))
             if sides:
                 pattern = " UNION ".join(f"{{ {side} }}" for side in sides)
-                found.update(
-                    id_of(row["x"]) for row in self._reader.every(pattern, self._endpoint.deadline_s)
-                )
+                # Cut before the server sorts: behind a hub there may be millions.
+                some_of_them = f"{{ SELECT DISTINCT ?x WHERE {{ {pattern} }} LIMIT {MAX_ADJACENT} }}"
+                for row in self._reader.every(some_of_them):
+                    found.add(id_of(row["x"]))
+                    if len(found) >= MAX_ADJACENT:
+                        return frozenset(found)
         return frozenset(found)
 
     # Paths

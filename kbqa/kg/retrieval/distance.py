@@ -18,12 +18,13 @@ from kbqa.kg.actions import ENTITY_DISTANCE, ActionResult, ErrorKind, Success
 from kbqa.kg.arguments import TEXTS, Argument, whole_number
 from kbqa.kg.handlers import Surroundings, failure, quote
 from kbqa.kg.specs import ACTIONS, ActionSpec
-from kbqa.kg.store import GraphStore
+from kbqa.kg.store import MAX_ADJACENT, GraphStore
 
 # The bound of ISP-KGR's code.
 DEFAULT_MAX_DISTANCE = 3
 MAX_DISTANCE = 10
-MAX_NODES = 200_000
+# Not above what an endpoint lists of a hub's neighbours, so that a search that lacks some is given up.
+MAX_NODES = MAX_ADJACENT
 # Nodes whose neighbours are requested at once; the bounds are checked between requests.
 _AT_ONCE = 64
 
@@ -81,6 +82,10 @@ def distance(
                 return Distance(edges, edges)
             reached |= found - seen
             if len(seen) + len(reached) + len(others) > max_nodes:
+                # Not all of them may have been listed: seen from the other side, a hub is a single node.
+                opposite = store.adjacent(sorted(other_frontier)[:_AT_ONCE])
+                if not opposite.isdisjoint(frontier):
+                    return Distance(edges, edges)
                 return Distance(None, edges, complete=False)
             if time.monotonic() > deadline:
                 raise QueryTimeoutError(

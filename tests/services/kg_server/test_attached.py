@@ -11,6 +11,7 @@ from kbqa.errors import GraphUnavailableError
 from kbqa.kg.actions import Action, Success
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.client import HttpGraphTools
+from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.record import Endpoint
 from services.cli.__main__ import main
 from services.http import background
@@ -70,6 +71,28 @@ def test_failures_of_an_endpoint_are_items_and_pass(client, home, server):
     assert client.get("/v1/kg/films/sparql", params={"query": SPARQL["query"]}).status_code == 503
     server.answer_with(server.execute)
     assert [result["status"] for result in execute(client, STARRED, SPARQL)] == ["ok", "ok"]
+
+
+def test_look_ups_have_the_time_that_their_action_asks_for(client, home, server, monkeypatch):
+    client = client(query_deadline_max_s=600)
+    deadlines, listing_s = [], Endpoint(server.url).schema_deadline_s
+    ask = EndpointClient.ask
+
+    def recorded(self, query, accept, *, deadline_s, max_bytes):
+        if deadline_s != listing_s:  # the server lists the schema on its own
+            deadlines.append(deadline_s)
+        return ask(self, query, accept, deadline_s=deadline_s, max_bytes=max_bytes)
+
+    monkeypatch.setattr(EndpointClient, "ask", recorded)
+    # The store remembers what it was asked: other names make it ask again.
+    terms = [("Big", {}, 3, 3), ("http://ex.org/big", {"timeout_s": 900}, 500, 600)]
+    for name, asks, least_s, most_s in terms:
+        [result] = execute(
+            client, {"action": "entity_distance", "set_a": [name], "set_b": ["Tom Hanks"], **asks}
+        )
+        assert result["details"]["distance"] == 1
+        assert least_s <= min(deadlines) <= max(deadlines) <= most_s
+        deadlines.clear()
 
 
 @pytest.mark.parametrize("allowed_s", [60.0, None])

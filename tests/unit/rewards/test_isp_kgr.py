@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,15 @@ from kbqa.judges import MatchingJudge
 from kbqa.kg.actions import FOLLOW_PATH, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.endpoint.record import Endpoint
+from kbqa.kg.endpoint.store import EndpointStore
+from kbqa.kg.terms import GraphTerms
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.rewards import Instruments, IspKgrReward
 from kbqa.rewards.isp_kgr import StepReward
 from kbqa.rewards.progress import Command, MeasuredStep, measure, without_count
 from kbqa.trajectory import ExecutedAction, Question, Status, Step, Trajectory, Tree
+from tests.sparql_servers import SparqlServer
 from tests.unit.episodes import turn
 
 REWARD = IspKgrReward()
@@ -250,14 +255,36 @@ def test_a_graph_that_cannot_be_reached_is_no_distance(tools):
         score(Overloaded(), about("1788"), [query(PARENT, "Byron")])
 
 
-@pytest.mark.parametrize("kind", [ErrorKind.QUERY_TIMEOUT, ErrorKind.QUERY_FAILED])
-def test_a_distance_that_was_not_measured_in_time_is_unknown_and_not_0(kind):
-    class Slow:
+def test_a_distance_that_was_not_measured_is_unknown_and_not_0():
+    class Failing:
         def execute(self, kg, actions, *, graph=None):
-            return [Failure(ErrorCode.SERVER_ERROR, kind, "too slow") for _ in actions]
+            return [Failure(ErrorCode.SERVER_ERROR, ErrorKind.QUERY_FAILED, "too large") for _ in actions]
 
-    with pytest.raises(JudgeUnavailableError, match=r"too slow; .* graph.query_timeout_s"):
-        score(Slow(), about("1788"), [query(PARENT, "Byron")])
+    with pytest.raises(JudgeUnavailableError, match=r"too large$"):  # more time would not help
+        score(Failing(), about("1788"), [query(PARENT, "Byron")])
+
+
+def test_a_distance_that_an_endpoint_did_not_tell_in_time_is_told_within_the_recipe_s_time():
+    server = SparqlServer("@prefix : <urn:e:> . :Ada :parent :Byron .")
+    store = EndpointStore(Endpoint(server.url, deadline_s=0.8), version="v")
+    slow = LocalGraphTools(FixedGraphs({"people": store}), deadline_s=0.8, longest_s=60)
+    question = Question("q", "?", ("urn:e:Byron",), ("urn:e:Ada",), "people")
+
+    def answer(request):
+        if "<urn:e:Ada> ?p ?x" in request.form["query"]:
+            time.sleep(2.0)
+        server.execute(request)
+
+    server.answer_with(answer)
+    try:
+        with pytest.raises(JudgeUnavailableError, match=r"0\.8 s.*; a longer graph\.query_timeout_s"):
+            measure(question, [], Instruments(slow, MatchingJudge()), 3)
+        longer = GraphTerms(query_timeout_s=60).over(slow)
+        measured = measure(question, [], Instruments(longer, MatchingJudge()), 3)
+        assert list(measured.known.values()) == [pytest.approx(2 / 3)]
+    finally:
+        store.close()
+        server.stop()
 
 
 @pytest.mark.parametrize(
