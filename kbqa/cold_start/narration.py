@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from kbqa.chat import ChatParams, Conversation, Message
 from kbqa.cold_start.demonstrations import Played
@@ -25,6 +26,8 @@ Reply with the reasoning alone."""
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _TAG = re.compile(r"</?[A-Za-z_]+>")
 _SPACE = re.compile(r"\s+")
+# What stands before the topic entities in the prompt of a dialect.
+_LISTED = re.compile(r"entities: (?:\[ )?$", re.IGNORECASE)
 _MAX_TOKENS = 256
 
 
@@ -50,12 +53,19 @@ def narrate(
 
 def _so_far(played: Played, texts: Sequence[str], number: int) -> str:
     """What the model reads before the thought of a step: the steps before it, and its command."""
-    question = played.question
-    topics = ", ".join(question.topic_entities)
-    lines = [f"Question: {question.text}", f"Entities: {topics}", ""]
+    lines = [f"Question: {played.question.text}", f"Entities: {_entities(played)}", ""]
     for text, turn in zip(texts, played.turns[:number], strict=True):
         lines += [f"agent: {text}", f"graph: {turn.observation}"]
     return "\n".join([*lines, f"next command: {_command(played.turns[number].text)}"])
+
+
+def _entities(played: Played) -> str:
+    """The topic entities as the episode's prompt lists them, with their labels; by id if it lists none."""
+    prompt = played.demonstration.passages[0].segments
+    listed = (
+        text.text for before, text in pairwise(prompt) if before.trusted and _LISTED.search(before.text)
+    )
+    return next(listed, ", ".join(played.question.topic_entities))
 
 
 def _thought(reply: str) -> str:

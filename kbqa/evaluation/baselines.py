@@ -23,7 +23,7 @@ from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Failure, Graph
 from kbqa.policies.base import ChatPolicy
 from kbqa.protocols import AgentProtocol, Dialogue, Opening, PredictedAnswer, Reply
 from kbqa.protocols.sparql_refinement import SparqlRefinement
-from kbqa.protocols.sparql_terms import rows_text, topics_text
+from kbqa.protocols.sparql_terms import Topics, rows_text
 from kbqa.rollouts import ChatAgent, Player
 from kbqa.trajectory import Question, Segment, Status
 
@@ -73,9 +73,13 @@ class SingleReply(Dialogue):
         read: parses the reply.
     """
 
-    def __init__(self, system: str, user: str, read: Callable[[str], Reply]) -> None:
-        self._system, self._user, self._read = system, user, read
+    def __init__(self, system: str, question: Question, read: Callable[[str], Reply]) -> None:
+        self._system, self._question, self._read = system, question, read
         self._result: ActionResult | None = None
+
+    @property
+    def _user(self) -> str:
+        return f"Question: {self._question.text}"
 
     def prompt(self) -> list[Segment]:
         return [Segment(f"{self._system}\n\n"), Segment(self._user, trusted=False), Segment("\n")]
@@ -102,6 +106,24 @@ class SingleReply(Dialogue):
         return [Segment(""), Segment("")]  # never read: every problem is fatal
 
 
+class SingleQuery(SingleReply):
+    """A dialogue of one query, whose prompt shows the topic entities with their labels."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(_ONE_SHOT, question, read_query)
+        self._topics = Topics(question.topic_entities)
+
+    def first_look(self) -> tuple[Action, ...]:
+        return self._topics.look()
+
+    @property
+    def _user(self) -> str:
+        return f"{super()._user}\nEntities: {self._topics.text()}"
+
+    def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
+        return () if self._topics.take(results) else super().take(results)
+
+
 @dataclass(frozen=True, slots=True)
 class Direct:
     """Vanilla and CoT: an answer from what the model knows.
@@ -117,7 +139,7 @@ class Direct:
     stop: ClassVar[tuple[str, ...]] = ()
 
     def begin(self, question: Question, max_turns: int) -> SingleReply:
-        return SingleReply(self.instruction, f"Question: {question.text}", read_answers)
+        return SingleReply(self.instruction, question, read_answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +150,8 @@ class OneShotSparql:
     tags: ClassVar[tuple[str, ...]] = ()
     stop: ClassVar[tuple[str, ...]] = ()
 
-    def begin(self, question: Question, max_turns: int) -> SingleReply:
-        user = f"Question: {question.text}\nEntities: {topics_text(question.topic_entities)}"
-        return SingleReply(_ONE_SHOT, user, read_query)
+    def begin(self, question: Question, max_turns: int) -> SingleQuery:
+        return SingleQuery(question)
 
 
 class OneShotEpisode(ChatEpisode):
@@ -138,7 +159,7 @@ class OneShotEpisode(ChatEpisode):
 
     def observe(self, results: Sequence[ActionResult]) -> None:
         super().observe(results)
-        if self.done:
+        if self.done or not self.turns:  # the look at the topic entities comes before the turn
             return
         [result] = results
         if isinstance(result, Failure):

@@ -70,7 +70,8 @@ Persuasion (ns:m.0pers)</information>
 you: <think>These are they.</think><answer>\\boxed{Emma, Persuasion}</answer>"""
 
 _COMMAND = re.compile(r"<(node|sparql|SPARQL|answer)>(.*?)</\1>", re.DOTALL)
-_TAG = re.compile(r"</?(?:think|node|relation|sparql|SPARQL|information|answer)>")
+# Accepted in place of <sparql>, since the paper's prompt has both (Figure 8).
+_OTHER_TAGS = ("<SPARQL>", "</SPARQL>")
 # The format reward is there to keep queries compact (F.6).
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
@@ -89,12 +90,16 @@ class InteractiveParsing:
         max_rows: maximum rows of a result that the policy reads.
         by_reference: whether `\\boxed{?x}` answers with all that the last query with ?x found. The paper's
             answers are lists; a variable saves a small policy from copying names.
+        strict: whether a well-formed turn has a thought with words. Otherwise an empty `<think></think>` will
+            do, which the demonstrations of small policies have. A tag within its thought or its command, such
+            as a second `<think>` or a `<relation>` that the policy made up, is never well formed.
     """
 
     prompt: Literal["full", "brief"] = "full"
     top_k: int = 10
     max_rows: int = 20
     by_reference: bool = True
+    strict: bool = False
 
     name: ClassVar[str] = "interactive_parsing"
     tags: ClassVar[tuple[str, ...]] = (
@@ -165,12 +170,8 @@ class InteractiveParsingDialogue(Dialogue):
         if turn.kind is None:
             return Reply(turn.thought, problem="no <node>, <sparql> or <answer> was found")
         reasoning, kind, body = turn.thought, turn.kind.lower(), turn.body
-        tidy = (
-            turn.tidy
-            and not _TAG.search(reasoning)
-            and not _TAG.search(body)
-            and not _BLANK_LINE.search(body)
-        )
+        sound = turn.is_sound((*self._protocol.tags, *_OTHER_TAGS), silent=not self._protocol.strict)
+        tidy = sound and not _BLANK_LINE.search(body)
         if kind == "answer":
             box = _BOX.search(body)
             answers = self._answers(box[1]) if box else ()

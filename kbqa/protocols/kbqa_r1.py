@@ -71,11 +71,15 @@ Begin from the candidate entities detected in the question.
 """
 
 # For a model that never saw the dialect.
-_CHAT_RULES = """\
+_GATED_RELATIONS = """\
 A relation is named in words or by its id, without a direction: the graph finds the nearest one and says \
-which it took; if none fits, it lists the neighbouring relations. Entities are named as in the candidates or \
-in results. Each of your messages is one turn, as in the example: one <think> and then one <action> or one \
-<answer>, and nothing after it. <information> comes from the graph: never write it yourself.
+which it took; if none fits, it lists the neighbouring relations."""
+_EXACT_RELATIONS = """\
+A relation is named exactly, by its id or its name, without a direction; the graph refuses any other."""
+_CHAT_RULES = """\
+Entities are named as in the candidates or in results. Each of your messages is one turn, as in the example: \
+one <think> and then one <action> or one <answer>, and nothing after it. <information> comes from the graph: \
+never write it yourself.
 
 Example
 Candidate Entities: [ Emma ]
@@ -115,6 +119,9 @@ class KbqaR1:
         gated: whether RRCG finds the relation that was meant. Without it (the ablation "w/o RRCG", V-C) a
             relation has to be written exactly, and an unknown one is refused without a hint at others.
         now: the day that NOW means in a time constraint; the graph's default when unset.
+        strict: whether a well-formed turn has a thought with words. Otherwise an empty `<think></think>` will
+            do, which the demonstrations of small policies have. A tag within its thought or its command, such
+            as a second `<think>` or an `<information>` that the policy made up, is never well formed.
     """
 
     prompt: Literal["full", "brief"] = "full"
@@ -124,6 +131,7 @@ class KbqaR1:
     tau_low: float | None = None
     gated: bool = True
     now: str | None = None
+    strict: bool = False
 
     name: ClassVar[str] = "kbqa_r1"
     answers: ClassVar[AnswerKind] = AnswerKind.IDS
@@ -181,7 +189,8 @@ class KbqaR1Dialogue(Dialogue):
     def opening(self, *, native_tools: bool) -> Opening:
         topics = ", ".join(self._question.topic_entities)
         user = f"Candidate Entities: [ {topics} ]\nQuestion: {self._question.text}"
-        return Opening(self._instruction + _CHAT_RULES, user)
+        relations = _GATED_RELATIONS if self._protocol.gated else _EXACT_RELATIONS
+        return Opening(f"{self._instruction}{relations} {_CHAT_RULES}", user)
 
     @property
     def _instruction(self) -> str:
@@ -192,9 +201,10 @@ class KbqaR1Dialogue(Dialogue):
         turn = read_turn(text, _COMMAND)
         if turn.kind is None:
             return Reply(turn.thought, problem="no <action> or <answer> was found")
+        tidy = turn.is_sound(self._protocol.tags, silent=not self._protocol.strict)
         if turn.kind == "answer":
-            return Reply(turn.thought, well_formed=turn.tidy, answers=tuple(self._answers(turn.body)))
-        self._waiting, self._told, tidy = [], [], turn.tidy
+            return Reply(turn.thought, well_formed=tidy, answers=tuple(self._answers(turn.body)))
+        self._waiting, self._told = [], []
         for line in turn.body.splitlines():
             if "[" in line and "]" in line:
                 tidy = self._read(line) and tidy

@@ -140,11 +140,15 @@ class KnowCoderA1:
         max_results: maximum values of a query's result, or types, that the policy reads.
         by_reference: whether `\\boxed{?x}` answers with all that the last query with ?x found. The paper's
             answers are lists; a variable saves a small policy from copying names.
+        strict: whether a well-formed turn has a thought with words. Otherwise an empty `<think></think>` will
+            do, which the demonstrations of small policies have. A tag within its thought or its command, such
+            as a second `<think>` or a `<tool_response>` that the policy made up, is never well formed.
     """
 
     prompt: Literal["full", "brief"] = "full"
     max_results: int = 20
     by_reference: bool = True
+    strict: bool = False
 
     name: ClassVar[str] = "knowcoder_a1"
     tags: ClassVar[tuple[str, ...]] = (
@@ -202,15 +206,16 @@ class KnowCoderA1Dialogue(Dialogue):
         turn = read_turn(text, _COMMAND)
         if turn.kind is None:
             return Reply(turn.thought, problem="no <tool_call> or <answer> was found")
+        tidy = turn.is_sound(self._protocol.tags, silent=not self._protocol.strict)
         if turn.kind == "answer":
             box = _BOX.search(turn.body)
             answers = self._answers(box[1].strip()) if box else ()
-            return Reply(turn.thought, well_formed=turn.tidy and box is not None, answers=answers)
+            return Reply(turn.thought, well_formed=tidy and box is not None, answers=answers)
         try:
             self._action = _parse_call(turn.body)
         except _CallError as error:
             return Reply(turn.thought, problem=str(error))
-        return Reply(turn.thought, well_formed=turn.tidy, actions=(self._action,))
+        return Reply(turn.thought, well_formed=tidy, actions=(self._action,))
 
     def take(self, results: Sequence[ActionResult]) -> tuple[Action, ...]:
         if self._topics.take(results):

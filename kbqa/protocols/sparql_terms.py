@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbqa.kg.actions import EXECUTE_SPARQL, Action, ActionResult, Success, named
@@ -30,11 +30,6 @@ def entity_id(term: str) -> str:
     """The short id of a term in a query; any other text is returned unchanged."""
     iri = term.removeprefix("<").removesuffix(">") if term.startswith("<") else term
     return name_of(iri) if iri.startswith(ENTITY_NAMESPACE) else canonical_id(iri)
-
-
-def topics_text(ids: Iterable[str], *, gap: str = " ") -> str:
-    """Topic entities as a prompt lists them, each with the term that queries write."""
-    return ", ".join(_topic(id_, "", gap, bare=False) for id_ in ids)
 
 
 class Topics:

@@ -27,10 +27,14 @@ class TurnText:
     body: str = ""
     tidy: bool = False
 
-    def is_sound(self, tags: Iterable[str]) -> bool:
-        """Whether it is tidy, says something in its thought, and has none of `tags` within its parts."""
+    def is_sound(self, tags: Iterable[str], *, silent: bool = False) -> bool:
+        """Whether it is tidy, says something in its thought, and has none of `tags` within its parts.
+
+        Args:
+            silent: whether an empty thought will do.
+        """
         inside = self.thought + self.body
-        return self.tidy and bool(self.thought) and not any(tag in inside for tag in tags)
+        return self.tidy and (silent or bool(self.thought)) and not any(tag in inside for tag in tags)
 
 
 def read_turn(text: str, command: re.Pattern[str]) -> TurnText:

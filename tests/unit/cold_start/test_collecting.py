@@ -21,17 +21,22 @@ from kbqa.cold_start.collecting import (
     attempts,
     choose,
 )
-from kbqa.cold_start.demonstrations import Demonstration, play_program
+from kbqa.cold_start.demonstrations import Demonstration, play, play_program, recite
 from kbqa.cold_start.files import DemonstrationEntry, read_entries, write_entries
 from kbqa.cold_start.leaks import HINT_MARK
 from kbqa.cold_start.ledger import AttemptLedger
+from kbqa.cold_start.narration import narrate
 from kbqa.environment import Budget
 from kbqa.errors import DatasetError
+from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.openai import OpenAiPolicy
-from kbqa.protocols import InteractiveParsing, KbqaR1
+from kbqa.protocols import InteractiveParsing, KbqaR1, KgR1
+from kbqa.protocols.sparql_refinement import SparqlRefinement
 from kbqa.rollouts import ChatAgent
 from kbqa.trajectory import Question
 from tests.chat_server import serve
+from tests.iri_graphs import FREEBASE
 from tests.unit.cold_start.films import ANSWER, BORN, BOTH, STARRING, THEN_BORN, action, make_tools, turn
 
 BUDGET = Budget(max_turns=6, max_tokens=100_000, max_turn_tokens=300, max_observation_tokens=200)
@@ -198,6 +203,35 @@ def test_a_narrator_reads_the_steps_before_and_no_later_one(server, policy, sett
         assert read.count("agent: ") == number
         assert all(text.partition("</think>")[2] not in read for text in texts[number + 1 :])
         assert ("Val K" in read) == (number > 0)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "command", "listed"),
+    [
+        (InteractiveParsing("full"), "<node>m.07g8r3</node>", "London Tipton(m.07g8r3)"),
+        # Its examples list entities, too.
+        (SparqlRefinement("full"), "<query>ASK {}</query>", "London Tipton (ns:m.07g8r3)"),
+        (KbqaR1("full"), "<action>Count [ expression1 ]</action>", "m.07g8r3"),  # as its policy reads them
+        # A dialect of references has no such line.
+        (KgR1("brief", entities="references"), "<answer>e0</answer>", "m.07g8r3"),
+    ],
+)
+def test_a_narrator_reads_the_entities_as_the_prompt_lists_them(
+    server, policy, tmp_path, protocol, command, listed
+):
+    file = tmp_path / "freebase.ttl"
+    file.write_text(FREEBASE)
+    catalog = GraphCatalog(tmp_path)
+    catalog.load("freebase", file)
+    asked = Question("q", "who plays her, of all entities: ", ("x",), ("m.07g8r3",), "freebase")
+    server.script = lambda body: "I look."
+    played = play(asked, protocol, LocalGraphTools(catalog), recite([turn("t", command)]), 3)
+    assert narrate(played, policy) == [turn("I look.", command)]
+    catalog.close()
+    [body] = server.asked
+    assert body["messages"][1]["content"] == (
+        f"Question: {asked.text}\nEntities: {listed}\n\nnext command: {command}"
+    )
 
 
 def test_a_narrator_that_names_the_answer_too_early_is_rejected(server, policy, setting):

@@ -7,13 +7,14 @@ import pytest
 from kbqa.chat import ChatModel
 from kbqa.evaluation.baselines import BASELINES, baseline_player, read_answers, read_query
 from kbqa.evaluation.failures import FailureClass, failure
-from kbqa.kg.catalog import FixedGraphs
+from kbqa.kg.catalog import FixedGraphs, GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.policies.openai import OpenAiPolicy
 from kbqa.rollouts.many import many_rollouts
 from kbqa.trajectory import Question, Status
 from tests.chat_server import serve
+from tests.iri_graphs import WIKIDATA
 
 TRIPLES = [("Ada", "parent", "Byron"), ("Ada", "parent", "Annabella"), ("Byron", "born", "1788")]
 QUESTION = Question("q", "who are the parents of Ada ?", ("Byron", "Annabella"), ("Ada",), "people")
@@ -93,6 +94,35 @@ def test_one_shot_executes_one_query(play, server):
     [body] = server.asked
     assert (body["temperature"], body["top_p"]) == (0.2, 0.95)
     assert "<urn:kbqa:e:Ada>" in body["messages"][1]["content"]
+
+
+def test_one_query_and_many_are_told_the_same_of_the_entities(server, tmp_path):
+    """Else the difference between Learning-to-Refine's B2 and B3 were one of labels."""
+    file = tmp_path / "wikidata.ttl"
+    file.write_text(WIKIDATA)
+    catalog = GraphCatalog(tmp_path)
+    catalog.load("wikidata", file)
+    tools = LocalGraphTools(catalog, deadline_s=120)
+    asked = Question("q", "who painted the Mona Lisa ?", ("Q762",), ("Q12418",), "wikidata")
+    query = "SELECT ?x WHERE { wd:Q12418 wdt:P170 ?x }"
+    turns = {
+        "one-shot": (query,),
+        "iterative": (f"<think>t</think><query>{query}</query>", "<think>t</think><answer>x</answer>"),
+    }
+    policy, told = OpenAiPolicy(ChatModel("m", server.url, attempts=1)), {}
+    for name, said in turns.items():
+        server.asked.clear()
+        server.says(*said)
+        player, temperature = baseline_player(name, policy, tools, 0)
+        [(_, trajectory)] = many_rollouts(player, [asked], temperature, seed=1)
+        user = server.asked[0]["messages"][-1]["content"]
+        told[name] = user[user.rindex("Question: ") :].strip()
+        assert trajectory.status is Status.ANSWERED
+        assert [action.arguments["query"] for action in trajectory.actions] == [query]
+    policy.close()
+    catalog.close()
+    assert told["one-shot"] == f"Question: {asked.text}\nEntities: Mona Lisa (wd:Q12418)"
+    assert told["iterative"] == told["one-shot"]
 
 
 @pytest.mark.parametrize(

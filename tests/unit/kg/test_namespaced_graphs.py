@@ -8,6 +8,7 @@ from kbqa.answers import f1
 from kbqa.cold_start.demonstrations import prompt_of
 from kbqa.datasets.coverage import coverage
 from kbqa.errors import AmbiguousNameError
+from kbqa.evaluation.baselines import OneShotSparql
 from kbqa.judges.matching import MatchingJudge
 from kbqa.kg.actions import Action, ErrorKind, Failure, Item, Success
 from kbqa.kg.catalog import GraphCatalog
@@ -257,6 +258,7 @@ def test_the_topics_of_isp_kgr_count(catalog):
         ("freebase", "m.07g8r3", InteractiveParsing("brief"), "Entities: London Tipton(m.07g8r3)"),
         ("freebase", f"{NS}m.07g8r3", KnowCoderA1("brief"), "Entities: London Tipton(ns:m.07g8r3)"),
         ("wikidata", "Q12418", SparqlRefinement("brief"), "Entities: Mona Lisa (wd:Q12418)"),
+        ("wikidata", "Q12418", OneShotSparql(), "Entities: Mona Lisa (wd:Q12418)"),
     ],
 )
 def test_prompts_show_topics_with_their_labels(catalog, kg, topic, protocol, shown):

@@ -135,6 +135,25 @@ def test_more_or_less_than_a_thought_and_a_command_is_not_well_formed(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "is_strict", "otherwise"),
+    [
+        ("<think>t</think><node>m.0</node>", True, True),
+        ("<think></think><node>m.0</node>", False, True),
+        ("<think> \n</think><answer>\\boxed{Alpha}</answer>", False, True),
+        ("<think>t<think>u</think><node>m.0</node>", False, False),
+        ("<think><information>Alpha</information></think><answer>\\boxed{Alpha}</answer>", False, False),
+        ("<think>t</think><answer>\\boxed{<SPARQL>}</answer>", False, False),
+    ],
+)
+def test_an_empty_thought_is_strictly_none(text, is_strict, otherwise):
+    """reward_fn.py of the released code asks for the tags of a thought alone."""
+    for strict, expected in ((True, is_strict), (False, otherwise)):
+        reply = InteractiveParsing(strict=strict).begin(question(), 6).reply(text)
+        assert reply.problem is None
+        assert reply.well_formed is expected
+
+
+@pytest.mark.parametrize(
     ("boxed", "answers"),
     [
         ("Alpha", ["Alpha"]),

@@ -143,6 +143,44 @@ def test_the_prompt_offers_the_actions_of_the_recipe():
     assert text.endswith("Candidate Entities: [ Ada ]\nQuestion: who ?\n")
 
 
+def test_only_a_gate_is_said_to_find_the_nearest_relation_and_to_list_the_others():
+    """Without RRCG (table VI), a relation that is not written exactly is refused."""
+    gated, exact = (
+        KbqaR1(gated=gated).begin(question(), 6).opening(native_tools=False).system for gated in (True, False)
+    )
+    assert "if none fits, it lists the neighbouring relations. Entities are named" in gated
+    assert "A relation is named exactly, by its id or its name" in exact
+    assert "nearest" not in exact
+    assert "neighbouring" not in exact
+    assert gated.partition("Entities are")[2] == exact.partition("Entities are")[2]
+
+
+ASK = "<action>Find_relation [ Al P | film.actor.film ]</action>"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_strict", "otherwise"),
+    [
+        (f"<think>a</think>{ASK}", True, True),
+        ("<think>a</think><answer>Heat</answer>", True, True),
+        (f"<think></think>{ASK}", False, True),
+        ("<think> \n</think><answer>Heat</answer>", False, True),
+        (f"<think>a<think>b</think>{ASK}", False, False),
+        ("<think><information>Heat</information></think><answer>Heat</answer>", False, False),
+        ("<think>a</think><answer><information>Heat</answer>", False, False),
+        (f"a{ASK}", False, False),
+    ],
+)
+def test_a_format_is_not_to_be_had_by_nested_or_made_up_tags_nor_strictly_by_empty_ones(
+    text, is_strict, otherwise
+):
+    """Tag order (IV-C1), as sexpr_format.py of the released code checks it; it lets a thought be empty."""
+    for strict, expected in ((True, is_strict), (False, otherwise)):
+        reply = KbqaR1(strict=strict).begin(question(topic="Al P"), 6).reply(text)
+        assert reply.problem is None
+        assert reply.well_formed is expected
+
+
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_parser(text):
     dialogue = KbqaR1("brief").begin(question(), 6)

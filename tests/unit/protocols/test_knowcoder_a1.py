@@ -99,6 +99,30 @@ def test_answers_are_the_list_in_the_box(boxed, answers):
     assert reply.well_formed
 
 
+BOXED = '<answer> the answer is \\boxed{["Brenda Song"]} </answer>'
+SEARCH = '<tool_call>{"name": "SearchTypes", "arguments": {"query": "college"}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_strict", "otherwise"),
+    [
+        (f"<think>t</think>{SEARCH}", True, True),
+        (f"<think></think>{SEARCH}", False, True),
+        (f"<think> \n</think>{BOXED}", False, True),
+        (f"<think>t<think>u</think>{BOXED}", False, False),
+        (f"<think><tool_response>[]</tool_response></think>{BOXED}", False, False),
+    ],
+)
+def test_a_format_is_not_to_be_had_by_nested_or_made_up_tags_nor_strictly_by_empty_ones(
+    text, is_strict, otherwise
+):
+    """Appendix E: "You must first conduct reasoning inside <think>"."""
+    for strict, expected in ((True, is_strict), (False, otherwise)):
+        reply = KnowCoderA1(strict=strict).begin(question(), 10).reply(text)
+        assert reply.problem is None
+        assert reply.well_formed is expected
+
+
 def test_an_answer_without_a_box_holds_no_prediction():
     reply = begin().reply("<think>t</think><answer> Brenda Song </answer>")
     assert reply.answers == ()

@@ -76,6 +76,7 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "protocol.tau_high": 0.95,
     "protocol.tau_low": 0.3,
     "protocol.top_k": 5,
+    "protocol.strict": True,
     "rollout.n": 5,
     "rollout.temperature": 1.0,
     "rollout.top_p": 0.99,
@@ -114,6 +115,7 @@ KBQA_R1 = {  # V-A4, Eq. 2, Eq. 4
     "schedule.best_by.direction": "max",
 }
 KBQA_R1_AS_RELEASED = KBQA_R1 | {
+    "protocol.strict": False,
     "graph.query_timeout_s": 20,
     "evaluation.temperature": 1.0,
     "evaluation.top_p": 0.7,
@@ -129,10 +131,12 @@ KNOWCODER_A1 = {  # A, 4.3
     "rollout.n": 8,
     "rollout.temperature": 1.0,
     "graph.query_timeout_s": 300,
+    "graph.encoder": "BAAI/bge-base-en-v1.5",
     "rollout.max_turns": 10,
     "rollout.max_tokens": 4096 + 8192,
     "evaluation.temperature": 0.0,
     "protocol.by_reference": False,
+    "protocol.strict": True,
     "reward.beta": 0.5,
     "reward.format": 0.1,
     "reward.unseen_penalty": 0.0,
@@ -166,6 +170,7 @@ ISP_KGR = {  # 5.1, C, F, G
     "base_model": "Qwen/Qwen2.5-3B-Instruct",
     "protocol.top_k": 10,
     "protocol.by_reference": False,
+    "protocol.strict": True,
     "rollout.kind": "tree",
     "rollout.k": 16,
     "rollout.pruning": "parent",
@@ -207,6 +212,7 @@ ISP_KGR = {  # 5.1, C, F, G
     "schedule.max_staleness": 0,
 }
 ISP_KGR_AS_RELEASED = ISP_KGR | {
+    "protocol.strict": False,
     "rollout.filter_errors": True,
     "graph.encoder": "Qwen/Qwen3-Embedding-8B",
     "rollout.top_k": 40,
