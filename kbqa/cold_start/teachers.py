@@ -62,6 +62,8 @@ Teacher = Callable[[Question, int], Lesson]
 """Begins a lesson about a question; a result with more items than the given number is not shown."""
 
 
+_SILENT, _CONCLUDED = "<think></think>", "<think>This answers the question.</think>"
+
 _Branch = tuple[str, tuple[Hop, ...]]
 """An entity, and the path that leads from it to the answers."""
 
@@ -220,6 +222,26 @@ def teacher_of(protocol: AgentProtocol) -> Teacher | None:
     A teacher from another distribution is an entry point of the group `kbqa.teachers`, named like its
     protocol.
     """
+    teacher = _teacher_of(protocol)
+    return _thinking(teacher) if teacher is not None and getattr(protocol, "strict", False) else teacher
+
+
+def _thinking(teacher: Teacher) -> Teacher:
+    """The teacher, with words in the thought before its answer: a strict dialect takes no empty thought."""
+
+    def begin(question: Question, max_items: int) -> Lesson:
+        lesson = teacher(question, max_items)
+        try:
+            text = next(lesson)
+            while True:
+                text = lesson.send((yield text.replace(_SILENT, _CONCLUDED, 1)))
+        except StopIteration:
+            return
+
+    return begin
+
+
+def _teacher_of(protocol: AgentProtocol) -> Teacher | None:
     if isinstance(protocol, one_hop.KgR1) and protocol.entities == "references":
         return kg_r1_by_reference
     if isinstance(protocol, tool_calls.KnowCoderA1):

@@ -3,13 +3,14 @@ import random
 
 import pytest
 
-from kbqa.cold_start.demonstrations import demonstrate
+from kbqa.cold_start.demonstrations import demonstrate, play_program
 from kbqa.cold_start.imitation import MadeUpNames, draw_examples, example, fresh_name
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import InteractiveParsing, KbqaR1, KgR1, KnowCoderA1, SparqlRefinement
 from kbqa.protocols.chooser import ChoosingProtocol
+from kbqa.recipes import load_recipe
 from kbqa.trajectory import Hop, Question
 from tests.unit.policies_fixtures import make_codec
 
@@ -241,3 +242,11 @@ def test_a_path_that_comes_back_to_its_topic_leaves_it_out_in_every_dialect(tool
     question = ask([Hop("starring"), Hop("starring", inverse=True)], ["Ronin"])
     demonstration = demonstrate(question, protocol, tools, 5)
     assert text_of(demonstration, by_policy=True)[-1].endswith(ending)
+
+
+@pytest.mark.parametrize("recipe", ["kg-r1", "kbqa-r1", "knowcoder-a1", "isp-kgr", "kbqa-r1-small"])
+def test_every_turn_of_a_demonstration_is_well_formed_in_the_recipes_dialect(tools, recipe):
+    protocol = load_recipe(recipe).protocol.build()
+    played = play_program(BORN, protocol, tools, 6, 20)
+    assert played is not None
+    assert all(turn.well_formed for turn in played.turns), [turn.text for turn in played.turns]
