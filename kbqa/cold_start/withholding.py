@@ -16,49 +16,32 @@ from kbqa.cold_start.demonstrations import Demonstration, play
 from kbqa.cold_start.gold import gold_form
 from kbqa.cold_start.teachers import LISTENING, Lesson
 from kbqa.kg.actions import Action, ActionResult, GraphTools, Success
-from kbqa.kg.retrieval.expand import Operation
 from kbqa.logical_forms.algebra import Ask, Expression
 from kbqa.logical_forms.building import leads_to
 from kbqa.logical_forms.s_expression import parse_s_expression
-from kbqa.protocols.chooser import read_choice, write_choice
+from kbqa.protocols.chooser import write_choice
 from kbqa.protocols.form_chooser import FormChoosingProtocol
-
-_ELSEWHERE = 0.5  # share of the graphs in which others have what is withheld
 
 
 @dataclass
 class _Withholding:
-    """Tools that list no form that leads to `target`, after `shown` calls of `expand`.
-
-    Attributes:
-        chosen: number of the option that was taken then.
-        lists_missing: whether it is listed as missing, if it is a join.
-        declining: number of the option that declines.
-    """
+    """Tools that list no form that leads to `target`, after `shown` calls of `expand`."""
 
     tools: GraphTools
     target: Expression
     shown: int
-    chosen: int
-    lists_missing: bool
-    declining: int = 0
 
     def execute(self, kg: str, actions: Sequence[Action], *, graph: str | None = None) -> list[ActionResult]:
         results = self.tools.execute(kg, actions, graph=graph)
         self.shown -= len(results)
-        return results if self.shown >= 0 or self.declining else [self._without(result) for result in results]
+        return results if self.shown >= 0 else [self._without(result) for result in results]
 
     def _without(self, result: ActionResult) -> ActionResult:
         if not isinstance(result, Success):
             return result
         listed: list[dict[str, Any]] = result.details["expansions"]
         kept = [one for one in listed if not leads_to(parse_s_expression(one["form"]), self.target)]
-        missing: list[dict[str, Any]] = result.details.get("missing", [])
-        self.declining = len(kept) + len(missing) + 1
-        taken = listed[self.chosen - 1]
-        if self.lists_missing and taken["operation"] == Operation.JOIN:
-            missing = [*missing, taken]  # whose number is that of declining without it
-        return replace(result, details={**result.details, "expansions": kept, "missing": missing})
+        return replace(result, details={**result.details, "expansions": kept})
 
 
 def withheld(
@@ -82,10 +65,8 @@ def withheld(
     if target is None or isinstance(target, Ask) or not turns:
         return None
     kept = turns[: rng.randrange(len(turns))]
-    chosen = read_choice(turns[len(kept)])
-    is_elsewhere = rng.random() < _ELSEWHERE
-    lacking = _Withholding(tools, target, len(kept), chosen, protocol.list_missing and is_elsewhere)
-    played = play(question, protocol, lacking, _declining(kept, lacking), max_turns)
+    lacking = _Withholding(tools, target, shown=len(kept))
+    played = play(question, protocol, lacking, _declining(kept), max_turns)
     passages = played.demonstration.passages[: 2 * len(kept) + 2]
     if len(passages) < 2 * len(kept) + 2:
         return None
@@ -93,11 +74,11 @@ def withheld(
     return replace(played.demonstration, passages=(*before, passages[-1]))
 
 
-def _declining(turns: Sequence[str], lacking: _Withholding) -> Lesson:
-    """Turns that were played before; then the option that declines the others."""
+def _declining(turns: Sequence[str]) -> Lesson:
+    """Turns that were played before; then the last option of those listed, which declines the others."""
     results = yield LISTENING
     for text in turns:
         results = yield text
     (result,) = results
     if isinstance(result, Success) and result.details["expansions"]:
-        yield write_choice(lacking.declining)
+        yield write_choice(len(result.details["expansions"]) + len(result.details.get("missing", ())) + 1)

@@ -16,7 +16,6 @@ from kbqa.datasets.world.measures import MEASURES, day, number
 from kbqa.datasets.world.phrases import Party, Phrases, Phrasing, plural
 from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Quantity, Schema, Tenure
 from kbqa.datasets.world.styles import STYLES, class_name, relation_name
-from kbqa.datasets.world.tenures import NODES, draw_tenure
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "person": ("person",),
@@ -46,6 +45,17 @@ _TERSE = 0.3  # share of the worlds
 _CLOSE = (0.0, 0.2, 0.6)  # shares of the relations of a kind to itself; each world has one of them
 _COMPOUND = 0.12  # share of the classes whose name has two words
 _FREQUENCY = 5  # occurrences that a word must have in WordNet's texts
+
+_TERMS = (
+    *("the {N} of {{}} {{when}}", "{{}} 's {N} {{when}}", "who was the {N} of {{}} {{when}}"),
+    *("who was {{}} 's {N} {{when}}", "the one who was {N} of {{}} {{when}}"),
+)
+_TERMS_BACK = (
+    *("the {Hs} with {{}} as {N} {{when}}", "the {Hs} of which {{}} was {N} {{when}}"),
+    *("the {H} that had {{}} as {N} {{when}}", "whose {N} was {{}} {{when}}"),
+)
+_INTERVALS = (("from", "to"), ("from_date", "to_date"), ("start_date", "end_date"))
+_NODES = ("term", "period", "tenure", "service", "engagement", "stint", "entry", "record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +249,21 @@ class _Invention:
         """What somebody was for something, for a time."""
         people = [kind for kind, sort in self._sorts.items() if sort == "person"]
         noun, tail = self._noun("person"), self._rng.choice(people)
-        node = f"{noun} {self._rng.choice(NODES)}"
+        node = f"{noun} {self._rng.choice(_NODES)}"
         self._kinds[node] = EntityKind(class_name(node), node, plural(node, self._inflect), 0, "")
-        return draw_tenure(noun, node, (head, self._kinds[head]), tail, self._own_name, self._rng)
+        begins, _ = self._rng.choice(_INTERVALS)
+        words = {"N": noun, "H": self._kinds[head].singular, "Hs": self._kinds[head].plural}
+        held = self._rng.choice((noun, "holder", f"is {noun}", "who", "person"))
+        return Tenure(
+            node,
+            self._own_name(node if self._rng.random() < 0.5 else f"{noun}s", head),
+            head,
+            self._own_name(held, node),
+            tail,
+            f"{'_'.join(node.split())}.{begins}",
+            of_holder=tuple(pattern.format(**words) for pattern in self._rng.sample(_TERMS, 3)),
+            of_held=tuple(pattern.format(**words) for pattern in self._rng.sample(_TERMS_BACK, 2)),
+        )
 
     def _decoys(self, count: int) -> tuple[Decoy, ...]:
         links = [link for link in self._links.values() if len(link.tails) == 1 and link.heads]

@@ -21,7 +21,7 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.attentive import AttentiveHead
 from kbqa.policies.chooser.encoding import TINY, Encoded, Ids
-from kbqa.policies.chooser.reading import DIRECTIONS, KINDS, ChooserVocabulary, Decision, Words
+from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Words
 from kbqa.policies.chooser.recurrent import RELATIONS, RecurrentHead
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
@@ -103,7 +103,7 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
         weights = mask[..., None].float()
         pooled = functional.normalize((states * weights).sum(1) / weights.sum(1), dim=1)
         rows = torch.tensor([texts[words.token_ids] for words in relations], device=self.device)
-        kinds = torch.tensor([DIRECTIONS[words.kind] for words in relations], device=self.device)
+        kinds = torch.tensor([words.kind for words in relations], device=self.device)
         return pooled[rows] + self.head.direction[kinds]
 
     def tokens(self, texts: Sequence[Ids], most: int = _QUESTION_TOKENS) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,10 @@ The relations of the nodes that an option leads to may follow its own words:
 
     <options> <1> directed by <then> born in <then><inverse> directed by <2> runtime </options> <1>
 
+A relation that the graph lacks is read like one that it has:
+
+    <options> <1> directed by <2><missing> written by <3><none> none of these </options> <2>
+
 The dialects are `kbqa.protocols.chooser` and `kbqa.protocols.form_chooser`; there each number and each tag
 is a token of its own.
 """
@@ -38,21 +42,11 @@ KINDS: tuple[tuple[str, ...], ...] = (
     ("<count>",),
     ("<none>",),
     ("<ask>",),
-    ("<missing>",),
-    ("<missing>", "<inverse>"),
 )
 """The kinds of options, by the tags before their words: a relation, one that is followed backwards, the
-operations of forms, the statement that no option leads to the answer, and that the graph lacks a relation
-which would. New ones come last."""
+operations of forms, and the statement that no option leads to the answer. New ones come last."""
 
-_DECLINING = frozenset(
-    number for number, kind in enumerate(KINDS) if kind[:1] in (("<none>",), ("<missing>",))
-)
-
-DIRECTIONS = tuple(
-    KINDS.index(kind[1:]) if kind[:1] == ("<missing>",) else at for at, kind in enumerate(KINDS)
-)
-"""Kind → the kind whose direction it has: a relation that is missing is read as one that is there."""
+_NONE = KINDS.index(("<none>",))
 
 TOPICS = ("<topic>", "<topic2>", "<topic3>", "<topic4>")
 """Tags in place of the entities that a question is about."""
@@ -81,11 +75,13 @@ class Option(NamedTuple):
 
     Attributes:
         behind: relations of the nodes that it leads to.
+        leads_on: whether the path goes on with it; otherwise it says that the graph lacks the answer.
     """
 
     token: int
     words: Words | None
     behind: tuple[Words, ...] = ()
+    leads_on: bool = True
 
 
 class Decision(NamedTuple):
@@ -112,6 +108,7 @@ class ChooserVocabulary:
         kinds: those of an option → index into `KINDS`.
         numbers: token → the option's number.
         then: token before each relation that lies behind an option; None if the policy is shown none.
+        missing: token before a relation that the graph lacks; None if the policy is shown none.
         first: the lowest id of all tags.
     """
 
@@ -123,6 +120,7 @@ class ChooserVocabulary:
     kinds: Mapping[tuple[int, ...], int]
     numbers: Mapping[int, int]
     then: int | None
+    missing: int | None
     first: int
 
     @classmethod
@@ -146,6 +144,7 @@ class ChooserVocabulary:
                 },
                 numbers={id_: int(tag[1:-1]) for tag, id_ in tags.items() if tag[1:-1].isdigit()},
                 then=tags.get("<then>"),
+                missing=tags.get("<missing>"),
                 first=min(tags.values()),
             )
         except KeyError as error:
@@ -167,14 +166,14 @@ def decisions(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterat
             question = tuple(token_ids[opened:position])
         elif token == vocabulary.options[1]:
             options = tuple(_options(token_ids[opened:position], vocabulary))
-            offered = {option.token: option.words for option in options}
+            offered = {option.token: option.words for option in options if option.leads_on}
             is_listing = False
             if options:
                 yield position, Decision(question, tuple(path), options)
         elif token == vocabulary.error and offered:
             # The relation could not be followed, so the policy is where it was before.
             path, offered = path[:-1], {}
-        elif not is_listing and (words := offered.get(token)) is not None and words.kind not in _DECLINING:
+        elif not is_listing and (words := offered.get(token)) is not None:
             path.append(words)
 
 
@@ -190,10 +189,11 @@ def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterato
         if vocabulary.numbers[token] == ANSWER:
             yield Option(token, None)
         else:
-            words, *behind = _divided(token_ids[start + 1 : end], vocabulary.then)
-            yield Option(
-                token, _words(words, vocabulary), tuple(_words(relation, vocabulary) for relation in behind)
-            )
+            said, *further = _divided(token_ids[start + 1 : end], vocabulary.then)
+            is_missing = list(said[:1]) == [vocabulary.missing]
+            words = _words(said[is_missing:], vocabulary)
+            behind = tuple(_words(relation, vocabulary) for relation in further)
+            yield Option(token, words, behind, leads_on=not is_missing and words.kind != _NONE)
 
 
 def _divided(token_ids: Sequence[int], at: int | None) -> Iterator[Sequence[int]]:

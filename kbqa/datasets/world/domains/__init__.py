@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -22,16 +22,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from kbqa.datasets.world.grammar import CLAUSE, CLAUSES, HOW_MANY, ONE, RECORDS, SEVERAL, SUPERLATIVES
-from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Quantity, Schema, Tenure
+from kbqa.datasets.world.schema import Decoy, EntityKind, Grammar, Link, Quantity, Schema
 from kbqa.datasets.world.styles import STYLES, class_name, relation_name
-from kbqa.datasets.world.tenures import NODES, OFFICES, draw_tenure
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Comparator, Extreme
 
 _RELATIONS_KEPT, _PHRASES_KEPT = (0.6, 1.0), (0.4, 1.0)  # shares of them that a schema has
 _FEWEST = 2  # phrases of a sort
 _REVERSED = 0.3  # share of the relations that are told from tail to head
-_HAS_OFFICE = 0.7  # share of the schemas
 _RICH = 3  # relations that a kind with many facts has
 _SPREAD = (0.6, 1.5)  # of the number of a kind's members
 
@@ -173,7 +171,6 @@ class _Drawing:
         }
         links = tuple(map(self._link, drawn))
         facts = Counter(kind for link in links for kind in (link.head, *link.tails))
-        tenures = tuple(self._tenures(kinds))
         rich = [kind for kind, count in facts.items() if count >= _RICH]
         return Schema(
             namespace=f"http://{rng.choice([*domain.kinds])}.example/{rng.choice(('', 'kg/', 'ns#', 'id/'))}",
@@ -192,7 +189,6 @@ class _Drawing:
             ),
             rich=tuple(rich or [facts.most_common(1)[0][0]]),
             decoys=self._decoys(links),
-            tenures=tenures,
             says_class=True,
         )
 
@@ -238,31 +234,14 @@ class _Drawing:
             quantity.names,
         )
 
-    def _tenures(self, kinds: dict[str, EntityKind]) -> Iterator[Tenure]:
-        """An office that people hold for a time, if the domain has people; adds the kind of its nodes."""
-        people = [kind for kind, called in self._domain.kinds.items() if called.names == "person"]
-        others = sorted(kinds.keys() - people)
-        if people and others and self._rng.random() < _HAS_OFFICE:
-            office, head = self._rng.choice(OFFICES), self._rng.choice(others)
-            node = f"{office} {self._rng.choice(NODES)}"
-            kinds[node] = EntityKind(class_name(node), node, f"{node}s", 0, "")
-            yield draw_tenure(
-                office, node, (head, kinds[head]), self._rng.choice(people), self._new_name, self._rng
-            )
-
-    def _new_name(self, words: str, head: str) -> str:
-        """A name of a relation that no other one has."""
-        name = relation_name(self._style, words, head)
-        while name in self._taken:
-            words = f"{head} {words}"
-            name = relation_name(self._style, words, head)
-        self._taken.add(name)
-        return name
-
     def _named(self, relation: _Relation, names: Sequence[str]) -> _Relation:
         """The relation with a name that no other one has."""
         words = self._rng.choice(names)
-        name = self._new_name(words, relation.head)
+        name = relation_name(self._style, words, relation.head)
+        while name in self._taken:
+            words = f"{relation.head} {words}"
+            name = relation_name(self._style, words, relation.head)
+        self._taken.add(name)
         if self._style != "opaque":
             return replace(relation, name=name)
         number = 10 + len(self._taken) * 37 + self._rng.randrange(37)

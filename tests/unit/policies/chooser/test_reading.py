@@ -60,6 +60,22 @@ def test_relations_behind_an_option_are_read_apart_from_its_words(forms):
     ]
 
 
+def test_a_missing_relation_is_read_like_one_that_is_there_and_is_no_step(forms):
+    model, codec = forms
+    options = "<options><1> runtime<2><missing><inverse> born<then> city<3><none> none of these</options>"
+    first, second = read(
+        codec, model, f"<question>who directed <topic></question>{options}<2><options><1> runtime</options>"
+    )
+    there, missing, none = first.options
+    assert (KINDS[missing.words.kind], missing.words.token_ids) == (
+        ("<inverse>",),
+        tuple(tokens(codec, "born")),
+    )
+    assert [words.token_ids for words in missing.behind] == [tuple(tokens(codec, "city"))]
+    assert [option.leads_on for option in (there, missing, none)] == [True, False, False]
+    assert second.path == ()
+
+
 def test_what_could_not_be_followed_is_not_part_of_the_path(codec, model):
     failed = f"{ASKED}<1><error>too late</error><options><1> directed by</options>"
     assert [decision.path for decision in read(codec, model, failed)] == [(), ()]
