@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import click
@@ -260,14 +261,43 @@ def test_alerts_ask_for_metrics_that_are_exported(chart):
         assert asked <= known
 
 
-def test_pods_roll_with_the_password_and_each_installation_has_its_own(chart):
-    def checksums(objects):
-        workloads = [found for found in objects if found["kind"] in ("Deployment", "StatefulSet")]
-        return {w["spec"]["template"]["metadata"]["annotations"]["checksum/secrets"] for w in workloads}
+def test_dashboards_go_into_the_folder_that_is_named(chart):
+    def annotations(**values):
+        maps = of_kind(chart(monitoring={"dashboards": {"enabled": True, **values}}), "ConfigMap")
+        return {board["metadata"]["name"]: board["metadata"].get("annotations") for board in maps}
 
+    usual = annotations()
+    assert usual == dict.fromkeys(usual)
+    assert annotations(folder="Answers") == dict.fromkeys(usual, {"k8s-sidecar-target-directory": "Answers"})
+    other = annotations(folder="Answers", folderAnnotation="grafana_folder")
+    assert other == dict.fromkeys(usual, {"grafana_folder": "Answers"})
+
+
+def checksums(objects):
+    """Of the secrets that pods were made with."""
+    workloads = [found for found in objects if found["kind"] in ("Deployment", "StatefulSet")]
+    return {w["spec"]["template"]["metadata"]["annotations"]["checksum/secrets"] for w in workloads}
+
+
+def test_pods_roll_with_the_password_and_each_installation_has_its_own(chart):
     one, other = checksums(chart()), checksums(chart(commonLabels={"team": "answers"}))
     assert len(one) == len(other) == 1
     assert one != other
+
+
+def test_pods_roll_with_the_key_that_the_chart_generates(chart):
+    def digest(text):
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    objects = chart(redis={"existingSecret": "redis"})
+    [secret] = of_kind(objects, "Secret")
+    assert checksums(objects) == {digest(f" {secret['stringData']['api-key']}")}
+    off = {"enabled": False}
+    outside = chart(
+        kgServer={**off, "externalUrl": "http://kg:8001"}, trainer=off, redis={"existingSecret": "r"}
+    )
+    assert of_kind(outside, "Secret") == []
+    assert checksums(outside) == {digest(" ")}
 
 
 @each_scenario

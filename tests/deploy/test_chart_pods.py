@@ -149,6 +149,12 @@ def test_cached_answers_cannot_fill_the_queues(chart):
     assert policies == {"redis": "noeviction", "redis-cache": "allkeys-lru"}
 
 
+@pytest.mark.parametrize("scenario", ["cpu-small", "external-redis"])
+def test_without_a_redis_of_its_own_kg_server_caches_in_memory(chart, scenario):
+    [server] = [c for _, c, service in services(chart(scenario)) if service == "kg_server"]
+    assert {"KBQA_REDIS_URL", "REDIS_URL", "REDIS_PASSWORD"}.isdisjoint(variables(server))
+
+
 def test_a_broken_pod_of_a_stateful_set_is_replaced_by_its_next_template(chart):
     assert {s["spec"]["podManagementPolicy"] for s in of_kind(chart(), "StatefulSet")} == {"Parallel"}
 

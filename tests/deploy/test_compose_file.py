@@ -65,7 +65,7 @@ def test_what_waits_is_started_after_what_it_waits_for(services):
             service["depends_on"] if isinstance(service.get("depends_on"), dict) else {}
         ).items()
     }
-    for name in ("kg-server", "trainer", "rollout-worker"):
+    for name in ("trainer", "rollout-worker"):
         assert conditions[name, "redis"] == "service_healthy"
     assert conditions["kg-server", "graph"] == "service_completed_successfully"
     for name in ("trainer", "rollout-worker", "gateway"):
@@ -73,6 +73,24 @@ def test_what_waits_is_started_after_what_it_waits_for(services):
     assert (
         conditions["first-run", "trainer"] == conditions["first-run", "rollout-worker"] == "service_healthy"
     )
+
+
+def test_cached_answers_cannot_fill_the_queues(services):
+    assert [name for name in SERVICES if "KBQA_REDIS_URL" in services[name]["environment"]] == [
+        "rollout-worker",
+        "trainer",
+    ]
+
+
+def test_containers_outlive_their_drain(services):
+    def drain(name):
+        settings = BY_SERVICE[name.replace("-", "_")]
+        given = services[name]["environment"].get(variables_of(settings)["drain_s"])
+        return int(given or settings.model_fields["drain_s"].default)
+
+    for name in SERVICES:
+        assert int(services[name]["stop_grace_period"].removesuffix("s")) >= drain(name) + 10, name
+    assert drain("trainer") == defaults()["trainer"]["drainSeconds"]
 
 
 def test_with_gpus_nothing_begins_before_its_model_is_loaded(services):

@@ -147,3 +147,13 @@ def test_the_network_has_the_edges_that_are_named_and_no_other(chart):
     for pod in pods(objects):
         denying = [p for p in of_kind(objects, "NetworkPolicy") if p["metadata"]["name"].endswith("deny")]
         assert any(selects(p["spec"]["podSelector"]["matchLabels"], pod.labels) for p in denying), pod.owner
+
+
+def test_the_queues_are_reached_only_by_those_who_use_them(chart):
+    """Without a Redis of its own, too, kg_server keeps no answers there."""
+    users = {"rollout-worker", "trainer", "gateway"}
+    inside, outside = chart("cpu-small"), chart("external-redis")
+    parts = {*users, "kg-server", "jobs"}
+    assert {name for name in parts if allowed(inside, name, "redis", 6379)} == users
+    reaching = {name for name in parts if any(port == 6380 for _, port in reached(outside, name))}
+    assert reaching == users

@@ -12,7 +12,6 @@
 {{- end -}}
 {{- $services := list "kg-server" "rollout-worker" "trainer" "gateway" -}}
 {{- $queues := ternary list (list "rollout-worker" "trainer" "gateway") $v.redis.enabled -}}
-{{- if not (or $v.redis.enabled (include "kbqa.cacheUsed" .)) }}{{ $queues = append $queues "kg-server" }}{{ end -}}
 {{- $bucket := printf "https://s3.%s.amazonaws.com" (default "us-east-1" $v.policyStore.s3.region) -}}
 {{- $all := dict
       "hub" (dict "url" (ternary "" (default "https://huggingface.co" $v.model.endpoint) $v.model.offline) "from" $loads)

@@ -113,14 +113,12 @@ valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "servic
 {{- if and .Values.redisCache.enabled .Values.kgServer.enabled }}true{{ end -}}
 {{- end }}
 
-{{/* Where kg_server keeps answers. */}}
+{{/* Where kg_server keeps answers beside its memory: never with the queues, whose Redis they would fill. */}}
 {{- define "kbqa.cacheEnvironment" -}}
 {{- if include "kbqa.cacheUsed" . }}
 - name: REDIS_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ include "kbqa.redisSecret" . }}, key: {{ .Values.redis.secretKey }}}}
 - {name: KBQA_REDIS_URL, value: "redis://:$(REDIS_PASSWORD)@{{ include "kbqa.componentName" (list . "redis-cache") }}:6379/0"}
-{{- else }}
-{{- include "kbqa.redisEnvironment" . }}
 {{- end }}
 {{- end }}
 
@@ -202,18 +200,29 @@ valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "servic
 {{- end }}
 {{- end }}
 
-{{/* Made once, and found again by every upgrade. */}}
 {{- define "kbqa.redisPassword" -}}
 {{- if and (or .Values.redis.enabled (include "kbqa.cacheUsed" .)) (not .Values.redis.existingSecret) -}}
-{{- $name := include "kbqa.redisSecret" . -}}
-{{- $found := lookup "v1" "Secret" .Release.Namespace $name -}}
+{{- include "kbqa.generated" (list . (include "kbqa.redisSecret" .) .Values.redis.secretKey 32) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "kbqa.generatedServiceKey" -}}
+{{- if or .Values.kgServer.enabled .Values.trainer.enabled -}}
+{{- include "kbqa.generated" (list . (include "kbqa.componentName" (list . "services")) "api-key" 48) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A secret text, made once, and found again by every upgrade: (list $ Secret key length). */}}
+{{- define "kbqa.generated" -}}
+{{- $ := index . 0 -}}{{- $name := index . 1 -}}
+{{- $found := lookup "v1" "Secret" $.Release.Namespace $name -}}
 {{- if $found -}}
-{{- index $found.data .Values.redis.secretKey | b64dec -}}
+{{- index $found.data (index . 2) | b64dec -}}
 {{- else -}}
-{{- if not (hasKey .Release "kbqaRedisPassword") -}}
-{{- $_ := set .Release "kbqaRedisPassword" (randAlphaNum 32) -}}
+{{- $made := printf "kbqa-%s" $name -}}
+{{- if not (hasKey $.Release $made) -}}
+{{- $_ := set $.Release $made (randAlphaNum (index . 3)) -}}
 {{- end -}}
-{{- get .Release "kbqaRedisPassword" -}}
-{{- end -}}
+{{- get $.Release $made -}}
 {{- end -}}
 {{- end }}

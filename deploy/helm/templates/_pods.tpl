@@ -100,7 +100,7 @@ labels:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 annotations:
-  checksum/secrets: {{ include "kbqa.redisPassword" $ | sha256sum }}
+  checksum/secrets: {{ list (include "kbqa.redisPassword" $) (include "kbqa.generatedServiceKey" $) | join " " | sha256sum }}
   {{- with (index . 2).podAnnotations }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
