@@ -161,7 +161,7 @@ class FormDialogue(Dialogue):
         lacks = None if number is None else self._missing.get(number)
         if lacks is not None or (number is not None and number == self._declining):
             self._may_decline = False
-            thought = DECLINED if lacks is None else f'{DECLINED}: the graph lacks "{lacks.words}"'
+            thought = DECLINED if lacks is None else f'{DECLINED}: no "{lacks.words}" here'
             return Reply(thought, well_formed, (self._expand(self._form),))
         option = None if number is None else self._options.get(number)
         if option is None:

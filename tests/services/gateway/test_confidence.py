@@ -142,10 +142,10 @@ def test_who_declines_says_that_the_graph_lacks_the_fact(gateway):
 
 
 def test_who_knows_what_the_graph_lacks_says_so(gateway):
-    declined = f'<think>{DECLINED}: the graph lacks "scored by"</think>'
+    declined = f'<think>{DECLINED}: no "scored by" here</think>'
     declined += '<kg-query>get_tail_entities("Big", "starred")</kg-query>'
     body = ask(gateway(sure(0.31, recite(declined, answer("Tom Hanks")))))
-    assert body["reason"] == 'the graph seems to have no such fact: the graph lacks "scored by"'
+    assert body["reason"] == 'the graph seems to have no such fact: no "scored by" here'
 
 
 @pytest.fixture

@@ -318,7 +318,7 @@ def test_what_others_have_can_be_chosen_as_missing_and_says_why(tools):
     (number,) = (n for n, option in dialogue._missing.items() if option.words == "born")
     assert f"<{number}><missing> born<" in listed
     reply = dialogue.reply(f"<{number}>")
-    assert reply.thought == 'none of these: the graph lacks "born"'
+    assert reply.thought == 'none of these: no "born" here'
     dialogue.take(tools.execute("films", reply.actions))
     again = said(dialogue.observation(3))
     assert "<missing>" not in again
