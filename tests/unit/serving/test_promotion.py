@@ -64,6 +64,11 @@ class Gateway:
         self.wanted = version
         self.policies.refresh()
 
+    def follow_for_hours(self) -> None:
+        for _ in range(2000):
+            self.now += 10
+            self.policies.refresh()
+
     def serving(self) -> str:
         lease = self.policies.lease()
         lease.release()
@@ -90,9 +95,7 @@ def test_a_version_that_cannot_be_loaded_is_not_tried_for_ever():
     gateway = Gateway()
     gateway.failing[V2] = PolicyMismatchError("off by 0.011")
     gateway.promote(V2)
-    for _ in range(2000):  # hours
-        gateway.now += 10
-        gateway.policies.refresh()
+    gateway.follow_for_hours()
     assert gateway.loads.count(V2) == 3
     gateway.promote(V3)
     assert gateway.serving() == V3
@@ -118,9 +121,7 @@ def test_a_version_that_takes_the_engine_away_is_not_tried_for_ever():
     gateway = Gateway()
     gateway.failing[V2] = PolicyUnavailableError("vLLM answers with 500")
     gateway.promote(V2)
-    for _ in range(2000):  # hours
-        gateway.now += 10
-        gateway.policies.refresh()
+    gateway.follow_for_hours()
     assert gateway.loads.count(V2) == 3
     assert gateway.serving() == V1
 
