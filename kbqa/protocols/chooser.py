@@ -117,11 +117,6 @@ def write_choice(number: int) -> str:
     return f"<{number}>"
 
 
-def read_choice(turn: str) -> int:
-    """The option that a turn takes, as `write_choice` writes it."""
-    return int(turn[1:-1])
-
-
 class ChooserDialogue(Dialogue):
     """A walk: where it began, its path, the entities at hand and the options there."""
 

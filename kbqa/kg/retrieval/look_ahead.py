@@ -20,7 +20,8 @@ MAX_SHARING = 100
 """Entities to which one may go by a relation and straight back, as to the other films of a director."""
 MAX_FOLLOWED = 20
 """Nodes from which a join is followed."""
-_NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
+NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
+"""Relations that give names, as SPARQL terms."""
 
 
 def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
@@ -39,7 +40,7 @@ def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
     ]
     if store.follow(nodes, [there, back], limit=0).ends.total > MAX_SHARING:
         found = [hop for hop in found if hop != (relation, not inverse)]
-    return [hop for hop in found if store.relation_term(hop[0].id) not in _NAMING]
+    return [hop for hop in found if store.relation_term(hop[0].id) not in NAMING]
 
 
 def fitting(listed: Sequence[Sequence[Hop]], question: str, ranker: Ranker) -> list[list[Hop]]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kbqa.kg.embedded.names import LABEL_RELATIONS
-from kbqa.kg.retrieval.look_ahead import Hop
+from kbqa.kg.retrieval.look_ahead import NAMING, Hop
 from kbqa.kg.store import GraphStore, PathStep, Survey, Walk
 
 _NODES = 20  # of which others like them are looked for
 _OTHERS = 30  # by each relation
-_NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 
 
 class Missing(NamedTuple):
@@ -48,7 +46,7 @@ def missing(store: GraphStore, nodes: Sequence[str], survey: Survey) -> Missing:
     hops = [
         (relation, inverse)
         for relation, inverse in _hops(store.follow(list(others), [], limit=0))
-        if relation.id not in names and store.relation_term(relation.id) not in _NAMING
+        if relation.id not in names and store.relation_term(relation.id) not in NAMING
     ]
     return Missing(tuple(hops), tuple(others))
 

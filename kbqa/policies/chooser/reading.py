@@ -191,7 +191,7 @@ def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterato
         else:
             said, *further = _divided(token_ids[start + 1 : end], vocabulary.then)
             is_missing = list(said[:1]) == [vocabulary.missing]
-            words = _words(said[is_missing:], vocabulary)
+            words = _words(said[1:] if is_missing else said, vocabulary)
             behind = tuple(_words(relation, vocabulary) for relation in further)
             yield Option(token, words, behind, leads_on=not is_missing and words.kind != _NONE)
 
