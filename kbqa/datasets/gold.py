@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from kbqa.datasets.formats import Answers
 from kbqa.errors import DatasetError, GraphUnavailableError
-from kbqa.kg.actions import RESOLVE_NAMES, Action, Failure, GraphTools
+from kbqa.kg.actions import RESOLVE_NAMES, Action, ErrorKind, Failure, GraphTools
 from kbqa.kg.arguments import TEXT
 from kbqa.protocols.base import AgentProtocol, AnswerKind, answers_of
 from kbqa.trajectory import Question
@@ -26,6 +26,7 @@ _AT_ONCE = 100  # names of one action; at an endpoint, three queries
 _MOST = 200_000  # names that are looked up in a graph
 _CHECKED = 10_000  # names among which at least one has to be in the graph
 _EXPECTED = 0.9  # share of the answers that a graph should contain; below it, a warning is logged
+_MOST_FAILED = 20  # names at which a graph's queries may fail
 _EXAMPLES = 3
 # What a query can compute, and a graph need not contain.
 _COMPUTED = re.compile(
@@ -147,9 +148,10 @@ def _looked_up(
     tools: GraphTools, kg: str, answers: Sequence[str], reached: Reached
 ) -> Iterator[tuple[str, Sequence[Mapping[str, str]]]]:
     """The answers that the graph has, with what they stand for."""
+    failed: list[str] = []
     for start in range(0, len(answers), _AT_ONCE):
         some = [answer for answer in answers[start : start + _AT_ONCE] if TEXT.fits(answer)]
-        entities = _look_up(tools, kg, some) if some else {}
+        entities = _look_up(tools, kg, some, failed) if some else {}
         certain = [answer for answer in some if not is_computed(answer)]
         reached.answers += len(certain)
         reached.known += sum(answer in entities for answer in certain)
@@ -158,9 +160,29 @@ def _looked_up(
         yield from entities.items()
 
 
-def _look_up(tools: GraphTools, kg: str, names: Sequence[str]) -> Entities:
+def _look_up(tools: GraphTools, kg: str, names: Sequence[str], failed: list[str]) -> Entities:
+    """What the names stand for; a name at which the store's query fails stands for nothing.
+
+    Virtuoso fails at single values, such as dates thousands of years ago. They are found by halves, so that one
+    does not take the other names with it.
+
+    Args:
+        failed: the names at which a query has failed; some more are added.
+
+    Raises:
+        GraphUnavailableError: the graph cannot be asked, or queries fail at too many names.
+    """
     [result] = tools.execute(kg, [Action(RESOLVE_NAMES, {"names": list(names)})])
-    if isinstance(result, Failure):
+    if not isinstance(result, Failure):
+        found: Entities = result.details["entities"]
+        return found
+    if result.kind is not ErrorKind.QUERY_FAILED or len(failed) == _MOST_FAILED:
         raise GraphUnavailableError(f"{kg}: gold answers could not be looked up: {result.message}")
-    found: Entities = result.details["entities"]
-    return found
+    if len(names) > 1:
+        half = len(names) // 2
+        halves = names[:half], names[half:]
+        return {name: found for some in halves for name, found in _look_up(tools, kg, some, failed).items()}
+    failed.append(names[0])
+    reason = {"kg": kg, "answer": names[0], "reason": result.message}
+    logger.warning("the graph cannot look up a gold answer", extra=reason)
+    return {}

@@ -13,7 +13,7 @@ from kbqa.datasets.records import read_questions
 from kbqa.errors import DatasetError, GraphUnavailableError
 from kbqa.feedback import Feedback, questions_of
 from kbqa.gold import compare
-from kbqa.kg.actions import Action
+from kbqa.kg.actions import Action, ErrorCode, ErrorKind, Failure
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.protocols import KbqaR1, KgR1
@@ -114,6 +114,33 @@ def test_a_graph_that_cannot_answer_is_not_one_without_the_answers(tools):
 
     with pytest.raises(GraphUnavailableError, match="could not be looked up"):
         named(Broken(), asked("Italy"))
+
+
+def test_an_answer_at_which_the_stores_query_fails_takes_no_other_with_it(tools, caplog):
+    class FailingAtADate:
+        def execute(self, kg, actions, *, graph=None):
+            if any("-7000-01-01" in action.arguments["names"] for action in actions):
+                return [Failure(ErrorCode.SERVER_ERROR, ErrorKind.QUERY_FAILED, "cannot convert a date")]
+            return tools.execute(kg, actions, graph=graph)
+
+    [italy, athens] = named(FailingAtADate(), asked("Italy", "Rome"), asked("-7000-01-01"))
+    assert {answer for answer, *_ in italy.names} == {"Italy", "Rome"}
+    assert athens.names == ()
+    [warning] = [one for one in caplog.records if "cannot look up" in one.message]
+    assert (warning.answer, warning.reason) == ("-7000-01-01", "cannot convert a date")
+
+
+def test_a_store_whose_queries_all_fail_is_given_up(tools):
+    calls = []
+
+    class Failing:
+        def execute(self, kg, actions, *, graph=None):
+            calls.extend(actions)
+            return [Failure(ErrorCode.SERVER_ERROR, ErrorKind.QUERY_FAILED, "out of disk")]
+
+    with pytest.raises(GraphUnavailableError, match="could not be looked up: out of disk"):
+        named(Failing(), asked(*(f"m.{number}" for number in range(100))))
+    assert len(calls) < 60
 
 
 def test_ids_are_the_gold_answers_of_a_dialect_that_answers_with_ids():
