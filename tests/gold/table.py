@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from time import process_time
 
 from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of, gold_namer
+from kbqa.errors import DatasetError, JudgeUnavailableError
 from kbqa.kg.actions import NODE_RELATIONS, GraphTools
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import Endpoint
@@ -126,18 +127,32 @@ def play_all(at: Ground, name: str, codec: Codec) -> Row:
     asked = questions(at.dataset, at.data, at.graphs, gold_form_of(protocol))
     if at.dataset == "lcquad-2":
         asked = curated(asked, at.tools)
-    named = gold_namer(asked, at.tools, at.dataset)
-    taken = list(filter(recipe.questions.suit, asked))
+    taken = list(filter(recipe.questions.suit, _named(at, asked)))
     stage = Stage(recipe, at.tools, codec)
     row = Row(len(taken) + len(at.missing), len(asked) - len(taken))
     row.listed |= dict.fromkeys(at.missing, "no witness: no facts found")
     began = process_time()
-    for question in map(named, taken):
-        reason = _reason(at, stage, question, row)
+    for question in taken:
+        try:
+            reason = _reason(at, stage, question, row)
+        except JudgeUnavailableError:
+            reason = "no reward: the store's query for it fails"
         if reason:
             row.listed[question.id] = reason
     row.seconds = process_time() - began
     return row
+
+
+def _named(at: Ground, asked: Sequence[Question]) -> Iterator[Question]:
+    """The questions with the names that their graph has for their gold answers."""
+    by_graph: defaultdict[str, list[Question]] = defaultdict(list)
+    for question in asked:
+        by_graph[question.kg].append(question)
+    for some in by_graph.values():
+        try:
+            yield from map(gold_namer(some, at.tools, at.dataset), some)
+        except DatasetError:
+            yield from some  # a store that fails at the answer of the only question of a graph
 
 
 def _reason(at: Ground, stage: Stage, question: Question, row: Row) -> str:
