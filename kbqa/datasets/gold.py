@@ -22,7 +22,7 @@ from kbqa.trajectory import Question
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 100  # names of one action; at an endpoint, three queries
+_AT_ONCE = 100  # names of one action; at an endpoint, a few queries
 _MOST = 200_000  # names that are looked up in a graph
 _CHECKED = 10_000  # names among which at least one has to be in the graph
 _EXPECTED = 0.9  # share of the answers that a graph should contain; below it, a warning is logged

@@ -99,7 +99,14 @@ def occurs(terms: Iterable[str], *, as_relation: bool = False) -> str:
     tests = ["EXISTS { ?x ?p1 ?o1 }", "EXISTS { ?s2 ?p2 ?x }"]
     if as_relation:
         tests.append("EXISTS { ?s3 ?x ?o3 }")
-    return f"VALUES ?x {{ {' '.join(terms)} }} FILTER({' || '.join(tests)})"
+    nodes: list[str] = []
+    literals: list[str] = []
+    for term in terms:
+        (literals if term.startswith('"') else nodes).append(term)
+    among = [f"VALUES ?x {{ {' '.join(nodes)} }} FILTER({' || '.join(tests)})"] if nodes else []
+    # Virtuoso 7 finds none of several literals in one VALUES that EXISTS tests.
+    alone = (f"VALUES ?x {{ {literal} }} FILTER(EXISTS {{ ?s2 ?p2 ?x }})" for literal in literals)
+    return union([*among, *alone])
 
 
 def type_pattern() -> str:
@@ -168,9 +175,9 @@ class Naming:
         return f"SELECT DISTINCT ?x ?text WHERE {{ VALUES ?text {{ {values} }} {self._names} }} LIMIT {limit}"
 
 
-def occurring(literals: str) -> str:
-    """A query for the literals, of some separated by spaces, that a fact holds, as ?x."""
-    return f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {literals} }} FILTER(EXISTS {{ ?s ?p ?x }}) }}"
+def occurring(terms: Iterable[str]) -> str:
+    """A query for the `terms` that are in the graph, as ?x."""
+    return f"SELECT DISTINCT ?x WHERE {{ {occurs(terms)} }}"
 
 
 def _by_language(preferred: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from kbqa.errors import QueryError
@@ -59,6 +60,7 @@ from kbqa.logical_forms.algebra import Entity, Expression, Literal
 _OUT, _IN = "out", "in"
 # Maximum nodes of one look-up; nodes per query where a list is split into several queries.
 _MAX_NODES, _NODES_AT_ONCE = 1000, 200
+_LITERALS_AT_ONCE = 50  # each has two terms, and each term is a pattern of its own
 _RECENT_BYTES = 64 * 2**20
 _MAX_BEARERS = 1000  # rows per query of linking
 
@@ -129,14 +131,14 @@ class EndpointStore:
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
         terms = lookups.node_terms(name)
-        if terms and self._reader.ids(f"SELECT DISTINCT ?x WHERE {{ {lookups.occurs(terms)} }}"):
+        if terms and self._reader.ids(lookups.occurring(terms)):
             return (name,)
         if not name or name.startswith(BLANK_IRI):
             return ()
         bearers = self._reader.ids(self._naming.bearers(name, _MAX_NODES))
         if bearers:
             return bearers
-        literals = " ".join(lookups.values_named(name, languages.ranges(self._endpoint.languages)))
+        literals = lookups.values_named(name, languages.ranges(self._endpoint.languages))
         return self._reader.ids(lookups.occurring(literals))
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
@@ -150,7 +152,9 @@ class EndpointStore:
 
     def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
         found: dict[str, Item] = {}
-        for some in _chunks(list(dict.fromkeys(ids)), _NODES_AT_ONCE):
+        literals = [id_ for id_ in dict.fromkeys(ids) if id_.startswith('"')]
+        nodes = [id_ for id_ in dict.fromkeys(ids) if not id_.startswith('"')]
+        for some in chain(_chunks(nodes, _NODES_AT_ONCE), _chunks(literals, _LITERALS_AT_ONCE)):
             terms = [term for id_ in some for term in lookups.node_terms(id_)]
             if terms:
                 pattern = lookups.occurs(terms, as_relation=True)
@@ -180,9 +184,10 @@ class EndpointStore:
             found.update((label, list(self.resolve_entity(label))) for label in rest)
         elif rest:
             tags = languages.ranges(self._endpoint.languages)
-            texts = (text for label in rest for text in lookups.values_named(label, tags))
-            for row in self._reader.rows(lookups.occurring(" ".join(texts))):
-                found[row["x"]["value"]].append(id_of(row["x"]))
+            texts = [text for label in rest for text in lookups.values_named(label, tags)]
+            for some in _chunks(texts, 2 * _LITERALS_AT_ONCE):
+                for row in self._reader.rows(lookups.occurring(some)):
+                    found[row["x"]["value"]].append(id_of(row["x"]))
         return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
 
     def complete(self, text: str, *, limit: int) -> list[Item]:

@@ -181,3 +181,19 @@ def test_killed_under_load_nothing_is_wrong_or_empty_and_all_is_well_after(virtu
     assert {what for outcome, what in outcomes if outcome == "failed"} <= transient
     tools = LocalGraphTools(FixedGraphs({"hub": connect(hub)}), deadline_s=60)
     assert [type(result) for result in tools.execute("hub", actions(11_999))] == [Success, Success]
+
+
+def test_literals_are_found_among_many_facts(virtuoso, connect, tmp_path):
+    # With few facts, Virtuoso plans the query in another way, and finds several literals at once.
+    file = tmp_path / "codes.nt"
+    with file.open("w") as lines:
+        for n in range(3000):
+            lines.write(f'<{EX}l{n}> <{EX}code> "c{n % 1000}" .\n<{EX}l{n}> <{EX}next> <{EX}l{n + 1}> .\n')
+    virtuoso.load(file, f"{EX}codes")
+    store = connect(Endpoint(virtuoso.url, (f"{EX}codes",), ServerKind.VIRTUOSO, deadline_s=60))
+    assert store.resolve_entity('"c7"') == ('"c7"',)
+    assert store.resolve_entity("c7") == ('"c7"',)
+    assert store.resolve_entity('"c1000"') == ()
+    many = [f'"c{n}"' for n in range(990, 1010)]
+    assert list(store.items([*many, f"{EX}l1"])) == [*many[:10], f"{EX}l1"]
+    assert set(store.named(["c8", "c9", "c1001"], limit=5)) == {"c8", "c9"}
