@@ -121,6 +121,23 @@ def test_reinforcement_learning_begins_with_a_reader(home):
     assert torch.equal(load_model(base.path).head.direction, load_model(version(home).path).head.direction)
 
 
+def test_the_kl_penalty_holds_a_policy_near_the_reader_that_it_begins_with(home):
+    two = {
+        "base_model": str(version(home).path),
+        "schedule.steps": 2,
+        "schedule.questions_per_step": 8,
+        "schedule.max_in_flight": 8,
+        "schedule.max_staleness": 0,
+        "schedule.validate_every": 2,
+        "optimisation.learning_rate": 0.01,
+        "guards.patience": None,
+    }
+    context = run(home, load_recipe("kg-r1-reader", two), "held", SplitLimits(train=16, validation=2, test=0))
+    first, second = (one["kl"] for one in context.directory.records() if one["phase"] == "rl" and "kl" in one)
+    assert first == pytest.approx(0.0, abs=1e-6)  # the first step begins with the reader itself
+    assert second > 1e-5
+
+
 def test_without_a_cold_start_a_run_needs_a_step():
     with pytest.raises(
         RecipeError, match=r"schedule\.steps: without a cold start there must be at least one"
