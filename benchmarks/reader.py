@@ -1,4 +1,6 @@
-"""python -m benchmarks.reader: what the shipped reader answers on graphs that it was not trained on.
+"""python -m benchmarks.reader [POLICY]: what the shipped reader answers on graphs that it was not trained on.
+
+POLICY is the directory of another policy, such as one that training has begun with the reader.
 
 Topic entities are given. MetaQA and PathQuestion are read from KBQA_DATA; the worlds are generated, and their
 schemas are in no training data. The graphs in benchmarks/natural are small, and their questions were written
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,35 +44,36 @@ def main() -> int:
         sys.stderr.write("set KBQA_DATA to the directory that holds metaqa/ and pathquestion/\n")
         return 2
     with tempfile.TemporaryDirectory() as home:
-        for line in report(Path(home)):
+        for line in report(Path(home), *sys.argv[1:2]):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     return 0
 
 
-def report(home: Path) -> Iterator[str]:
-    """The figures, as Markdown."""
+def report(home: Path, policy: str = READER) -> Iterator[str]:
+    """The figures of a policy, as Markdown."""
+    evaluated = partial(_evaluate, policy, home)
     answered = f"answered at {_THRESHOLD}"
     yield f"| data set | questions | Hits@1 | F1 | calibration error | {answered} | right among them |"
     yield "|---|---|---|---|---|---|---|"
     operations: dict[str, Any] = {}
     for name in _SETS:
-        result = _evaluate(home, name)
+        result = evaluated(name)
         yield _row(name, result)
         operations[name] = result["breakdowns"]["operation"]
     for graph in sorted(_NATURAL.iterdir()):
         _load(home, graph.name, graph / "graph.tsv")
-        yield _row(f"natural: {graph.name}", _evaluate(home, graph.name, "--data", str(graph)))
+        yield _row(f"natural: {graph.name}", evaluated(graph.name, "--data", str(graph)))
     _lack(home)
-    yield _row("metaqa-1hop, none", _evaluate(home, "metaqa-1hop", "--kg", _LACKING))
+    yield _row("metaqa-1hop, none", evaluated("metaqa-1hop", "--kg", _LACKING))
     for name in ("worlds", "world-all"):
         parts = (f"{part} {found['metrics']['f1']:.3f}" for part, found in operations[name].items())
         yield f"\nF1 by operation, {name}: {', '.join(parts)}."
 
 
-def _evaluate(home: Path, dataset: str, *options: str) -> Mapping[str, Any]:
+def _evaluate(policy: str, home: Path, dataset: str, *options: str) -> Mapping[str, Any]:
     file = home / "result.json"
-    order = ["eval", READER, dataset, "--limit", str(_QUESTIONS), "--json", str(file), "--home", str(home)]
+    order = ["eval", policy, dataset, "--limit", str(_QUESTIONS), "--json", str(file), "--home", str(home)]
     subprocess.run(
         [sys.executable, "-m", "services.cli", *order, *options], check=True, stdout=subprocess.DEVNULL
     )
