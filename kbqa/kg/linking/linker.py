@@ -20,53 +20,32 @@ What a name stands for decides whether it is a topic:
 
 from __future__ import annotations
 
-import re
 import threading
-import unicodedata
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
 from kbqa.kg.actions import Item, Mention
 from kbqa.kg.linking.fuzzy_names import MAX_MEANINGS, FuzzyNames, Resemblance
 from kbqa.kg.linking.inflection import inflections
-
-# Common words of questions that are also names of films, bands and tags.
-_EVERYDAY_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    a about above act acted acting actor actors actress after all also am an and any are around as
-    at be because been before being between both but by can could day did do does done down during
-    each ever few film films find first for from get give had has have he her here him his how i if
-    in into is it its just kind last like list made make many may me might more most movie movies
-    much must my name named no not now of off on once one only or other our out over own people
-    person same she should so some star starred starring such tell than that the their them then
-    there these they thing things this those through time title to too two under until up us use
-    used was we were what when where which while who whom whose why will with would write writer
-    writers written wrote year years you your
-    """,
-    )
-)
-# Words before a name that are no part of it.
-_FORMS_OF_ADDRESS = frozenset(
-    re.findall(r"\w+", "dame dr herr lady lord madam miss mr mrs ms mx prof professor sir")
+from kbqa.kg.linking.tokens import (
+    Token,
+    is_alone,
+    is_capital,
+    is_plain,
+    is_quoted,
+    is_telling,
+    key_of,
+    parts_of_run,
+    runs,
+    tokens_of,
 )
 
-_TOKEN = re.compile(r"(?:[^\W_]|[̀-ͯ])+|[^\w\s]")
 # Maximum candidates for one misspelt name, and how far their scores may be below the best.
 _MAX_CANDIDATES = 5
 _ALMOST = 0.05
-_MAX_RUN = 6  # words of a run that is searched as part of a name
 _Names = MutableMapping[str, list[tuple[str, Item]]]
-_OPENING, _CLOSING = "[\"'“‘«(<", "]\"'”’»)>"
-
-
-class _Token(NamedTuple):
-    start: int
-    end: int
-    key: str
 
 
 class _Match(NamedTuple):
@@ -127,7 +106,7 @@ class EntityLinker:
         for label, entity in names:
             _add(self._entities, lengths, label, entity)
         for text, item in values:
-            if _key(text) not in self._entities and any(map(str.isalpha, text)):
+            if key_of(text) not in self._entities and any(map(str.isalpha, text)):
                 _add(self._values, lengths, text, item)
         # First token → the token counts of the names that begin with it, longest first.
         self._lengths: MutableMapping[str, tuple[int, ...]] = {
@@ -159,7 +138,7 @@ class EntityLinker:
         changed._entities, changed._values = ChainMap({}, self._entities), ChainMap({}, self._values)
         changed._lengths = ChainMap({}, self._lengths)
         changed._fuzzy, changed._fuzzy_lock = None, threading.Lock()
-        keys = {*map(_key, judged), *changed._exchange(changed._entities, names)} - {""}
+        keys = {*map(key_of, judged), *changed._exchange(changed._entities, names)} - {""}
         values = values._replace(new=[one for one in values.new if any(map(str.isalpha, one[0]))])
         changed._exchange(changed._values, values)
         changed._since = self, keys
@@ -169,14 +148,14 @@ class EntityLinker:
         """Apply a difference; returns the keys of the names in it."""
         keys = set()
         for text, item in difference.gone:
-            key = _key(text)
+            key = key_of(text)
             keys.add(key)
             found = list(named.get(key, ()))
             if (text, item) in found:
                 found.remove((text, item))
                 named[key] = found
         for text, item in difference.new:
-            key = _key(text)
+            key = key_of(text)
             keys.add(key)
             if key:
                 named[key] = [*named.get(key, ()), (text, item)]
@@ -195,16 +174,16 @@ class EntityLinker:
         A name that is misspelt, in part or in another number has a score below 1, and may yield several
         candidate entities.
         """
-        tokens = _tokens(question)
+        tokens = tokens_of(question)
         plain = self._with_longer(question, tokens, self._scan(question, tokens, plain=True))
-        telling = [i for i, token in enumerate(tokens) if i not in plain.taken and _is_telling(token)]
-        capitals = [i for i in telling if _is_capital(question, tokens[i])]
-        alone = [i for i in capitals if i and _is_alone(question, tokens, i, plain.taken)]
+        telling = [i for i, token in enumerate(tokens) if i not in plain.taken and is_telling(token)]
+        capitals = [i for i in telling if is_capital(question, tokens[i])]
+        alone = [i for i in capitals if i and is_alone(question, tokens, i, plain.taken)]
         marked = plain.mentions + self._resembling(tokens, capitals, plain.taken, alone)
         if marked:
             return sorted(marked, key=lambda mention: mention.start)
         # In a question without capitals, any word may be a name.
-        anywhere = [] if any(_is_capital(question, token) for token in tokens[1:]) else telling
+        anywhere = [] if any(is_capital(question, token) for token in tokens[1:]) else telling
         misspelt = self._resembling(tokens, anywhere, plain.taken)
         # Several words that almost match a name are better evidence than a single word that might be one.
         several = [mention for mention in misspelt if len(question[mention.start : mention.end].split()) > 1]
@@ -215,7 +194,7 @@ class EntityLinker:
 
         The last word of the text may be incomplete. The label of an item is the name that was found.
         """
-        words = [token.key for token in _tokens(text)]
+        words = [token.key for token in tokens_of(text)]
         found: dict[str, Item] = {}
         for key in self._fuzzy_names().beginning(words) if words else ():
             for name, entity in self._entities[key]:
@@ -225,12 +204,12 @@ class EntityLinker:
                 break
         return list(found.values())[:limit]
 
-    def _with_longer(self, question: str, tokens: list[_Token], plain: _Found) -> _Found:
+    def _with_longer(self, question: str, tokens: list[Token], plain: _Found) -> _Found:
         """The names found, but a run of capitalised words that is part of a longer name wins over those in
         it: "U990 LCD Inductor" over "LCD" and "Inductor" if there is a "U990-523 - LCD Inductor"."""
         mentions, taken = plain
-        for first, last in _runs(question, tokens):
-            for begin, end in _parts(first, last):
+        for first, last in runs(question, tokens):
+            for begin, end in parts_of_run(first, last):
                 places = set(range(begin, end + 1))
                 inside = [m for m in mentions if tokens[begin].start <= m.start < tokens[end].end]
                 cut = any(m.end > tokens[end].end for m in inside) or any(
@@ -246,7 +225,7 @@ class EntityLinker:
         return _Found(mentions, taken)
 
     def _resembling(
-        self, tokens: list[_Token], anchors: list[int], taken: set[int], alone: Iterable[int] = ()
+        self, tokens: list[Token], anchors: list[int], taken: set[int], alone: Iterable[int] = ()
     ) -> list[Mention]:
         """Misspelt names among the tokens that are not taken, and entities of whose name the words `alone`
         are a part; candidates of a span are sorted best first."""
@@ -263,7 +242,7 @@ class EntityLinker:
                 mentions += self._candidates(tokens, resemblance, found)
         return mentions + [mention for i, of in parts.items() if i not in taken for mention in of]
 
-    def _candidates(self, tokens: list[_Token], best: Resemblance, found: list[Resemblance]) -> list[Mention]:
+    def _candidates(self, tokens: list[Token], best: Resemblance, found: list[Resemblance]) -> list[Mention]:
         """The entities whose names match the span of `best` almost as well as `best` does."""
         start, end = tokens[best.first].start, tokens[best.last].end
         alike = [f for f in found if (f.first, f.last) == (best.first, best.last)]
@@ -275,7 +254,7 @@ class EntityLinker:
                     unique.setdefault(entity.id, mention)
         return list(unique.values())[:_MAX_CANDIDATES]
 
-    def _part_of_names(self, tokens: list[_Token], first: int, last: int) -> list[Mention]:
+    def _part_of_names(self, tokens: list[Token], first: int, last: int) -> list[Mention]:
         """The entities of whose names some words are a part, if these are few; best first."""
         words = [token.key for token in tokens[first : last + 1]]
         start, end = tokens[first].start, tokens[last].end
@@ -310,7 +289,7 @@ class EntityLinker:
         now = {key for key in keys if self._topics(key)}
         return before._fuzzy_names().changed(sorted(was - now), sorted(now - was))
 
-    def _scan(self, question: str, tokens: list[_Token], *, plain: bool) -> _Found:
+    def _scan(self, question: str, tokens: list[Token], *, plain: bool) -> _Found:
         found: list[tuple[_Match, list[Mention]]] = []
         taken: set[int] = set()
         position = 0
@@ -327,7 +306,7 @@ class EntityLinker:
         return _Found([mention for _, mentions in found for mention in mentions], taken)
 
     def _longest_at(
-        self, question: str, tokens: list[_Token], position: int, plain: bool
+        self, question: str, tokens: list[Token], position: int, plain: bool
     ) -> tuple[int, _Match | None]:
         """The longest name that starts at a token: its number of tokens (1 if none), and what it means."""
         lengths = self._lengths.get(tokens[position].key, ())
@@ -337,13 +316,13 @@ class EntityLinker:
             if match is None:
                 continue
             if match.entities:
-                is_plain = _is_plain(question, span, position, match.exact)
-                if is_plain is not plain or (match.is_common and not _is_quoted(question, span)):
+                used = is_plain(question, span, position, match.exact)
+                if used is not plain or (match.is_common and not is_quoted(question, span)):
                     continue
             return length, match
         return 1, None
 
-    def _match(self, question: str, span: list[_Token]) -> _Match | None:
+    def _match(self, question: str, span: list[Token]) -> _Match | None:
         """What is named exactly by a span, apart from case, or else in another number."""
         text = question[span[0].start : span[-1].end]
         before, last = [token.key for token in span[:-1]], span[-1]
@@ -353,7 +332,7 @@ class EntityLinker:
         if named := self._values.get(key):
             match = self._meaning(named, [label == text for label, _ in named])
             return match._replace(is_common=all(_is_common(label) for label, _ in named))
-        if not _is_telling(last):
+        if not is_telling(last):
             return None
         for other in inflections(last.key):
             named = self._entities.get(" ".join((*before, other)), [])
@@ -379,102 +358,13 @@ class EntityLinker:
         return _Match(others or entities, bool(exact), is_class=not others)
 
 
-def _is_plain(question: str, span: list[_Token], position: int, exact: bool) -> bool | None:
-    """Whether a span is used as a name: clearly (True), perhaps (False), or not at all (None)."""
-    start, end = span[0].start, span[-1].end
-    if _is_quoted(question, span):
-        return True
-    if all(token.key.isdecimal() for token in span):
-        return False
-    telling = [token.key for token in span if len(token.key) > 1 and token.key not in _EVERYDAY_WORDS]
-    # A capital means nothing at the start of the question, or if the question is all capitals.
-    capital = any(c.isupper() for c in question[start:end]) and not question.isupper()
-    capital = exact and capital and (position > 0 or len(span) > 1)
-    if capital or len(telling) > 1:
-        return True
-    # A word such as "her", "it" or "m" is not a name, but several of them may be if they match exactly.
-    return False if telling or (exact and len(span) > 1) else None
-
-
-def _is_quoted(question: str, span: Sequence[_Token]) -> bool:
-    """Whether a span stands in quotation marks or brackets."""
-    start, end = span[0].start, span[-1].end
-    before, after = question[start - 1 : start], question[end : end + 1]
-    return bool(before and after) and before in _OPENING and _OPENING.index(before) == _CLOSING.find(after)
-
-
-def _is_common(text: str) -> bool:
-    """Whether a text consists of words in lower case."""
-    return text.islower() and all(map(str.isalpha, text.split()))
-
-
-def _is_telling(token: _Token) -> bool:
-    """Whether a word is distinctive enough to search for names by it."""
-    return len(token.key) > 2 and not token.key.isdecimal() and token.key not in _EVERYDAY_WORDS
-
-
-def _is_capital(question: str, token: _Token) -> bool:
-    return question[token.start : token.end][:1].isupper() and not question.isupper()
-
-
-def _runs(question: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """The first and last token of each run of adjacent words that are written as names are."""
-    first = 0
-    for i in range(len(tokens)):
-        if not _is_name_like(question, tokens[i]):
-            first = i + 1
-        elif i + 1 == len(tokens) or not (
-            _are_adjacent(question, tokens[i], tokens[i + 1]) and _is_name_like(question, tokens[i + 1])
-        ):
-            yield first, i
-            first = i + 1
-
-
-def _parts(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The parts of a run, of two words at least, longer ones first."""
-    for length in range(min(last - first + 1, _MAX_RUN), 1, -1):
-        for begin in range(first, last - length + 2):
-            yield begin, begin + length - 1
-
-
-def _is_alone(question: str, tokens: Sequence[_Token], place: int, taken: Collection[int]) -> bool:
-    """Whether no other word that is written as a name stands beside one, except at the question's start.
-
-    "Angela Merkel" is not Angela Smith.
-    """
-    for i in (place - 1, place + 1):
-        if 0 < i < len(tokens) and i not in taken and _is_name_like(question, tokens[i]):
-            one, other = sorted((tokens[i], tokens[place]))
-            if _are_adjacent(question, one, other):
-                return False
-    return True
-
-
-def _are_adjacent(question: str, one: _Token, other: _Token) -> bool:
-    return question[one.end : other.start].isspace()
-
-
-def _is_name_like(question: str, token: _Token) -> bool:
-    """Whether a word is written as parts of names are: with a capital, or with digits and letters."""
-    key = token.key
-    if key in _EVERYDAY_WORDS or key in _FORMS_OF_ADDRESS:
-        return False
-    return _is_capital(question, token) or (any(map(str.isdigit, key)) and any(map(str.isalpha, key)))
-
-
 def _add(index: _Names, lengths: dict[str, set[int]], label: str, item: Item) -> None:
-    keys = [token.key for token in _tokens(label)]
+    keys = [token.key for token in tokens_of(label)]
     if keys:
         index.setdefault(" ".join(keys), []).append((label, item))
         lengths.setdefault(keys[0], set()).add(len(keys))
 
 
-def _key(label: str) -> str:
-    return " ".join(token.key for token in _tokens(label))
-
-
-def _tokens(text: str) -> list[_Token]:
-    return [
-        _Token(match.start(), match.end(), unicodedata.normalize("NFC", match.group()).casefold())
-        for match in _TOKEN.finditer(text)
-    ]
+def _is_common(text: str) -> bool:
+    """Whether a text consists of words in lower case."""
+    return text.islower() and all(map(str.isalpha, text.split()))
