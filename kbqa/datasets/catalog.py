@@ -34,10 +34,9 @@ class Design(StrEnum):
     `SAMPLE`: small validation and test splits, so that evaluation is fast; the default for the sets
     on which small policies train (MetaQA, PathQuestion) and for a file of questions. `WHOLE`: the
     published files; if there is only one, a tenth each for validation and test, split by (topic, path).
-    `RANDOM`: like `WHOLE`, but
-    split at random, as in published results on sets without a split; this leaks paraphrases and
-    paths. `WHOLE` and `RANDOM` do not depend on the seed; `whole-1`, `whole-2` and so on are other
-    splits.
+    `RANDOM`: like `WHOLE`, but split at random, as in published results on sets without a split; this
+    leaks paraphrases and paths. `WHOLE` and `RANDOM` do not depend on the seed; `whole-1`, `whole-2` and
+    so on are other splits.
     """
 
     SAMPLE = "sample"
@@ -81,40 +80,13 @@ def load_dataset(
         }
         return mix(name, shares, parts)
     base, design, draw = _design(name)
-    if base in GENERATED_NAMES and (data is not None or design is not None):
-        raise DatasetError(f"{base} is generated: it has no files and no designs")
-    if base in GENERATED:
-        splits, texts = GENERATED[base](seed, data_directory)
-        return Dataset(name, splits, tuple(Graph(kg, text) for kg, text in texts.items()))
-    if base == "world":
-        world = generate_world(seed)
-        text = "".join("\t".join(triple) + "\n" for triple in world.triples)
-        return Dataset(name, generate_questions(world, seed, _SAMPLE, "world"), (Graph("world", text),))
+    if base in GENERATED_NAMES:
+        if data is not None or design is not None:
+            raise DatasetError(f"{base} is generated: it has no files and no designs")
+        return _generated(name, seed, data_directory)
     published = open_published(base, data_directory, data, answers, on_error)
-    files = {part: published.read(part) for part in published.parts}
-    questions = [question for part in files.values() for question in part]
-    graphs = sorted({question.kg for question in questions})
-    if graphs == [""] and any(question.graph for question in questions):
-        raise DatasetError(
-            f"{name}: these are RoG's records, which bring along their graph: load them with "
-            f"kbqa data load-rog NAME {published.files[published.parts[0]][0]}"
-        )
-    if len(graphs) != 1 or not graphs[0]:
-        raise DatasetError(f'{name}: all questions must have the same graph in "kg", but they have {graphs}')
     design = design or (Design.SAMPLE if published.family.sampled else Design.WHOLE)
-    draw = seed if design is Design.SAMPLE else draw
-    whole = files.pop(Part.ALL, None)
-    if whole is not None:
-        splits = _divided(whole, design, draw)
-    else:
-        splits = _official(name, files, design, draw, carved=published.family.sampled)
-    return Dataset(
-        name,
-        splits,
-        (Graph(graphs[0], file=published.graph_file, underscored=published.family.underscored),),
-        malformed=tuple(published.malformed),
-        leaking=design is Design.RANDOM,
-    )
+    return _published(name, published, design, seed if design is Design.SAMPLE else draw)
 
 
 def open_published(
@@ -143,6 +115,45 @@ def open_published(
     if name not in FAMILIES and not (where / name).exists():
         raise _unknown(name)
     return Published.under(name, where, answers, on_error)
+
+
+def _generated(name: str, seed: int, data_directory: Path | None) -> Dataset:
+    if name == "world":
+        world = generate_world(seed)
+        text = "".join("\t".join(triple) + "\n" for triple in world.triples)
+        return Dataset(name, generate_questions(world, seed, _SAMPLE, "world"), (Graph("world", text),))
+    splits, texts = GENERATED[name](seed, data_directory)
+    return Dataset(name, splits, tuple(Graph(kg, text) for kg, text in texts.items()))
+
+
+def _published(name: str, published: Published, design: Design, draw: int) -> Dataset:
+    """The questions of published files, in splits.
+
+    Raises:
+        DatasetError: the questions are not all about one graph, or the files are malformed.
+    """
+    files = {part: published.read(part) for part in published.parts}
+    questions = [question for part in files.values() for question in part]
+    graphs = sorted({question.kg for question in questions})
+    if graphs == [""] and any(question.graph for question in questions):
+        raise DatasetError(
+            f"{name}: these are RoG's records, which bring along their graph: load them with "
+            f"kbqa data load-rog NAME {published.files[published.parts[0]][0]}"
+        )
+    if len(graphs) != 1 or not graphs[0]:
+        raise DatasetError(f'{name}: all questions must have the same graph in "kg", but they have {graphs}')
+    whole = files.pop(Part.ALL, None)
+    if whole is not None:
+        splits = _divided(whole, design, draw)
+    else:
+        splits = _official(name, files, design, draw, carved=published.family.sampled)
+    return Dataset(
+        name,
+        splits,
+        (Graph(graphs[0], file=published.graph_file, underscored=published.family.underscored),),
+        malformed=tuple(published.malformed),
+        leaking=design is Design.RANDOM,
+    )
 
 
 def _design(name: str) -> tuple[str, Design | None, int]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -58,21 +59,14 @@ class Reinforcement:
         self._context, self._material = context, material
         self._schedule = context.recipe.schedule
         context.journal.enter("rl", of=self._schedule.steps)
-        whole = start.path
-        if start.manifest.kind == "lora" and context.recipe.cold_start is None:
-            # A fresh one, which the learner makes again.
-            assert context.recipe.base_model is not None
-            whole = find_base(context.recipe.base_model).directory
-        student = Student.load(whole)
-        self._student = student if context.recipe.chat_template else student.without_template()
+        whole = _whole_weights(context, start)
         named = context.recipe.optimisation.reference
         reference = whole if named is None else find_base(named).directory
         self._grpo = context.recipe.optimisation.build(context.recipe.rollout)
         self._rate = context.recipe.optimisation.rate()
         self._advantage = context.recipe.advantage.build()
-        if self._grpo.adapter is not None and self._grpo.adapter.quantised:
-            model = load_quantised(whole, context.ranks.device)
-            self._student = replace(self._student, model=model)
+        is_quantised = self._grpo.adapter is not None and self._grpo.adapter.quantised
+        self._student = _student(context, whole, quantised=is_quantised)
         seed_generators(context.record.seed)
         self._learner = begin(
             self._student.model,
@@ -415,6 +409,23 @@ class Reinforcement:
             yield
         finally:
             self._spent[part] += time.monotonic() - began
+
+
+def _whole_weights(context: Context, start: PolicyVersion) -> Path:
+    """Directory of the weights that a run begins with, in full."""
+    if start.manifest.kind == "lora" and context.recipe.cold_start is None:
+        # A fresh one, which the learner makes again.
+        assert context.recipe.base_model is not None
+        return find_base(context.recipe.base_model).directory
+    return start.path
+
+
+def _student(context: Context, whole: Path, *, quantised: bool) -> Student:
+    """The policy that is trained, with the weights of a directory."""
+    student = Student.load(whole)
+    if not context.recipe.chat_template:
+        student = student.without_template()
+    return replace(student, model=load_quantised(whole, context.ranks.device)) if quantised else student
 
 
 def _digest(questions: Sequence[Question]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kbqa.kg.actions import GraphTools
     from kbqa.trajectory import Question, Trajectory
     from services.cli.candidates import EvaluatedPolicy
+
+    Played = tuple[Question, list[Trajectory]]
 
 _CHUNK = 1024  # questions whose runs are completed before the next questions begin; bounds memory
 _MOST_HOPS = 8  # maximum of `follow_path`
@@ -146,11 +148,7 @@ def evaluate(
     from services.cli.candidates import open_candidate
     from services.cli.eval_report import print_summary, write
 
-    for file in (as_json, html):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ConfigurationError(
-                f"{file}: the directory {file.absolute().parent} does not exist: create it first"
-            )
+    _require_directories(as_json, html)
     if sample is not None and limit is not None:
         raise ConfigurationError("--sample and --limit exclude each other: give only one of them")
     chosen = None if sample is None else Sample.read(sample)
@@ -196,13 +194,7 @@ def evaluate(
         if text2sparql:
             questions = linked(questions, tools)
         played = _played(candidate, tools, questions, runs, seed)
-        shown = track(
-            played,
-            total=len(questions),
-            description="questions",
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
+        shown = _with_progress(played, len(questions))
         evaluation = measure(shown, candidate.judge, tools=tools, text2sparql=text2sparql)
         seconds = time.perf_counter() - began
     about = {
@@ -225,6 +217,19 @@ def evaluate(
     result = {**evaluation.to_json(), **about, "confidence": confidence, "comparison": comparison}
     print_summary(result)
     write(as_json, html, result, evaluation.examples)
+
+
+def _require_directories(*files: Path | None) -> None:
+    """Check that files can be written, before hours are spent.
+
+    Raises:
+        ConfigurationError: a file's directory does not exist.
+    """
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ConfigurationError(
+                f"{file}: the directory {file.absolute().parent} does not exist: create it first"
+            )
 
 
 def _load(name: str, data: Path | None, seed: int, answers: Answers = Answers.LABELS) -> Dataset:
@@ -283,13 +288,24 @@ def linked(questions: Sequence[Question], tools: GraphTools) -> list[Question]:
     return found
 
 
+def _with_progress(played: Iterable[Played], total: int) -> Iterable[Played]:
+    """The same questions, with a bar on the terminal that shows how many of them are over."""
+    return track(
+        played,
+        total=total,
+        description="questions",
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+
+
 def _played(
     candidate: EvaluatedPolicy,
     tools: GraphTools,
     questions: Sequence[Question],
     runs: int,
     seed: int,
-) -> Iterator[tuple[Question, list[Trajectory]]]:
+) -> Iterator[Played]:
     """Every question with its runs."""
     from kbqa.rollouts.many import many_rollouts
 

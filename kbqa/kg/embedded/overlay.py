@@ -9,10 +9,10 @@ nodes that did not change are those of the base, without a copy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.kg.actions import Item
 from kbqa.kg.embedded.names import (
@@ -27,7 +27,7 @@ from kbqa.kg.embedded.names import (
     texts_of,
 )
 from kbqa.kg.embedded.overlay_sides import ChangedSide, Edge, Number
-from kbqa.kg.embedded.terms import Terms
+from kbqa.kg.embedded.overlay_terms import ChangedTerms, number_in, placed_between
 
 if TYPE_CHECKING:
     from kbqa.kg.embedded.adjacency import Adjacency
@@ -55,75 +55,6 @@ class Difference(NamedTuple):
 
 class NotAnOverlayError(Exception):
     """A change of which an overlay cannot show everything; the graph has to be written anew."""
-
-
-class ChangedTerms:
-    """`Terms` over those of a base.
-
-    Args:
-        gone: numbers of the base that stand for nothing any more, or for a node that was moved.
-        placed: number → id and label of what the base has not, or names otherwise.
-        names: number of the base, or of `placed` → its names other than its id, where these changed.
-    """
-
-    def __init__(
-        self,
-        base: Terms,
-        gone: set[int],
-        placed: Mapping[Number, Item],
-        names: Mapping[Number, list[str]],
-    ) -> None:
-        self._base, self._gone, self._placed, self._own_names = base, gone, placed, names
-        self._numbers = {item.id: number for number, item in placed.items()}
-        self._by_name: dict[str, list[Number]] = {}
-        for number, own in names.items():
-            for name in own:
-                self._by_name.setdefault(name, []).append(number)
-
-    @property
-    def placed(self) -> Mapping[Number, Item]:
-        """What the base has not, or names otherwise, by number."""
-        return self._placed
-
-    def __len__(self) -> int:
-        return len(self._base) - len(self._gone) + len(self._placed)
-
-    def number(self, id_: str) -> Number | None:
-        own = self._numbers.get(id_)
-        if own is not None:
-            return own
-        number = self._base.number(id_)
-        return None if number in self._gone else number
-
-    def item(self, number: Number) -> Item:
-        own = self._placed.get(number)
-        return self._base.item(int(number)) if own is None else own
-
-    def id_of(self, number: Number) -> str:
-        return self.item(number).id
-
-    def names_of(self, number: Number) -> list[str]:
-        own = self._own_names.get(number)
-        if own is not None or number in self._placed:
-            return own or []
-        return self._base.names_of(int(number))
-
-    def resolve(self, name: str) -> tuple[str, ...]:
-        return (name,) if self.number(name) is not None else self.labelled_by(name)
-
-    def labelled_by(self, label: str) -> tuple[str, ...]:
-        kept = (n for n in self._base.owners_of(label) if n not in self._gone and n not in self._own_names)
-        return tuple(sorted(self.id_of(number) for number in (*kept, *self._by_name.get(label, ()))))
-
-    def labelled(self) -> Iterator[tuple[str, Item]]:
-        for number, label, item in self._base.labelled_numbers():
-            if number not in self._gone and number not in self._own_names:
-                yield label, item
-        for own in {*self._own_names, *self._placed}:
-            item = self.item(own)
-            if item.label == item.id:
-                yield item.id, item
-            yield from ((name, item) for name in self.names_of(own))
 
 
 @dataclass(frozen=True)
@@ -158,6 +89,22 @@ def overlay(base: Adjacency, rules: NamingRules, named: bool, difference: Differ
     return _Builder(base, rules, named, difference).build()
 
 
+class _NodeChanges(NamedTuple):
+    """What is different about nodes than in the base.
+
+    Attributes:
+        new: ids that the base has not.
+        gone: numbers of the nodes that are left without a fact.
+        names: id → label and names other than the id, of nodes that may have other ones.
+        moved: id → number in the base of nodes with another label.
+    """
+
+    new: Sequence[str]
+    gone: set[int]
+    names: Mapping[str, tuple[str, list[str]]]
+    moved: Mapping[str, int]
+
+
 class _Builder:
     def __init__(self, base: Adjacency, rules: NamingRules, named: bool, difference: Difference) -> None:
         self._base, self._named = base, named
@@ -168,45 +115,15 @@ class _Builder:
         self._old_rules = rules
 
     def build(self) -> Overlay:
-        degrees: Counter[str] = Counter()
-        for sign, triples in ((1, self._inserted), (-1, self._deleted)):
-            for head, _, tail in triples:
-                degrees[head] += sign
-                degrees[tail] += sign
-        gone: set[int] = set()
-        new: list[Item] = []
-        names: dict[str, tuple[str, list[str]]] = {}
-        for id_, change in degrees.items():
-            number = self._terms.number(id_)
-            if number is None:
-                if self._is_literal(id_):
-                    names[id_] = shown_first(id_, [(0, literal_value(id_))])
-                new.append(Item(id_, id_))
-            elif change < 0 and not self._degree(number) + change:
-                gone.add(number)
-        moved: dict[str, int] = {}
-        for id_ in self._renamed(new, gone):
-            label, others = names[id_] = self._named_by_facts(id_)
-            number = self._terms.number(id_)
-            if number is not None and label != self._terms.item(number).label:
-                if self._degree(number) > MAX_MOVED:
-                    raise NotAnOverlayError(f"{id_} has another label and many facts")
-                moved[id_] = number
-        items = [Item(item.id, names[item.id][0]) if item.id in names else item for item in new]
-        items += [Item(id_, names[id_][0]) for id_ in moved]
-        placed = _placed(self._terms, items)
-        own_names: dict[Number, list[str]] = {}
-        numbers = {item.id: number for number, item in placed.items()}
-        for id_, (_, others) in names.items():
-            own_names[numbers[id_] if id_ in numbers else _known(self._terms, id_)] = others
-        nodes = ChangedTerms(self._terms, gone | set(moved.values()), placed, own_names)
-        relations = self._relations(names, gone)
+        changes = self._node_changes()
+        nodes = self._nodes(changes)
+        relations = self._relations(changes.names, changes.gone)
         kept: dict[Number, Item] = {
             link: item for link, item in self._base.links() if relations.number(item.id) == link
         }
         kept.update(relations.placed)
-        added, removed = self._edges(nodes, relations, moved)
-        origins = {numbers[id_]: number for id_, number in moved.items()}
+        added, removed = self._edges(nodes, relations, changes.moved)
+        origins = {number_in(nodes, id_): number for id_, number in changes.moved.items()}
         out, into = (
             ChangedSide(side, len(self._terms), drop, add, origins)
             for side, drop, add in (
@@ -214,19 +131,61 @@ class _Builder:
                 (self._in, map(_turned, removed), map(_turned, added)),
             )
         )
+        gone = [self._terms.id_of(number) for number in changes.gone]
         return Overlay(
             nodes,
             relations,
             out,
             into,
-            frozenset({*names, *(item.id for item in new), *map(self._terms.id_of, gone)}),
+            frozenset({*changes.names, *changes.new, *gone}),
             dict(sorted(kept.items())),
             self._types(nodes, relations, into, added, removed),
             self._base.triples + len(self._inserted) - len(self._deleted),
-            self._base.entities
-            + sum(not self._is_literal(item.id) for item in new)
-            - sum(not self._is_literal(self._terms.id_of(number)) for number in gone),
+            self._base.entities + self._num_entities(changes.new) - self._num_entities(gone),
         )
+
+    def _node_changes(self) -> _NodeChanges:
+        """Which nodes are new or gone, or have other names.
+
+        Raises:
+            NotAnOverlayError: a node with many facts has another label.
+        """
+        degrees: Counter[str] = Counter()
+        for sign, triples in ((1, self._inserted), (-1, self._deleted)):
+            for head, _, tail in triples:
+                degrees[head] += sign
+                degrees[tail] += sign
+        new: list[str] = []
+        gone: set[int] = set()
+        names: dict[str, tuple[str, list[str]]] = {}
+        for id_, change in degrees.items():
+            number = self._terms.number(id_)
+            if number is None:
+                if self._is_literal(id_):
+                    names[id_] = shown_first(id_, [(0, literal_value(id_))])
+                new.append(id_)
+            elif change < 0 and not self._degree(number) + change:
+                gone.add(number)
+        moved: dict[str, int] = {}
+        for id_ in self._renamed(gone):
+            label, _ = names[id_] = self._named_by_facts(id_)
+            number = self._terms.number(id_)
+            if number is not None and label != self._terms.item(number).label:
+                if self._degree(number) > MAX_MOVED:
+                    raise NotAnOverlayError(f"{id_} has another label and many facts")
+                moved[id_] = number
+        return _NodeChanges(new, gone, names, moved)
+
+    def _nodes(self, changes: _NodeChanges) -> ChangedTerms:
+        labels = {id_: label for id_, (label, _) in changes.names.items()}
+        items = [Item(id_, labels.get(id_, id_)) for id_ in (*changes.new, *changes.moved)]
+        placed = placed_between(self._terms, items)
+        numbers = {item.id: number for number, item in placed.items()}
+        own_names: dict[Number, list[str]] = {
+            numbers[id_] if id_ in numbers else number_in(self._terms, id_): others
+            for id_, (_, others) in changes.names.items()
+        }
+        return ChangedTerms(self._terms, changes.gone | set(changes.moved.values()), placed, own_names)
 
     def _changed_rules(self, rules: NamingRules) -> NamingRules:
         """The rules with the counts of the changed graph.
@@ -268,7 +227,7 @@ class _Builder:
             len(self._in.neighbours(n, link)) for n in literals if self._terms.id_of(n).startswith('"')
         )
 
-    def _renamed(self, new: Iterable[Item], gone: set[int]) -> set[str]:
+    def _renamed(self, gone: set[int]) -> set[str]:
         """The ids of the nodes whose names may have changed."""
         if self._named:
             return set()
@@ -350,7 +309,7 @@ class _Builder:
                 raise NotAnOverlayError(f"the relation {id_} has other names")
         for id_ in self._vanished(names):
             raise NotAnOverlayError(f"the relation {id_} has other names")
-        placed = _placed(self._links, new)
+        placed = placed_between(self._links, new)
         return ChangedTerms(self._links, gone, placed, {n: own[item.id] for n, item in placed.items()})
 
     def _vanished(self, names: Mapping[str, object]) -> Iterator[str]:
@@ -369,7 +328,7 @@ class _Builder:
     ) -> tuple[list[Edge], list[Edge]]:
         """The triples that lie over the base, and those of the base that do not count any more."""
         removed: set[tuple[int, int, int]] = {
-            (_known(self._terms, head), _known(self._links, relation), _known(self._terms, tail))
+            (number_in(self._terms, head), number_in(self._links, relation), number_in(self._terms, tail))
             for head, relation, tail in self._deleted
         }
         deleted, added = set(removed), set[Edge]()
@@ -378,11 +337,11 @@ class _Builder:
                 removed.update((number, link, tail) for tail in self._out.neighbours(number, link))
             for link in self._in.relations_of(number):
                 removed.update((head, link, number) for head in self._in.neighbours(number, link))
-        renumbered = {number: _known(nodes, id_) for id_, number in moved.items()}
+        renumbered = {number: number_in(nodes, id_) for id_, number in moved.items()}
         for head, link, tail in removed - deleted:
             added.add((renumbered.get(head, head), link, renumbered.get(tail, tail)))
         added.update(
-            (_known(nodes, triple[0]), _known(relations, triple[1]), _known(nodes, triple[2]))
+            (number_in(nodes, triple[0]), number_in(relations, triple[1]), number_in(nodes, triple[2]))
             for triple in self._inserted
         )
         return sorted(added), sorted(removed)
@@ -407,34 +366,11 @@ class _Builder:
     def _degree(self, number: int) -> int:
         return len(self._out.all_neighbours(number)) + len(self._in.all_neighbours(number))
 
+    def _num_entities(self, ids: Iterable[str]) -> int:
+        return sum(not self._is_literal(id_) for id_ in ids)
+
     def _is_literal(self, id_: str) -> bool:
         return not self._named and id_.startswith('"')
-
-
-def _placed(terms: Terms, items: list[Item]) -> dict[Number, Item]:
-    """A number for each item, in the order of labels, then ids, between two of the base."""
-    between: dict[int, list[Item]] = {}
-    for item in sorted(items, key=_order):
-        between.setdefault(terms.rank(item.label, item.id), []).append(item)
-    return {
-        place - 1 + rank / (len(some) + 1): item
-        for place, some in between.items()
-        for rank, item in enumerate(some, start=1)
-    }
-
-
-@overload
-def _known(terms: Terms, id_: str) -> int: ...
-@overload
-def _known(terms: ChangedTerms, id_: str) -> Number: ...
-def _known(terms: Terms | ChangedTerms, id_: str) -> Number:
-    number = terms.number(id_)
-    assert number is not None
-    return number
-
-
-def _order(item: Item) -> tuple[str, str]:
-    return item.label, item.id
 
 
 def _turned(edge: Edge) -> Edge:
