@@ -10,9 +10,8 @@ says more than the product of all choices, which falls with every hop (docs/benc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -70,14 +69,6 @@ def is_right(f1: float) -> bool:
     return f1 > 1 - _ROUNDING
 
 
-class Point(NamedTuple):
-    """What a threshold leaves: the share of questions that are answered, and how many of those are right."""
-
-    threshold: float
-    coverage: float
-    accuracy: float
-
-
 def choices_of(trajectory: Trajectory) -> Choices | None:
     """log p of each choice that led to an episode's answers; None if its engine reports no probabilities.
 
@@ -109,16 +100,6 @@ def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins:
     places = np.minimum((sure * bins).astype(int), bins - 1)
     gaps = [abs(float((sure - hit)[places == place].sum())) for place in range(bins)]
     return sum(gaps) / len(hit)
-
-
-def coverage_curve(confidences: Sequence[float], right: Sequence[bool]) -> Iterator[Point]:
-    """Coverage and accuracy at every threshold that makes a difference, the lowest first."""
-    ranked = sorted(zip(confidences, right, strict=True), reverse=True)
-    hits = np.cumsum([hit for _, hit in ranked])
-    for kept in range(len(ranked), 0, -1):
-        threshold = ranked[kept - 1][0]
-        if kept == len(ranked) or ranked[kept][0] < threshold:
-            yield Point(threshold, kept / len(ranked), float(hits[kept - 1]) / kept)
 
 
 def _logistic(scores: np.ndarray, targets: np.ndarray) -> np.ndarray:

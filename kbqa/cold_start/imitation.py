@@ -85,19 +85,6 @@ def example(demonstration: Demonstration, codec: Codec, max_observation_tokens: 
     return Example(tuple(ids), tuple(mask))
 
 
-def draw_examples(
-    demonstrations: Sequence[Demonstration],
-    count: int,
-    codec: Codec,
-    names: MadeUpNames,
-    rng: random.Random,
-    max_observation_tokens: int | None = None,
-) -> list[Example]:
-    """`count` random demonstrations, each with new names, as examples; see `example`."""
-    drawn = rng.choices(demonstrations, k=count)
-    return [example(under_other_names(one, names, rng), codec, max_observation_tokens) for one in drawn]
-
-
 def under_other_names(demonstration: Demonstration, names: MadeUpNames, rng: random.Random) -> Demonstration:
     """The same episode with other names of entities."""
     return demonstration.renamed({name: names.draw(name, rng) for name in demonstration.names})

@@ -186,27 +186,6 @@ class PoliciesByGraph(PoliciesInTurn):
         return readers
 
 
-def load_policy(store: PolicyStore, version: PolicyVersion, host: Host) -> ServedPolicy:
-    """Check a version's files and load it; its recipe says how it plays.
-
-    Several adapters can be loaded at the same time. Full weights in a vLLM server replace the previous ones;
-    questions that are still being answered with those fail with a `PolicyUnavailableError`, because an
-    answer must come from a single version.
-
-    Args:
-        host: opens the version in an engine.
-
-    Raises:
-        PolicyIntegrityError: files do not match the manifest, or are no model.
-        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
-        PolicyMismatchError: the engine computes other probabilities than the version's trainer.
-        PolicyUnavailableError: the server does not hold the version.
-        RecipeError: its recipe is not one of this release.
-    """
-    check_files(store, version)
-    return open_version(version, host)
-
-
 def check_files(store: PolicyStore, version: PolicyVersion) -> None:
     """Bring a version's files to this machine and check them.
 
@@ -220,10 +199,21 @@ def check_files(store: PolicyStore, version: PolicyVersion) -> None:
 
 
 def open_version(version: PolicyVersion, host: Host) -> ServedPolicy:
-    """Load a version whose files have been checked.
+    """Load a version whose files have been checked; its recipe says how it plays.
+
+    Several adapters can be loaded at the same time. Full weights in a vLLM server replace the previous ones;
+    questions that are still being answered with those fail with a `PolicyUnavailableError`, because an
+    answer must come from a single version.
+
+    Args:
+        host: opens the version in an engine.
 
     Raises:
-        As `load_policy`.
+        PolicyIntegrityError: the files are no model.
+        BaseNotFoundError: it is an adapter, whose base model is not on this machine.
+        PolicyMismatchError: the engine computes other probabilities than the version's trainer.
+        PolicyUnavailableError: the server does not hold the version.
+        RecipeError: its recipe is not one of this release.
     """
     started = time.monotonic()
     recipe = recipe_from(version.recipe(), source=f"{version.path}/recipe.json")

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kbqa.confidence import Calibration, calibration_error, choices_of, coverage_curve
+from kbqa.confidence import Calibration, calibration_error, choices_of
 from kbqa.trajectory import DECLINED, Status, Trajectory, Turn
 
 
@@ -53,15 +53,6 @@ def test_the_calibration_error_by_hand():
     """Two bins: 0.9 said and 3 of 4 right, 0.2 said and 1 of 2 right: (4 * 0.15 + 2 * 0.3) / 6."""
     error = calibration_error([0.9] * 4 + [0.2] * 2, [True, True, True, False, True, False])
     assert error == pytest.approx((4 * 0.15 + 2 * 0.3) / 6)
-
-
-def test_each_threshold_has_its_coverage_and_accuracy():
-    curve = list(coverage_curve([0.9, 0.8, 0.8, 0.3], [True, True, False, False]))
-    assert [tuple(point) for point in curve] == [
-        (0.3, 1.0, 0.5),
-        (0.8, 0.75, pytest.approx(2 / 3)),
-        (0.9, 0.25, 1.0),
-    ]
 
 
 def test_each_turn_is_a_choice_and_unknown_without_probabilities():

@@ -122,13 +122,6 @@ class ChangedSide:
         runs = [np.asarray(self.neighbours(node, relation)) for relation in self._listed[node]]
         return np.concatenate(runs).data if runs else _EMPTY
 
-    def degree(self, node: Number) -> int:
-        """The number of triples with a node at this end."""
-        changed = self._degrees.get(node)
-        if changed is None:
-            return int(self._base.degrees(np.array([int(node)]))[0]) if self._is_below(node) else 0
-        return changed
-
     def nodes(self) -> Numbers:
         """The nodes that have a triple at this end, ascending."""
         there = [node for node, listed in self._listed.items() if listed]

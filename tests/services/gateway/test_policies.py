@@ -11,9 +11,8 @@ from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policy_store import PolicyStore
 from kbqa.protocols.kg_r1 import KgR1
 from kbqa.recipes import load_recipe
-from kbqa.serving.hosting import InProcess
 from kbqa.serving.players import Players
-from kbqa.serving.policies import ServedPolicy, load_policy
+from kbqa.serving.policies import ServedPolicy, check_files
 from kbqa.serving.promotion import FollowedPolicies
 from kbqa.training.small_policy import save_model
 from services.gateway.sources import promoted
@@ -133,7 +132,7 @@ def test_damaged_files_are_not_loaded(publish):
     version = publish(1)
     (version.path / "model.safetensors").write_bytes(b"")
     with pytest.raises(PolicyIntegrityError, match=r"model\.safetensors does not match"):
-        load_policy(publish.store, version, InProcess(2))
+        check_files(publish.store, version)
 
 
 def test_an_answer_names_the_version_that_wrote_it_and_a_promotion_switches(publish, gateway):

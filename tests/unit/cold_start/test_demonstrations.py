@@ -4,7 +4,7 @@ import random
 import pytest
 
 from kbqa.cold_start.demonstrations import demonstrate, play_program
-from kbqa.cold_start.imitation import MadeUpNames, draw_examples, example, fresh_name
+from kbqa.cold_start.imitation import MadeUpNames, example, fresh_name, under_other_names
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
@@ -142,7 +142,8 @@ def test_a_fresh_name_has_the_same_shape():
 
 def test_a_demonstration_is_drawn_under_other_names_each_time(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
-    drawn = draw_examples([demonstration], 8, make_codec(), MadeUpNames(["ka", "lo", "mi"]), random.Random(1))
+    names, rng = MadeUpNames(["ka", "lo", "mi"]), random.Random(1)
+    drawn = [example(under_other_names(demonstration, names, rng), make_codec()) for _ in range(8)]
     assert len({e.token_ids for e in drawn}) == 8
 
 
@@ -157,9 +158,8 @@ def test_names_may_be_those_of_other_entities():
 
 def test_observations_of_examples_are_cut_as_those_of_episodes(tools):
     demonstration = demonstrate(BORN, PROTOCOL, tools, 5)
-    codec, names = make_codec(), MadeUpNames([])
-    (whole,) = draw_examples([demonstration], 1, codec, names, random.Random(1))
-    (cut,) = draw_examples([demonstration], 1, codec, names, random.Random(1), max_observation_tokens=1)
+    whole = example(demonstration, make_codec())
+    cut = example(demonstration, make_codec(), max_observation_tokens=1)
     assert len(cut.token_ids) < len(whole.token_ids)
     assert sum(cut.mask) == sum(whole.mask)
 

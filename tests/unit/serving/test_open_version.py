@@ -14,7 +14,7 @@ from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore, PolicyVersion
 from kbqa.recipes import load_recipe
 from kbqa.serving.hosting import InProcess, OnVllm
-from kbqa.serving.policies import load_policy
+from kbqa.serving.policies import open_version
 from kbqa.telemetry.metrics import Metrics
 from kbqa.training.adapters import Adapter, add_adapter
 from kbqa.training.probing import take_probe
@@ -67,8 +67,8 @@ def write(served) -> str:
 
 def test_adapters_answer_beside_each_other_until_they_are_closed(store, vllm, fake) -> None:
     older, newer = publish(store, 1, "lora"), publish(store, 2, "lora")
-    first = load_policy(store, older, vllm)
-    second = load_policy(store, newer, vllm)
+    first = open_version(older, vllm)
+    second = open_version(newer, vllm)
     assert (write(first), write(second)) == (older.id, newer.id)
     assert len(fake.adapters) == 2
     first.close()
@@ -78,9 +78,9 @@ def test_adapters_answer_beside_each_other_until_they_are_closed(store, vllm, fa
 
 def test_whole_weights_take_the_place_of_those_before_and_no_answer_mixes_them(store, vllm) -> None:
     older, newer = publish(store, 1), publish(store, 2)
-    first = load_policy(store, older, vllm)
+    first = open_version(older, vllm)
     assert write(first) == older.id
-    second = load_policy(store, newer, vllm)
+    second = open_version(newer, vllm)
     with pytest.raises(PolicyUnavailableError, match="has taken its place"):
         write(first)
     assert not first.alive()
@@ -111,11 +111,11 @@ def test_an_adapter_is_served_in_this_process_from_its_base(store, tmp_path) -> 
         kind="lora",
         probe=take_probe(model, PROMPT),
     )
-    served = load_policy(store, version, InProcess(2))
+    served = open_version(version, InProcess(2))
     assert write(served) == version.id
     served.close()
 
 
 def test_weights_that_are_not_the_trainers_are_not_served(store, vllm) -> None:
     with pytest.raises(PolicyMismatchError):
-        load_policy(store, publish(store, 1, probe_of=3), vllm)
+        open_version(publish(store, 1, probe_of=3), vllm)
