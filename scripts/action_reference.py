@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
+
+from generated import ROOT, keep
 
 from kbqa.kg.actions import ErrorKind
 from kbqa.kg.arguments import PAGING, TERMS, Argument
@@ -14,7 +15,7 @@ from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.specs import COMMON_ERRORS, ActionSpec
 from kbqa.parts import additions
 
-FILE = Path(__file__).parents[1] / "docs" / "actions.md"
+FILE = ROOT / "docs" / "actions.md"
 
 HEAD = """\
 # Actions
@@ -28,17 +29,6 @@ COSTS = """\
 A *look-up* is made in memory and answered at once; a *query* is one SPARQL query; a *search* takes several
 queries, walks or rankings by an encoder.
 """
-
-
-def main(arguments: list[str]) -> int:
-    """Returns the exit code: 1 if the file is to be checked and is out of date."""
-    text = reference()
-    if arguments != ["--check"]:
-        FILE.write_text(text, encoding="utf-8")
-    elif not FILE.is_file() or FILE.read_text(encoding="utf-8") != text:
-        sys.stderr.write("docs/actions.md is out of date: run python scripts/action_reference.py\n")
-        return 1
-    return 0
 
 
 def reference() -> str:
@@ -109,4 +99,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(keep(FILE, reference(), sys.argv[1:]))

@@ -7,23 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from generated import ROOT, keep
+
 from services.gateway.app import create_app
 from services.gateway.settings import GatewaySettings
 
-FILE = Path(__file__).parents[1] / "clients" / "typescript" / "openapi.json"
-
-
-def main(arguments: list[str]) -> int:
-    """Returns the exit code: 1 if the file is to be checked and is out of date."""
-    text = reference()
-    if arguments != ["--check"]:
-        FILE.write_text(text, encoding="utf-8")
-    elif not FILE.is_file() or FILE.read_text(encoding="utf-8") != text:
-        sys.stderr.write(
-            "clients/typescript/openapi.json is out of date: run python scripts/openapi_reference.py\n"
-        )
-        return 1
-    return 0
+FILE = ROOT / "clients" / "typescript" / "openapi.json"
 
 
 def reference() -> str:
@@ -34,4 +23,4 @@ def reference() -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(keep(FILE, reference(), sys.argv[1:]))

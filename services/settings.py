@@ -55,6 +55,10 @@ SHARED_VARIABLES = frozenset(
 )
 
 
+def _prefix(service: str) -> str:
+    return f"KBQA_{service.upper()}_"
+
+
 class ServiceSettings(BaseSettings):
     """Settings of one service.
 
@@ -109,13 +113,40 @@ class ServiceSettings(BaseSettings):
             raise ConfigurationError(problems) from error
 
 
+class GraphSettings(ServiceSettings):
+    """How a service reaches the graphs.
+
+    Attributes:
+        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
+        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
+    """
+
+    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
+    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
+
+
+class QueueSettings(GraphSettings):
+    """How a service that rollouts pass through reaches their queues, and the graphs.
+
+    Attributes:
+        broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
+        queue_prefix: begins every key of the queues in Redis, for example `films:`. Trainer and workers of an
+            installation need the same one; installations that share a Redis need different ones
+            (`KBQA_QUEUE_PREFIX`).
+        broker_wait_s: seconds to wait for the broker at the start.
+    """
+
+    broker_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
+    )
+    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,128}$", validation_alias="KBQA_QUEUE_PREFIX")
+    broker_wait_s: float = Field(5.0, ge=0)
+
+
 def comma_separated(value: object) -> object:
     """Validator for a list that an environment variable holds as text; the field also needs `NoDecode`."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
-
-
-def _prefix(service: str) -> str:
-    return f"KBQA_{service.upper()}_"
 
 
 def variables_of(settings: type[ServiceSettings]) -> dict[str, str]:

@@ -163,8 +163,8 @@ def _looked_up(
 def _look_up(tools: GraphTools, kg: str, names: Sequence[str], failed: list[str]) -> Entities:
     """What the names stand for; a name at which the store's query fails stands for nothing.
 
-    Virtuoso fails at single values, such as dates thousands of years ago. They are found by halves, so that one
-    does not take the other names with it.
+    Virtuoso fails at single values, such as dates thousands of years ago. They are found by halves, so that
+    one does not take the other names with it.
 
     Args:
         failed: the names at which a query has failed; some more are added.

@@ -6,6 +6,7 @@ Also the port of chat models, which exchange text only.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,6 +122,16 @@ class Policy(Protocol):
             ValueError: a prompt leaves no room for a completion.
         """
         ...
+
+
+def is_unwanted(deadline: float | None, cancelled: threading.Event | None) -> bool:
+    """Whether nobody waits for a call's result any more: its deadline has passed, or it was cancelled.
+
+    Args:
+        deadline: as for `Policy.generate`.
+    """
+    late = deadline is not None and time.monotonic() > deadline
+    return late or (cancelled is not None and cancelled.is_set())
 
 
 class Codec(Protocol):

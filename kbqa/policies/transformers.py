@@ -15,7 +15,6 @@ import logging
 import queue
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from kbqa.errors import PolicyIntegrityError, PolicyUnavailableError
-from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
+from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams, is_unwanted
 from kbqa.policies.prefix_cache import PrefixCache
 from kbqa.policies.row_cache import RowCache
 from kbqa.policies.sampling import draw
@@ -320,8 +319,7 @@ class _Request:
     @property
     def unwanted(self) -> bool:
         """Whether nobody waits for it any more."""
-        late = self.deadline is not None and time.monotonic() > self.deadline
-        return late or (self.cancelled is not None and self.cancelled.is_set())
+        return is_unwanted(self.deadline, self.cancelled)
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from time import monotonic
 from typing import Protocol
 
 from kbqa.kg.actions import Action
+from kbqa.policies.base import is_unwanted
 from kbqa.rollouts.agent import EpisodeT, Player, Sampling, consult, require_one
 from kbqa.rollouts.query_cache import QueryCache
 from kbqa.trajectory import Question, Trajectory, Turn
@@ -56,8 +56,7 @@ def linear_rollout(
     consult(tools, question, episodes)
     turn = 0
     while running := [(run, episode) for run, episode in enumerate(episodes) if not episode.done]:
-        late = deadline is not None and monotonic() > deadline
-        if late or (cancelled is not None and cancelled.is_set()):
+        if is_unwanted(deadline, cancelled):
             for _, episode in running:
                 episode.expire()
             break

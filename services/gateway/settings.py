@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from services.gateway.access.settings import AccessSettings
-from services.settings import comma_separated
+from services.settings import GraphSettings, comma_separated
 
 
 def _datasets(value: object) -> object:
@@ -23,12 +23,10 @@ def _datasets(value: object) -> object:
     return {uri: graph for uri, _, graph in pairs}
 
 
-class GatewaySettings(AccessSettings):
+class GatewaySettings(GraphSettings, AccessSettings):
     """Where the gateway finds graphs and policies, and what one question may cost.
 
     Attributes:
-        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         poll_s: seconds between checks for a newly promoted policy.
         engine: what computes completions: "transformers" in this process, "vllm", or "external",
             a model behind somebody else's API (`KBQA_GATEWAY_ENGINE`, else `KBQA_ENGINE`).
@@ -81,8 +79,6 @@ class GatewaySettings(AccessSettings):
     service = "gateway"
 
     port: int = Field(8080, ge=1, le=65535)
-    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
-    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     engine: Literal["transformers", "vllm", "external"] = Field(
         "transformers", validation_alias=AliasChoices("KBQA_GATEWAY_ENGINE", "KBQA_ENGINE")
     )

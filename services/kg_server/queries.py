@@ -221,8 +221,7 @@ class GuardedStore:
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         query = check_query(text)
-        if result is None:
-            result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
+        result = result or query.default_format
         remaining_s = self._until - time.monotonic()
         if remaining_s <= 0:
             raise QueryTimeoutError("the batch's deadline has passed: send fewer actions, or narrower ones")

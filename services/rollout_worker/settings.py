@@ -7,20 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
-from services.settings import ServiceSettings, comma_separated
+from services.settings import QueueSettings, comma_separated
 
 
-class RolloutWorkerSettings(ServiceSettings):
+class RolloutWorkerSettings(QueueSettings):
     """How rollouts are run.
 
     Attributes:
-        broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
-        queue_prefix: begins every key of the queues in Redis, for example `films:`. Trainer and workers of an
-            installation need the same one; installations that share a Redis need different ones
-            (`KBQA_QUEUE_PREFIX`).
-        broker_wait_s: seconds to wait for the broker at the start.
-        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         engine: what computes completions: "transformers" in this process, or "vllm"
             (`KBQA_ROLLOUT_WORKER_ENGINE`, else `KBQA_ENGINE`).
         vllm_urls: URLs of one or more vLLM servers that only this worker uses, separated by commas
@@ -52,14 +45,6 @@ class RolloutWorkerSettings(ServiceSettings):
     service = "rollout_worker"
 
     port: int = Field(8002, ge=1, le=65535)
-    broker_url: str = Field(
-        "redis://127.0.0.1:6379/0",
-        validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
-    )
-    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,128}$", validation_alias="KBQA_QUEUE_PREFIX")
-    broker_wait_s: float = Field(5.0, ge=0)
-    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
-    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     engine: Literal["transformers", "vllm"] = Field(
         "transformers", validation_alias=AliasChoices("KBQA_ROLLOUT_WORKER_ENGINE", "KBQA_ENGINE")
     )

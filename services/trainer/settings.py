@@ -5,28 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
 from kbqa.recipes.reach import Reach
 from services.access.settings import KeySettings
-from services.settings import comma_separated
+from services.settings import QueueSettings, comma_separated
 from services.trainer.sinks import SinkName
 
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)]
 
 
-class TrainerSettings(KeySettings):
+class TrainerSettings(QueueSettings, KeySettings):
     """How the trainer keeps runs alive. What a run learns, and how fast, is set by its recipe.
 
     Attributes:
-        broker_url: URL of the broker (`KBQA_BROKER_URL`, else `KBQA_REDIS_URL` or `REDIS_URL`).
-        queue_prefix: begins every key of the queues in Redis, for example `films:`. Trainer and workers of an
-            installation need the same one; installations that share a Redis need different ones
-            (`KBQA_QUEUE_PREFIX`).
-        broker_wait_s: seconds to wait for the broker at the start.
-        kg_server_url: URL of the kg_server (`KBQA_KG_SERVER_URL`).
-        kg_server_api_key: API key for the kg_server, if it requires one (`KBQA_KG_SERVER_API_KEY`).
         data: directory of data sets that are not generated (`KBQA_DATA`).
         processes: number of processes of this machine that share the training
             (`KBQA_TRAINING_PROCESSES`), one for each GPU; each has `threads` threads.
@@ -63,14 +56,6 @@ class TrainerSettings(KeySettings):
     service = "trainer"
 
     port: int = Field(8003, ge=1, le=65535)
-    broker_url: str = Field(
-        "redis://127.0.0.1:6379/0",
-        validation_alias=AliasChoices("KBQA_BROKER_URL", "KBQA_REDIS_URL", "REDIS_URL"),
-    )
-    queue_prefix: str = Field("", pattern=r"^[A-Za-z0-9:._-]{0,128}$", validation_alias="KBQA_QUEUE_PREFIX")
-    broker_wait_s: float = Field(5.0, ge=0)
-    kg_server_url: str = Field("http://127.0.0.1:8001", validation_alias="KBQA_KG_SERVER_URL")
-    kg_server_api_key: str | None = Field(None, repr=False, validation_alias="KBQA_KG_SERVER_API_KEY")
     data: Path | None = Field(None, validation_alias="KBQA_DATA")
     processes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_PROCESSES")
     nodes: int = Field(1, ge=1, validation_alias="KBQA_TRAINING_NODES")

@@ -150,8 +150,7 @@ class OxigraphStore(Adjacency):
 
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         query = check_query(text)
-        if result is None:
-            result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
+        result = result or query.default_format
         return self._queries.run(self._directory, query, result, deadline_s=deadline_s)
 
 

@@ -373,8 +373,7 @@ class EndpointStore:
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         started = time.monotonic()
         query = check_query(text)
-        if result is None:
-            result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
+        result = result or query.default_format
         key = (query.canonical, result)
         known = None if query.volatile else self._recent.get(key)
         if known is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from kbqa.errors import GraphUnavailableError, QueryError, QuerySyntaxError
-from kbqa.kg.sparql.guard import CheckedQuery, ResultFormat
+from kbqa.kg.sparql.guard import CheckedQuery
 from kbqa.kg.sparql.pool import QueryPool
 
 # Parsing takes milliseconds; a longer run is not spent on parsing.
@@ -39,9 +39,8 @@ class SyntaxCheck:
         Raises:
             QuerySyntaxError: the query does not parse; the message says where.
         """
-        result = ResultFormat.NTRIPLES if query.returns_graph else ResultFormat.JSON
         try:
-            self._queries.run(self._nothing, query, result, deadline_s=min(deadline_s, _MAX_S))
+            self._queries.run(self._nothing, query, query.default_format, deadline_s=min(deadline_s, _MAX_S))
         except QuerySyntaxError:
             raise
         except (QueryError, GraphUnavailableError):

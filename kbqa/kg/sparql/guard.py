@@ -45,11 +45,6 @@ class ResultFormat(StrEnum):
     NTRIPLES = "application/n-triples"
     TURTLE = "text/turtle"
 
-    @property
-    def is_graph(self) -> bool:
-        """Whether the format holds triples (CONSTRUCT, DESCRIBE) instead of rows or a boolean."""
-        return self in (ResultFormat.NTRIPLES, ResultFormat.TURTLE)
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuery:
@@ -73,6 +68,11 @@ class CheckedQuery:
     @property
     def returns_graph(self) -> bool:
         return self.form in ("CONSTRUCT", "DESCRIBE")
+
+    @property
+    def default_format(self) -> ResultFormat:
+        """The format of a result if none is asked for."""
+        return ResultFormat.NTRIPLES if self.returns_graph else ResultFormat.JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import logging
 import queue
 import random
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -22,7 +21,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from kbqa.errors import PolicyUnavailableError
-from kbqa.policies.base import Completion, FinishReason, SamplingParams
+from kbqa.policies.base import Completion, FinishReason, SamplingParams, is_unwanted
 from kbqa.policies.chooser.encoding import Encoded, Ids
 from kbqa.policies.chooser.model import Chooser, relations_of
 from kbqa.policies.chooser.reading import Decision, Words, decisions
@@ -151,7 +150,7 @@ class ChooserPolicy:
 
     def _answer(self, requests: Sequence[_Request]) -> None:
         for request in requests:
-            if request.unwanted:
+            if is_unwanted(request.deadline, request.cancelled):
                 aborted = Completion((), (), FinishReason.ABORTED, self._version)
                 request.future.set_result([aborted for _ in request.decisions])
         if wanted := [request for request in requests if not request.future.done()]:
@@ -264,12 +263,6 @@ class _Request:
     deadline: float | None
     cancelled: threading.Event | None
     future: Future[list[Completion]] = field(default_factory=Future)
-
-    @property
-    def unwanted(self) -> bool:
-        """Whether nobody waits for it any more."""
-        late = self.deadline is not None and time.monotonic() > self.deadline
-        return late or (self.cancelled is not None and self.cancelled.is_set())
 
 
 @dataclass(slots=True, eq=False)
