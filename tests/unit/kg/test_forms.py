@@ -7,13 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from kbqa.errors import LogicalFormError, QueryTimeoutError
-from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.endpoint.record import FREEBASE_NAME, RDFS_LABEL, Endpoint, ServerKind
 from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.store import GraphStore, Page
 from kbqa.logical_forms.algebra import Entity
 from kbqa.logical_forms.s_expression import parse_s_expression
-from tests.sparql_servers import SparqlServer
+from tests.opened_graphs import attached, loaded, served
 
 EX = "http://ex.org/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -51,14 +50,8 @@ TURTLE = f"""
 def stores(tmp_path_factory, request):
     """The same graph in both stores."""
     with ExitStack() as opened:
-        home = tmp_path_factory.mktemp("home")
-        (home / "graph.ttl").write_text(TURTLE)
-        catalog = GraphCatalog(home)
-        opened.callback(catalog.close)
-        catalog.load("films", home / "graph.ttl")
-        server = SparqlServer(TURTLE)
-        opened.callback(server.stop)
-        endpoint = remote(Endpoint(server.url, deadline_s=60), opened)
+        catalog = loaded(opened, tmp_path_factory.mktemp("home"), "films", TURTLE)
+        endpoint, server = served(opened, TURTLE)
         yield {"embedded": catalog.get("films"), "endpoint": endpoint, "server": server}
 
 
@@ -72,12 +65,6 @@ def store(request, stores, tmp_path_factory) -> GraphStore:
         at = Endpoint(server.url, (f"{EX}films",), ServerKind.VIRTUOSO, deadline_s=60)
         stores["virtuoso"] = EndpointStore(at, version="v1")
     return stores[request.param]
-
-
-def remote(at, opened):
-    store = EndpointStore(at, version="v1")
-    opened.callback(store.close)
-    return store
 
 
 def form(text):
@@ -364,7 +351,7 @@ def test_an_endpoint_is_asked_a_few_short_questions(stores):
     requests = stores["server"].requests
     with ExitStack() as opened:
         labels = (RDFS_LABEL, FREEBASE_NAME)  # attaching keeps those that the graph has
-        store = remote(Endpoint(stores["server"].url, labels=labels, deadline_s=60), opened)
+        store = attached(opened, Endpoint(stores["server"].url, labels=labels, deadline_s=60))
         before = len(requests)
         store.survey(form("(JOIN (R :star) (JOIN :director :mann))"), [f"{EX}heat"])
         assert len(requests) - before <= 14
@@ -373,9 +360,7 @@ def test_an_endpoint_is_asked_a_few_short_questions(stores):
 
 def test_a_query_that_takes_too_long_is_given_up(stores):
     with ExitStack() as opened:
-        slow = SparqlServer()
-        opened.callback(slow.stop)
+        store, slow = served(opened, "", deadline_s=0.3)
         slow.answer_with(lambda request: None)
-        store = remote(Endpoint(slow.url, deadline_s=0.3), opened)
         with pytest.raises(QueryTimeoutError):
             store.members(form(":Film"), limit=9)

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 import pytest
 
 from kbqa.kg.actions import Action, Success
-from kbqa.kg.catalog import FixedGraphs, GraphCatalog
+from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.endpoint.record import Endpoint, ServerKind
-from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.tools import LocalGraphTools
-from tests.sparql_servers import SparqlServer, Virtuoso
+from tests.opened_graphs import attached, loaded, served
+from tests.sparql_servers import Virtuoso
 
 EX = "http://ex.org/"
 TURTLE = """
@@ -31,7 +31,6 @@ QUERY = "PREFIX : <http://ex.org/> SELECT DISTINCT ?x WHERE { :big :starred ?x }
 )
 def act(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("graph")
-    (directory / "graph.ttl").write_text(TURTLE)
     with ExitStack() as opened:
         store = {"embedded": embedded, "endpoint": endpoint, "virtuoso": virtuoso}[request.param](
             directory, opened
@@ -46,16 +45,11 @@ def act(request, tmp_path_factory):
 
 
 def embedded(directory, opened):
-    catalog = GraphCatalog(directory / "home")
-    opened.callback(catalog.close)
-    catalog.load("films", directory / "graph.ttl")
-    return catalog.get("films")
+    return loaded(opened, directory, "films", TURTLE).get("films")
 
 
 def endpoint(directory, opened):
-    server = SparqlServer(TURTLE)
-    opened.callback(server.stop)
-    return remote(Endpoint(server.url, deadline_s=60), opened)
+    return served(opened, TURTLE)[0]
 
 
 def virtuoso(directory, opened):
@@ -63,14 +57,9 @@ def virtuoso(directory, opened):
         pytest.skip(missing)
     server = Virtuoso(directory)
     opened.callback(server.kill)
+    (directory / "graph.ttl").write_text(TURTLE)
     server.load(directory / "graph.ttl", f"{EX}graph")
-    return remote(Endpoint(server.url, (f"{EX}graph",), ServerKind.VIRTUOSO, deadline_s=60), opened)
-
-
-def remote(at, opened):
-    store = EndpointStore(at, version="v1")
-    opened.callback(store.close)
-    return store
+    return attached(opened, Endpoint(server.url, (f"{EX}graph",), ServerKind.VIRTUOSO, deadline_s=60))
 
 
 def short(text):
@@ -141,9 +130,7 @@ def test_paths_are_followed_wherever_the_graph_is(act):
 def test_an_endpoint_is_sent_a_path_and_not_the_sets_on_it():
     with ExitStack() as opened:
         facts = "\n".join(f":hub :links :n{n} . :n{n} :on :m{n % 7} ." for n in range(3000))
-        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
-        opened.callback(server.stop)
-        store = remote(Endpoint(server.url, deadline_s=60), opened)
+        store, server = served(opened, f"@prefix : <{EX}> . {facts}")
         tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=60)
         path = [f"{EX}links", f"{EX}on", f"^{EX}on"]
         [result] = tools.execute("hub", [Action("follow_path", {"entity": f"{EX}hub", "path": path})])
@@ -167,9 +154,7 @@ def test_an_entity_is_described_wherever_the_graph_is(act):
 def test_an_endpoint_is_not_asked_more_the_more_relations_an_entity_has():
     with ExitStack() as opened:
         facts = "\n".join(f":hub :relation{n} :n{n} . :n{n} :on :m{n} ." for n in range(60))
-        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
-        opened.callback(server.stop)
-        store = remote(Endpoint(server.url, deadline_s=60), opened)
+        store, server = served(opened, f"@prefix : <{EX}> . {facts}")
         tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
         asked = {"node": f"{EX}hub", "question": "relation7", "limit": 100}
         [result] = tools.execute("hub", [Action("node_relations", asked)])
@@ -192,9 +177,7 @@ def test_an_endpoint_is_not_asked_more_the_more_relations_an_entity_has():
 def test_the_relations_that_are_followed_are_bounded_by_the_record(hub_relations, followed):
     with ExitStack() as opened:
         facts = "\n".join(f":hub :relation{n} :n{n} . :n{n} :on :m{n} ." for n in range(60))
-        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
-        opened.callback(server.stop)
-        store = remote(Endpoint(server.url, deadline_s=60, hub_relations=hub_relations), opened)
+        store, server = served(opened, f"@prefix : <{EX}> . {facts}", hub_relations=hub_relations)
         tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
         asked = {"node": f"{EX}hub", "question": "relation7", "limit": 200}
         [result] = tools.execute("hub", [Action("node_relations", asked)])
@@ -204,9 +187,7 @@ def test_the_relations_that_are_followed_are_bounded_by_the_record(hub_relations
 def test_the_neighbours_behind_a_relation_are_bounded_by_the_record():
     with ExitStack() as opened:
         facts = "\n".join(f":hub :links :n{n} . :n{n} :on{n} :m{n} ." for n in range(9))
-        server = SparqlServer(f"@prefix : <{EX}> . {facts}")
-        opened.callback(server.stop)
-        store = remote(Endpoint(server.url, deadline_s=60, hub_neighbours=4), opened)
+        store, server = served(opened, f"@prefix : <{EX}> . {facts}", hub_neighbours=4)
         tools = LocalGraphTools(FixedGraphs({"hub": store}), deadline_s=600)
         [result] = tools.execute("hub", [Action("node_relations", {"node": f"{EX}hub", "question": "on"})])
         assert (result.total, result.truncated) == (1 + 4, True)
@@ -214,11 +195,9 @@ def test_the_neighbours_behind_a_relation_are_bounded_by_the_record():
 
 def test_a_graph_may_have_a_deadline_of_its_own_for_queries():
     with ExitStack() as opened:
-        server = SparqlServer(TURTLE)
-        opened.callback(server.stop)
-        patient = remote(Endpoint(server.url, deadline_s=60, query_deadline_s=60), opened)
+        patient, _ = served(opened, TURTLE, query_deadline_s=60)
         tools = LocalGraphTools(FixedGraphs({"films": patient}), deadline_s=1e-6)
         assert isinstance(tools.execute("films", [Action("execute_sparql", {"query": QUERY})])[0], Success)
-        hasty = remote(Endpoint(server.url, deadline_s=60), opened)
+        hasty, _ = served(opened, TURTLE)
         tools = LocalGraphTools(FixedGraphs({"films": hasty}), deadline_s=1e-6)
         assert tools.execute("films", [Action("execute_sparql", {"query": QUERY})])[0].kind == "query_timeout"

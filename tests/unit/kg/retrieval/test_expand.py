@@ -7,14 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from kbqa.kg.actions import Action, ErrorKind, Failure
-from kbqa.kg.catalog import FixedGraphs, GraphCatalog
+from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.endpoint.record import Endpoint
-from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.retrieval.look_ahead import MAX_SHARING
 from kbqa.kg.subgraphs import Seed, SubgraphWriter
 from kbqa.kg.tools import LocalGraphTools
-from tests.sparql_servers import SparqlServer
+from tests.opened_graphs import loaded, served
 
 EX = "http://ex.org/"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -40,11 +38,7 @@ SELECTIONS = {"keep", "max", "min", "gt", "ge", "lt", "le", "at", "type"}
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
     with ExitStack() as opened:
-        home = tmp_path_factory.mktemp("home")
-        (home / "graph.ttl").write_text(TURTLE)
-        catalog = GraphCatalog(home)
-        opened.callback(catalog.close)
-        catalog.load("films", home / "graph.ttl")
+        catalog = loaded(opened, tmp_path_factory.mktemp("home"), "films", TURTLE)
 
         def write(store, directory):
             with SubgraphWriter(store, directory, source="asked", seed=Seed.TOPICS, hops=1) as writer:
@@ -52,10 +46,7 @@ def graphs(tmp_path_factory):
                 return writer.finish()
 
         catalog.add_subgraphs("films", write)
-        server = SparqlServer(TURTLE)
-        opened.callback(server.stop)
-        remote = EndpointStore(Endpoint(server.url, deadline_s=60), version="v1")
-        opened.callback(remote.close)
+        remote, _ = served(opened, TURTLE)
         yield FixedGraphs({"embedded": catalog.get("films"), "endpoint": remote})
 
 
@@ -387,10 +378,7 @@ def test_a_subgraph_restricts_what_is_listed(expand_here):
 
 def test_a_query_that_is_killed_is_a_failure():
     with ExitStack() as opened:
-        server = SparqlServer(TURTLE)
-        opened.callback(server.stop)
-        store = EndpointStore(Endpoint(server.url, deadline_s=0.5), version="v1")
-        opened.callback(store.close)
+        store, server = served(opened, TURTLE, deadline_s=0.5)
 
         def answer(request):
             if "COUNT" not in request.form["query"]:

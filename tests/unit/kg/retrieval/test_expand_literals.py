@@ -7,14 +7,12 @@ from contextlib import ExitStack
 import pytest
 
 from kbqa.kg.actions import Action, ErrorKind
-from kbqa.kg.catalog import FixedGraphs, GraphCatalog
+from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.endpoint.record import Endpoint
-from kbqa.kg.endpoint.store import EndpointStore
 from kbqa.kg.forms import leaf_of
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.logical_forms.algebra import XSD, Entity, Literal
-from tests.sparql_servers import SparqlServer
+from tests.opened_graphs import loaded, served
 
 EX = "http://ex.org/"
 TURTLE = f"""
@@ -30,15 +28,8 @@ ODD = '"say \\"a\\\\b\\"\tnow"'
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
     with ExitStack() as opened:
-        home = tmp_path_factory.mktemp("home")
-        (home / "graph.ttl").write_text(TURTLE)
-        catalog = GraphCatalog(home)
-        opened.callback(catalog.close)
-        catalog.load("firms", home / "graph.ttl")
-        server = SparqlServer(TURTLE)
-        opened.callback(server.stop)
-        remote = EndpointStore(Endpoint(server.url, deadline_s=60), version="v1")
-        opened.callback(remote.close)
+        catalog = loaded(opened, tmp_path_factory.mktemp("home"), "firms", TURTLE)
+        remote, _ = served(opened, TURTLE)
         yield {"embedded": catalog.get("firms"), "endpoint": remote}
 
 
