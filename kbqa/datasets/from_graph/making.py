@@ -11,7 +11,8 @@ from kbqa.datasets.from_graph.describing import Described, describe
 from kbqa.datasets.from_graph.reading import MAX_PAIRS, read_graph
 from kbqa.datasets.world.asking import Asker
 from kbqa.datasets.world.lexicon import Inflections, Lexicon
-from kbqa.datasets.world.operations import OPERATIONS, Limits
+from kbqa.datasets.world.operations import OPERATIONS
+from kbqa.datasets.world.walks import Limits
 from kbqa.errors import DatasetError, LogicalFormError
 from kbqa.kg.forms import NameTable, leaf_of
 from kbqa.kg.ranking.encoders import words

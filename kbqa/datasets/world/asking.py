@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import members
-from kbqa.datasets.world.operations import Draft, Drawer, Limits
+from kbqa.datasets.world.operations import Draft, Drawer
 from kbqa.datasets.world.schema import RDF_TERMS, Grammar, Schema
+from kbqa.datasets.world.walks import Limits
 from kbqa.datasets.world.yes_no import yes_no
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Ask, Count, Expression, Literal, canonical, described, entities

@@ -19,7 +19,8 @@ from kbqa.datasets.world.domains import Domain, domains, draw_schema
 from kbqa.datasets.world.facts import generate_facts
 from kbqa.datasets.world.inventing import Inventor
 from kbqa.datasets.world.lexicon import Lexicon
-from kbqa.datasets.world.operations import OPERATIONS, Limits
+from kbqa.datasets.world.operations import OPERATIONS
+from kbqa.datasets.world.walks import Limits
 from kbqa.errors import DatasetError
 from kbqa.trajectory import Question
 

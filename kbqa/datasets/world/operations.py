@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from calendar import month_name
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import comparable, members
-from kbqa.datasets.world.schema import Link, Quantity, Tenure
+from kbqa.datasets.world.schema import Link, Tenure
+from kbqa.datasets.world.walks import Limits, Reached, Walker
 from kbqa.logical_forms.algebra import (
     NOW,
     And,
@@ -37,29 +38,6 @@ from kbqa.trajectory import Hop
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of the sets of a form.
-
-    Attributes:
-        answers: members of the whole form.
-        members: members of an intermediate set.
-        lookups: one-hop look-ups for a path, one per node on the way.
-        returns: whether a path may go straight back (to the films of a film's director), and sets may
-            contain the entities that the form names; these are then left out.
-        hops: of a path, each drawn as often as it stands here.
-        within: share of the hops that are drawn from the relations within a kind ("the mother of the mother
-            of X"), where there are any.
-    """
-
-    answers: int = 5
-    members: int = 12
-    lookups: int = 4
-    returns: bool = False
-    hops: tuple[int, ...] = (1, 2, 3)
-    within: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Draft:
     """A question before it is written.
 
@@ -78,27 +56,6 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
-    """The end of a path so far.
-
-    Attributes:
-        nodes: its set.
-        phrase: describes the set.
-        lookups: that the hops took.
-        question: the text, if it is no pattern around the phrase.
-        sharing: phrases for what shares these nodes with where the last hop came from.
-    """
-
-    form: Entity | Expression
-    nodes: tuple[Node, ...]
-    phrase: str
-    path: tuple[Hop, ...] = ()
-    lookups: int = 0
-    question: str = ""
-    sharing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Constraint:
     """A statement about an entity: a set that contains it, and a clause for that set."""
 
@@ -112,6 +69,7 @@ class Drawer:
     def __init__(self, facts: Facts, rng: random.Random, limits: Limits | None = None) -> None:
         self._facts, self._rng, self._schema = facts, rng, facts.schema
         self._limits = limits or Limits()
+        self._walker = Walker(facts, rng, self._limits)
         self._mixed = tuple(link for link in facts.schema.links if len(link.tails) > 1)
         self._named = [entity for entity in facts.names if facts.schema.kinds[facts.kinds[entity]].is_topic]
         shared = (bearers for bearers in facts.bearers.values() if len(bearers) > 1)
@@ -125,21 +83,23 @@ class Drawer:
         return draft if draft is not None and self._is_fit(draft.form) else None
 
     def path(self) -> Draft | None:
-        return self._walk(self._start(self._rng.choice(self._named)), self._rng.choice(self._limits.hops))
+        return self._path(
+            self._walker.start(self._rng.choice(self._named)), self._rng.choice(self._limits.hops)
+        )
 
     def namesake(self) -> Draft | None:
         """A path from an entity that shares its name with another."""
         if not self._namesakes:
             return None
-        return self._walk(self._start(self._rng.choice(self._namesakes)), self._rng.randint(1, 2))
+        return self._path(self._walker.start(self._rng.choice(self._namesakes)), self._rng.randint(1, 2))
 
     def dead_end(self) -> Draft | None:
         """A path that begins with a relation whose reverse sounds just as right, but finds nothing here."""
         if not self._dead_ends:
             return None
         entity, link = self._rng.choice(self._dead_ends)
-        reached = self._step_back(self._start(entity), link)
-        return self._walk(reached, self._rng.randint(0, 1))
+        reached = self._walker.step_back(self._walker.start(entity), link)
+        return self._path(reached, self._rng.randint(0, 1))
 
     def intersection(self) -> Draft | None:
         kind = self._rng.choice(self._schema.rich)
@@ -233,7 +193,7 @@ class Drawer:
             form, phrases = Join(holds, Timed(whole, begins, moment)), tenure.of_held
         if len(self._members(Timed(whole, begins, moment))) == len(self._members(whole)):
             return None
-        return Draft(form, self._rng.choice(phrases).format(self._mention(known), when=when))
+        return Draft(form, self._rng.choice(phrases).format(self._walker.mention(known), when=when))
 
     def type(self) -> Draft | None:
         """The members of a class within a set that has other members, too."""
@@ -242,11 +202,11 @@ class Drawer:
         link = self._rng.choice(self._mixed)
         onward = [step for step in self._schema.links if step.tails == (link.head,) and step.forward]
         step = self._rng.choice(onward) if onward and self._coin() else None
-        start = self._some(link.head if step is None else step.head)
-        reached = start if step is None else self._step(start, step)
+        start = self._walker.some(link.head if step is None else step.head)
+        reached = start if step is None else self._walker.step(start, step)
         if reached is None:
             return None
-        nodes = {tail for node in reached.nodes for tail in self._tails(node, link.name)}
+        nodes = {tail for node in reached.nodes for tail in self._walker.tails(node, link.name)}
         kind = self._rng.choice(link.tails)
         some = {node for node in nodes if self._facts.kinds[str(node)] == kind}
         if not some or some == nodes:
@@ -259,7 +219,7 @@ class Drawer:
 
     def boolean(self) -> Draft | None:
         """Whether an entity is where a path leads; in half of the questions it is not."""
-        reached = self._walk(self._start(self._rng.choice(self._named)), self._rng.choice((1, 1, 2)))
+        reached = self._path(self._walker.start(self._rng.choice(self._named)), self._rng.choice((1, 1, 2)))
         if reached is None:
             return None
         source = reached.form
@@ -274,90 +234,16 @@ class Drawer:
                 return None
             node = self._rng.choice(others)
         asked = Ask(source, Entity(node))
-        return Draft(asked, reached.phrase, (), reached.question, self._mention(node))
+        return Draft(asked, reached.phrase, (), reached.question, self._walker.mention(node))
 
     # Building blocks of the operations
 
-    def _some(self, kind: str) -> _Reached:
-        return self._start(self._rng.choice(self._facts.members[kind]))
-
-    def _start(self, entity: str) -> _Reached:
-        return _Reached(Entity(entity), (entity,), self._mention(entity))
-
-    def _walk(self, reached: _Reached | None, hops: int) -> Draft | None:
-        """Continue for a number of hops, in directions that the graph has."""
-        for _ in range(hops):
-            if reached is None:
-                return None
-            kinds = {self._facts.kinds[node] for node in reached.nodes if isinstance(node, str)}
-            if len(kinds) != 1:
-                return None
-            (kind,) = kinds
-            forward = [link for link in self._schema.links if link.head == kind and link.forward]
-            back = [
-                link for link in self._schema.links if link.tails == (kind,) and (link.heads or link.back)
-            ]
-            valued = [quantity for quantity in self._schema.quantities if quantity.head == kind]
-            steps: list[Link | Quantity] = [*forward, *back, *valued]
-            if not steps:
-                return None
-            within = [link for link in (*forward, *back) if (link.head, *link.tails) == (kind, kind)]
-            if within and self._limits.within > 0 and self._rng.random() < self._limits.within:
-                steps = [*within]
-            step = self._rng.choice(steps)
-            if isinstance(step, Link) and (step.head != kind or (step in back and self._coin())):
-                reached = self._step_back(reached, step)
-            else:
-                reached = self._step(reached, step)
+    def _path(self, reached: Reached | None, hops: int) -> Draft | None:
+        """The set to which a walk leads that goes on for a number of hops."""
+        reached = self._walker.walk(reached, hops)
         if reached is None or isinstance(reached.form, Entity):
             return None
         return Draft(reached.form, reached.phrase, reached.path, reached.question)
-
-    def _step(self, reached: _Reached, step: Link | Quantity) -> _Reached | None:
-        """Step to the tails of a link, or to the values of a quantity."""
-        found = (tail for node in reached.nodes for tail in self._tails(node, step.name))
-        nodes: dict[Node, None] = dict.fromkeys(found)
-        relation = Relation(self._schema.iri(step.name), inverse=True)
-        sharing = step.same_tail if isinstance(step, Link) else ()
-        return self._reach(reached, relation, nodes, step.forward, step.asks, sharing)
-
-    def _step_back(self, reached: _Reached, link: Link) -> _Reached | None:
-        """Step to the heads of a link."""
-        name = self._schema.iri(link.name)
-        found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
-        nodes: dict[Node, None] = dict.fromkeys(found)
-        phrases = [f"the {self._schema.kinds[link.head].plural} {clause}" for clause in link.heads]
-        back = [*phrases, *link.back]
-        return self._reach(reached, Relation(name), nodes, back, link.asks_back, link.same_head)
-
-    def _reach(
-        self,
-        reached: _Reached,
-        relation: Relation,
-        nodes: dict[Node, None],
-        phrases: Sequence[str],
-        asks: Sequence[str],
-        sharing: Sequence[str],
-    ) -> _Reached | None:
-        if self._limits.returns:
-            for topic in (
-                entities(reached.form) if not isinstance(reached.form, Entity) else (reached.form.id,)
-            ):
-                nodes.pop(topic, None)
-        hop = Hop(relation.name, inverse=not relation.inverse)
-        turns_back = reached.path and reached.path[-1] == Hop(hop.relation, not hop.inverse)
-        lookups = reached.lookups + len(reached.nodes)
-        if not nodes or (turns_back and not self._limits.returns) or lookups > self._limits.lookups:
-            return None
-        phrase = self._rng.choice(phrases).format(reached.phrase)
-        question = ""
-        if asks and self._rng.random() < self._schema.grammar.direct:
-            question = self._rng.choice(asks).format(reached.phrase)
-        if turns_back and reached.sharing and self._coin():
-            phrase, question = self._rng.choice(reached.sharing), ""
-        path = (*reached.path, hop)
-        shared = tuple(one.format(reached.phrase) for one in sharing)
-        return _Reached(Join(relation, reached.form), tuple(nodes), phrase, path, lookups, question, shared)
 
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
         """Different statements about an entity whose sets hold only its kind; None if there are too few."""
@@ -365,12 +251,12 @@ class Drawer:
         for link in self._schema.links:
             name = self._schema.iri(link.name)
             if link.head == kind and link.heads:
-                for tail in self._tails(entity, link.name):
-                    clause = self._rng.choice(link.heads).format(self._mention(str(tail)))
+                for tail in self._walker.tails(entity, link.name):
+                    clause = self._rng.choice(link.heads).format(self._walker.mention(str(tail)))
                     found.append(_Constraint(Join(Relation(name), Entity(str(tail))), clause))
             if link.tails == (kind,) and link.tails_are:
                 for head in self._facts.heads.get((entity, name), ()):
-                    clause = self._rng.choice(link.tails_are).format(self._mention(head))
+                    clause = self._rng.choice(link.tails_are).format(self._walker.mention(head))
                     found.append(_Constraint(Join(Relation(name, inverse=True), Entity(head)), clause))
         return self._rng.sample(found, count) if len(found) >= count else None
 
@@ -380,7 +266,7 @@ class Drawer:
         pairs = [
             (head, self._facts.value(tail, relation))
             for head in self._facts.subjects[relation]
-            for tail in self._tails(head, name)
+            for tail in self._walker.tails(head, name)
         ]
         pairs.sort(key=lambda pair: comparable(pair[1]))
         comparator = self._rng.choice(tuple(Comparator))
@@ -396,8 +282,8 @@ class Drawer:
 
     def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
         """A time during a tenure, and a phrase for it."""
-        (begin,) = self._tails(node, tenure.begins)
-        end = self._tails(node, tenure.ends)
+        (begin,) = self._walker.tails(node, tenure.begins)
+        end = self._walker.tails(node, tenure.ends)
         if not end and self._coin():
             return NOW, self._rng.choice(("now", "at present", "today"))
         first = str(comparable(begin))
@@ -411,15 +297,6 @@ class Drawer:
             return f"{year}-{month:02}", f"in {month_name[month]} {year}"
         day = f"{year}-{month:02}-{self._rng.randint(1, 28):02}"
         return day, f"on {day}"
-
-    def _mention(self, entity: str) -> str:
-        """The entity's name, with its kind if other entities share the name."""
-        name = self._facts.names[entity]
-        alone = len(self._facts.bearers[name]) == 1
-        return name if alone else f"the {self._schema.kinds[self._facts.kinds[entity]].singular} {name}"
-
-    def _tails(self, node: Node, relation: str) -> list[Node]:
-        return self._facts.tails.get((node, self._schema.iri(relation)), []) if isinstance(node, str) else []
 
     def _members(self, form: Expression) -> set[Node]:
         found = self._known.get(form)

@@ -12,7 +12,7 @@ import yaml
 from kbqa.datasets.world.asking import Asker
 from kbqa.datasets.world.domains import domains, draw_schema, read_domain
 from kbqa.datasets.world.facts import generate_facts
-from kbqa.datasets.world.operations import Limits
+from kbqa.datasets.world.walks import Limits
 from kbqa.errors import DatasetError
 from kbqa.logical_forms.algebra import Comparator, Extreme
 

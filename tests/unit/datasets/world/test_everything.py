@@ -5,9 +5,9 @@ import pytest
 
 from kbqa.datasets.world.everything import ASKED, generate_world_all
 from kbqa.datasets.world.members import members
-from kbqa.datasets.world.operations import Limits
 from kbqa.datasets.world.schema import RDF_TERMS
 from kbqa.datasets.world.vocabulary import WORLD
+from kbqa.datasets.world.walks import Limits
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.logical_forms.actions import build, to_actions
 from kbqa.logical_forms.algebra import Literal, canonical, entities, equivalent

@@ -10,7 +10,7 @@ from kbqa.datasets.world.asking import Asker
 from kbqa.datasets.world.domains import domains, draw_schema
 from kbqa.datasets.world.facts import generate_facts
 from kbqa.datasets.world.members import members
-from kbqa.datasets.world.operations import Limits
+from kbqa.datasets.world.walks import Limits
 from kbqa.datasets.world.yes_no import yes_no
 from kbqa.logical_forms.algebra import Ask, Entity
 from kbqa.logical_forms.s_expression import parse_s_expression
