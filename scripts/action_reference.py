@@ -22,8 +22,9 @@ HEAD = """\
 
 What an agent may ask of a graph: by `POST /v1/kg/{kg}/actions` of
 [kg_server](../services/kg_server/README.md), as tools of the Model Context Protocol under the same names, and
-within a process by `kbqa.kg.tools.LocalGraphTools`. Each is described by one value, from which this page is
-made; another distribution adds one by an entry point ([kbqa/kg/specs.py](../kbqa/kg/specs.py)).
+within a process by `kbqa.kg.tools.LocalGraphTools`. Each action is described by one value, and this page is
+generated from these values. Another Python distribution can add an action by an entry point
+([kbqa/kg/specs.py](../kbqa/kg/specs.py)).
 """
 COSTS = """\
 A *look-up* is made in memory and answered at once; a *query* is one SPARQL query; a *search* takes several
@@ -46,7 +47,7 @@ def reference() -> str:
         "Two further arguments carry the terms of a recipe (its section `graph`). They matter to actions "
         "that query the graph or rank relations.\n",
         _argument_table(TERMS, required=()),
-        f"Any action may fail with {_errors(COMMON_ERRORS)}; what is no action, with "
+        f"Any action may fail with {_errors(COMMON_ERRORS)}; an unknown action fails with "
         f"{_errors([ErrorKind.INVALID_ACTION])}. In brackets is the code, one of KG-R1's six.\n",
     ]
     return "\n".join((HEAD, overview, COSTS, *shared, *map(_section, specs))).rstrip() + "\n"

@@ -125,8 +125,8 @@ def learn(
         Path | None,
         typer.Option(
             "--must-answer",
-            help="File of questions that must stay answered rightly for the result to be promoted (default: "
-            f"HOME/corrections/{_MUST_ANSWER}, if it exists).",
+            help="File of questions that must still be answered correctly for the result to be promoted "
+            f"(default: HOME/corrections/{_MUST_ANSWER}, if it exists).",
         ),
     ] = None,
     share: Annotated[
@@ -148,7 +148,7 @@ def learn(
     """Train the promoted policy on users' corrections, and promote the result if it passes three checks.
 
     On held-out earlier questions it loses at most 0.01 of F1. It still answers each must-answer question
-    that was answered rightly. It has learned at least half of each user's new corrections. Training takes
+    that was answered correctly. It has learned at least half of each user's new corrections. Training takes
     place in this process. Exit code 1 if the result is not promoted.
     """
     store, record = open_store(home, location), CorrectionRecord(home)

@@ -17,7 +17,8 @@ from services.gateway.access.settings import keys_path
 from services.gateway.usage import read_usage, usage_path
 
 commands = typer.Typer(
-    help="Create, list and revoke API keys of the gateway, or with --file those in a key file of kg_server.",
+    help="Create, list and revoke API keys of the gateway, or with --file those in a key file of kg_server "
+    "or the trainer.",
     no_args_is_help=True,
 )
 

@@ -36,8 +36,8 @@ def attach(
         list[str] | None,
         typer.Option(
             metavar="IRI",
-            help="Property that holds labels (default: those that occur of rdfs:label, Freebase's, "
-            "skos:prefLabel, schema:name and foaf:name). Repeatable.",
+            help="Property that holds labels (default: rdfs:label, Freebase's, skos:prefLabel, schema:name "
+            "and foaf:name, as far as they occur). Repeatable.",
         ),
     ] = None,
     language: LabelLanguages = None,
@@ -60,7 +60,8 @@ def attach(
         ),
     ] = 16,
     hub_neighbours: Annotated[
-        int, typer.Option(min=1, help="Neighbours behind each of them whose relations are read.")
+        int,
+        typer.Option(min=1, help="For each of these relations: neighbours whose relations are read."),
     ] = 50,
     connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 16,
     check_syntax: Annotated[

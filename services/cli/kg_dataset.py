@@ -12,7 +12,8 @@ from services.cli.options import DEFAULT_HOME, Home
 
 def load_dataset_graph(
     dataset: Annotated[
-        str, typer.Argument(help="Name of the data set; world is generated, others are read from KBQA_DATA.")
+        str,
+        typer.Argument(help="Name of the data set. Those that are not generated are read from KBQA_DATA."),
     ],
     seed: Annotated[int, typer.Option(min=0, help="Random seed of a generated data set.")] = 1,
     home: Home = DEFAULT_HOME,

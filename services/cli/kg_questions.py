@@ -43,7 +43,9 @@ def subgraphs(
     hops: Annotated[int, typer.Option(min=1, help="Maximum distance from the seeds, in hops.")] = 2,
     seed: Annotated[
         SearchSeed,
-        typer.Option(help="Seeds of a subgraph. Gold answers among them (KG-R1) leak; the graph is marked."),
+        typer.Option(
+            help="Where a subgraph begins. topics+gold (KG-R1) leaks gold answers, and marks the graph."
+        ),
     ] = SearchSeed.TOPICS,
     data_seed: DataSeed = 0,
     home: Home = DEFAULT_HOME,

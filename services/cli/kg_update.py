@@ -46,7 +46,7 @@ def update(
 ) -> None:
     """Insert and delete facts of a loaded graph, all of them or none. Running services see them at once.
 
-    Files have any format that kbqa kg load reads, without times. What is in both is inserted.
+    Files have any format that kbqa kg load reads, without times. A fact that is in both is inserted.
     """
     inserted, deleted = insert or [], delete or []
     if (sparql is None) is not bool(inserted or deleted):
@@ -87,7 +87,7 @@ def compact(
     graph: Annotated[str, typer.Argument(help="The graph.")],
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Write a graph that changed whole, and its views again.
+    """Write a graph in full, with its changes, and then its views again.
 
     kg_server and kbqa kg update do so by themselves after many changes.
     """

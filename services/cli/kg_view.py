@@ -33,7 +33,7 @@ def view(
     ] = None,
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Make a view of a loaded graph: a graph of its own that holds only the facts within all limits.
+    """Make a view of a loaded graph: a graph of its own that holds only the facts that satisfy all options.
 
     Restrict keys to it with kbqa keys create OWNER --graph GRAPH@NAME. Whenever the graph is loaded again,
     its views are made again.

@@ -168,7 +168,11 @@ def verify(
 def promote(
     run: Run,
     version: Annotated[
-        str | None, typer.Option(help="Version to promote (default: the newest that was evaluated).")
+        str | None,
+        typer.Option(
+            help="Version to promote (default: the newest that was evaluated; if no trainer is running, the "
+            "newest)."
+        ),
     ] = None,
     trainer: TrainerUrl = DEFAULT_TRAINER,
     home: Home = DEFAULT_HOME,
@@ -176,7 +180,7 @@ def promote(
 ) -> None:
     """Make a run's policy the one that answers users. A running gateway switches to it on its own.
 
-    A running trainer chooses the version; without one, it is the newest in KBQA_HOME.
+    If no trainer is running, the version is promoted in the policy store of KBQA_HOME.
     """
     try:
         api = Api("trainer", trainer, "--trainer or KBQA_TRAINER_URL")

@@ -43,7 +43,7 @@ _SCORE = ArgumentKind(
 GATE_ARGUMENTS: Mapping[str, Argument] = {
     "tau_high": Argument(_SCORE, "resemblance from which a relation is taken for the one that was meant"),
     "tau_low": Argument(_SCORE, "resemblance below which no relation is taken"),
-    "top_k": Argument(whole_number(1, 100), "candidates that are told of a relation that is not certain"),
+    "top_k": Argument(whole_number(1, 100), "candidates to list where no relation is certain"),
 }
 
 

@@ -248,13 +248,11 @@ ACTIONS.register(
                 "whether a form may come back to the topics, which are otherwise left out where it has other "
                 "members",
             ),
-            "ask": Argument(
-                FLAG, "whether to list forms that ask whether a topic is a member; they answer true or false"
-            ),
+            "ask": Argument(FLAG, "whether to list forms that ask whether a topic is a member of the set"),
             "missing": Argument(
                 FLAG,
-                "whether to list joins that lead nowhere, with relations that others have which share a "
-                "neighbour with these nodes; not at an endpoint",
+                "whether to list joins that lead nowhere, with relations of others that share a neighbour "
+                "with these nodes; not at an endpoint",
             ),
             "ahead": Argument(
                 FLAG,
