@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from kbqa.datasets.from_graph.kinds import End, Kinds, find_kinds
 from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
@@ -19,6 +20,8 @@ from kbqa.errors import DatasetError
 from kbqa.kg.sparql.dates import DATE_TYPES
 from kbqa.kg.values import VALUE_TYPES
 from kbqa.logical_forms.algebra import Literal
+
+T = TypeVar("T")
 
 # Share of the phrases that use the relation's own word. No relative is safe: whoever wrote a film need not
 # have dramatized it, and no check would notice.
@@ -72,7 +75,8 @@ def describe(
             "no relation of the graph has words in English: load it with labels of its relations (--labels)"
         )
     nouns = dict(_nouns(graph, wordings, reader, called or {}))
-    kinds = find_kinds(graph, nouns, lexicon, inflections)
+    given = {End(relation, "head") for relation in called or {}}
+    kinds = find_kinds(graph, nouns, lexicon, inflections, given)
     phrasing = Phrasing(lexicon, inflections, rng, faithful=_FAITHFUL, most=_PATTERNS)
     links: list[Link] = []
     quantities: list[Quantity] = []
@@ -98,7 +102,7 @@ def describe(
         namespace="",
         kinds=kinds.kinds,
         links=tuple(links),
-        quantities=tuple(quantities),
+        quantities=tuple(_unmistakable(quantities)),
         grammar=whole_grammar(),
         rich=_rich(kinds, links),
         says_class=kinds.are_declared,
@@ -152,6 +156,25 @@ def _party(keys: tuple[str, ...], kinds: Kinds) -> Party:
     """The entities at an end of a relation; of several kinds, they are things or people."""
     are_people = kinds.people.issuperset(keys)
     return Party(kinds.kinds[keys[0]] if len(keys) == 1 else _ANYTHING, is_person=are_people)
+
+
+def _unmistakable(quantities: Sequence[Quantity]) -> Iterator[Quantity]:
+    """The quantities without words that fit two of one kind: the longest ship, by length or by duration."""
+    uses = Counter(
+        (quantity.head, word)
+        for quantity in quantities
+        for words in (*quantity.extremes.values(), *quantity.compared.values())
+        for word in words
+    )
+    for quantity in quantities:
+
+        def clear(said: Mapping[T, tuple[str, ...]], head: str = quantity.head) -> dict[T, tuple[str, ...]]:
+            return {of: tuple(word for word in words if uses[head, word] == 1) for of, words in said.items()}
+
+        # Records name the quantity; without any, words that may be misunderstood are all there is.
+        if quantity.records:
+            quantity = replace(quantity, extremes=clear(quantity.extremes), compared=clear(quantity.compared))
+        yield quantity
 
 
 def _rich(kinds: Kinds, links: list[Link]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ people.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from kbqa.datasets.world.schema import EntityKind
 
 _SHARED = 0.5  # of the smaller end, that makes two ends one kind
 _RARE = 0.05  # share of an end below which a class is left unmentioned
+_MOST = 0.5  # share of a kind that the ends with its noun have at least: of people, few may be directors
 _NAMELESS = "thing"
 
 
@@ -53,11 +54,13 @@ def find_kinds(
     nouns: Mapping[End, str],
     lexicon: Lexicon,
     inflections: Inflections,
+    given: Collection[End] = (),
 ) -> Kinds:
     """The kinds of a graph's entities.
 
     Args:
         nouns: what an end of a relation is called, where its words say so.
+        given: ends whose noun is that of their whole kind.
     """
     members = _ends(graph.relations)
     if graph.classes:
@@ -66,7 +69,10 @@ def find_kinds(
         ends = {end: _frequent(Counter(of[entity] for entity in inside)) for end, inside in members.items()}
     else:
         groups = _groups(members, nouns, lexicon)
-        called = {f"kind {number}": _called(group, nouns, lexicon) for number, group in enumerate(groups)}
+        called = {
+            f"kind {number}": _called(group, members, nouns, lexicon, given)
+            for number, group in enumerate(groups)
+        }
         ends = {end: (key,) for key, group in zip(called, groups, strict=True) for end in group}
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for end, inside in members.items():
@@ -123,11 +129,27 @@ def _groups(
     return [tuple(group) for group in found.values()]
 
 
-def _called(group: Sequence[End], nouns: Mapping[End, str], lexicon: Lexicon) -> str:
-    """The noun of most ends; "person" for several nouns that all mean people."""
+def _called(
+    group: Sequence[End],
+    members: Mapping[End, set[str]],
+    nouns: Mapping[End, str],
+    lexicon: Lexicon,
+    given: Collection[End],
+) -> str:
+    """The noun of most ends, if it is that of most members.
+
+    If not, or if there are several, it is "person" where all nouns mean people.
+    """
+    if certain := [nouns[end] for end in group if end in given]:
+        return certain[0]
     named = Counter(nouns[end] for end in group if end in nouns)
     if not named:
         return _NAMELESS
-    if len(named) > 1 and all(map(lexicon.is_person, named)):
+    [(noun, _)] = named.most_common(1)
+    are_people = all(map(lexicon.is_person, named))
+    if len(named) > 1 and are_people:
         return "person"
-    return named.most_common(1)[0][0]
+    so_called = set[str]().union(*(members[end] for end in group if nouns.get(end) == noun))
+    if len(so_called) >= _MOST * len(set[str]().union(*(members[end] for end in group))):
+        return noun
+    return "person" if are_people else _NAMELESS

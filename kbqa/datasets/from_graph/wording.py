@@ -30,6 +30,7 @@ _PREPOSITIONS = frozenset(
 )
 _TIMES, _PLACES = frozenset({"year", "date", "day", "time"}), frozenset({"place", "location"})
 _WHERE_OR_WHEN = frozenset({"in", "on", "at"})
+_DURATIONS = frozenset({"running time", "run time", "playing time"})
 # Verbs of what WordNet does not relate to its verb, or relates to another.
 _VERBS = {"birth": "bear"}
 _ACTS = {"bear": "birth"}
@@ -97,10 +98,14 @@ class Reader:
         return ""
 
     def noun_of_heads(self, wording: Wording) -> str:
-        """What the heads are called; "" if the words do not say."""
+        """What the heads are called; "" if the words do not say.
+
+        A verb that is its own noun says nothing: a film starring someone is no star.
+        """
         if wording.shape == "role" and wording.is_reversed:
             return wording.word
-        return self._agent(wording.word) if wording == Wording("verb", wording.word) else ""
+        agent = self._agent(wording.word) if wording == Wording("verb", wording.word) else ""
+        return "" if agent == wording.word else agent
 
     def _agent(self, verb: str) -> str:
         spelled = (f"{verb}or", f"{verb}er", f"{verb.removesuffix('e')}er", f"{verb.removesuffix('e')}or")
@@ -206,7 +211,7 @@ def quantity_of(
     acted = " ".join((reader.act(wording.word), wording.noun)).strip()
     noun = wording.word if wording.shape == "role" else acted
     if datatype not in DATE_TYPES and noun.split()[-1:] != ["year"]:
-        return number(name, noun, head, rng)
+        return number(name, noun, head, rng, "duration" if noun in _DURATIONS else "")
     if datatype in DATE_TYPES and wording.shape == "circumstance":
         done, act = inflections.of(wording.word, "VBN"), reader.act(wording.word)
         return day(name, base=act, done=done, noun=wording.noun or "date", head=head, rng=rng)

@@ -87,21 +87,22 @@ _DATE_NAMED = (
 )
 
 
-def number(name: str, words: str, head: str, rng: random.Random) -> Quantity:
+def number(name: str, words: str, head: str, rng: random.Random, measure: str = "") -> Quantity:
     """A quantity in numbers.
 
     Args:
-        words: what it is called; those of `MEASURES` have adjectives, too.
+        words: what it is called.
+        measure: whose adjectives it has, too, of `MEASURES`; by default that of its words, if it is there.
     """
     datatype = rng.choice(("integer", "integer", "float", "decimal"))
     low = rng.choice((1, 10, 100, 1_000))
-    measure = MEASURES.get(words)
+    adjectives = MEASURES.get(measure or words)
     comparisons = {
         comparator: tuple(pattern.format(N=words) for pattern in rng.sample(patterns, 3))
         for comparator, patterns in _NUMBERS.items()
     }
-    if measure is not None:
-        more, less = rng.choice(measure.more), rng.choice(measure.less)
+    if adjectives is not None:
+        more, less = rng.choice(adjectives.more), rng.choice(adjectives.less)
         comparisons[Comparator.GT] += (f"{more} than {{}}", f"that are {more} than {{}}")
         comparisons[Comparator.LT] += (f"{less} than {{}}", f"that are {less} than {{}}")
     return Quantity(
@@ -111,7 +112,7 @@ def number(name: str, words: str, head: str, rng: random.Random) -> Quantity:
         low,
         low * rng.choice((20, 100, 1_000)),
         tuple(pattern.format(N=words) for pattern in rng.sample(_NUMBER_NAMED, 2)),
-        {Extreme.MAX: measure.most, Extreme.MIN: measure.least} if measure is not None else {},
+        {Extreme.MAX: adjectives.most, Extreme.MIN: adjectives.least} if adjectives is not None else {},
         comparisons,
         records={
             extreme: tuple(pattern.format(N=words) for pattern in rng.sample(patterns, 3))

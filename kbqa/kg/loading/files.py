@@ -306,7 +306,8 @@ def _delimited(
         fields = line.split(separator)
         try:
             if not 3 <= len(fields) <= most:
-                raise ValueError(f"expected {expected}: found {len(fields)} fields")
+                found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+                raise ValueError(f"expected {expected}: found {found}")
             head, relation, tail, *times = fields
             for role, name in zip(_ROLES, fields, strict=False):
                 if not name or name.isspace():

@@ -46,7 +46,8 @@ def read_names(source: LineSource, rejected: RejectedLines) -> dict[str, str]:
         if number == 1 and re.fullmatch(r"\d+", line):
             continue
         if len(fields) != 2 or not all(field.strip() for field in fields):
-            reject(number, f"expected a name, a tab and an id: found {len(fields)} fields")
+            found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+            reject(number, f"expected a name, a tab and an id: found {found}")
             continue
         name, id_ = fields
         if id_ in names:

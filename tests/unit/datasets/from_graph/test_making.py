@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 
 from kbqa.datasets.from_graph import make_questions, reading
+from kbqa.datasets.from_graph.describing import describe
 from kbqa.datasets.from_graph.wording import Reader, Wording
 from kbqa.datasets.world.lexicon import Inflections
 from kbqa.errors import DatasetError
@@ -118,6 +119,50 @@ def test_years_that_are_names_are_compared_and_named(named):
     records = " ".join(one.text for one in about if one.operation == "superlative")
     assert "latest release year" in records or "first release year" in records
     assert "greatest release year" not in records
+
+
+def test_kinds_have_the_nouns_of_most_of_their_members_or_general_ones():
+    lexicon = lexicon_or_skip()
+    facts = [
+        (film, {"starred_actors": "starring"}.get(relation, relation), tail)
+        for film, relation, tail in film_facts()
+    ]
+    facts += [(f"Person{number} Smith", "born_in", f"Town{number % 3}") for number in range(40)]
+
+    def nouns(**called):
+        rng = random.Random(1)
+        graph = reading.read_graph(OxigraphStore.from_triples(facts), rng)
+        described = describe(graph, lexicon, Inflections(), rng, called)
+        return {kind.singular for kind in described.facts.schema.kinds.values()}
+
+    # A film that stars people is no star, and most of the people direct nothing.
+    assert nouns() == {"thing", "person", "genre", "year"}
+    assert nouns(directed_by="film", born_in="artist") == {"film", "artist", "genre", "year", "thing"}
+
+
+def test_a_superlative_says_by_which_of_two_quantities():
+    lexicon_or_skip()
+    ships = [(f"Ship {n}", "has_flag", f"Flag{n % 4}") for n in range(40)]
+    lengths = [(f"Ship {n}", "length", str(100 + 7 * n % 90)) for n in range(40)]
+    durations = [(f"Ship {n}", "duration", str(10 + 11 * n % 70)) for n in range(40)]
+    for facts, is_clear in ((lengths, True), (lengths + durations, False)):
+        made = make_questions(OxigraphStore.from_triples(ships + facts), "ships", 150)
+        texts = " ".join(one.text for one in made.questions if one.operation in ("superlative", "comparison"))
+        assert ("longest" in texts or "longer" in texts) == is_clear
+        assert "length" in texts
+
+
+def test_the_running_time_of_a_film_is_long_or_short():
+    lexicon_or_skip()
+    facts = [*film_facts(), *((f"Tale {n}", "running_time", str(80 + 7 * n % 90)) for n in range(40))]
+    made = make_questions(
+        OxigraphStore.from_triples(facts),
+        "films",
+        250,
+        called={"directed_by": "film"},
+    )
+    texts = " ".join(one.text for one in made.questions if one.operation == "superlative")
+    assert {"longest", "shortest"} <= set(texts.split())
 
 
 def test_the_query_of_a_question_finds_its_answers(classed):

@@ -90,7 +90,7 @@ def test_several_files_with_ids_for_names_and_counted_times(write):
     [
         ("a\t0\na\t1\n", 2, "the same name"),
         ("a\t0\nb\t0\n", 2, "has a name already"),
-        ("a\t0\nb\n", 2, "found 1 fields"),
+        ("a\t0\nb\n", 2, "found 1 field$"),
     ],
 )
 def test_files_of_ids_are_checked(write, content, line, reason):
