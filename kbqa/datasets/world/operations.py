@@ -102,6 +102,8 @@ class Drawer:
         return self._path(reached, self._rng.randint(0, 1))
 
     def intersection(self) -> Draft | None:
+        if not self._schema.rich:
+            return None
         kind = self._rng.choice(self._schema.rich)
         constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 2)
         if constraints is None:
@@ -163,6 +165,8 @@ class Drawer:
         if self._rng.random() < 0.4:
             draft = self._rng.choice((self.intersection, self.comparison))()
             return None if draft is None else Draft(Count(draft.form), draft.phrase)
+        if not self._schema.rich:
+            return None
         kind = self._rng.choice(self._schema.rich)
         constraints = self._constraints(self._rng.choice(self._facts.members[kind]), 1)
         if constraints is None:

@@ -185,6 +185,14 @@ def test_a_graph_without_words_or_names_is_refused(named):
         make_questions(named, "films", 5, called={"sings": "bird"})
 
 
+def test_a_graph_of_a_single_fact_gives_the_few_questions_that_it_has():
+    lexicon_or_skip()
+    store = OxigraphStore.from_triples([("Heat", "directed by", "Michael Mann")])
+    made = make_questions(store, "one", 50)
+    assert 0 < len(made.questions) < 50
+    check_answers(made.questions, store)
+
+
 def test_missing_words_say_what_to_install(named, monkeypatch, tmp_path):
     monkeypatch.setenv("KBQA_WORDNET", str(tmp_path))
     with pytest.raises(DatasetError, match="apt-get install wordnet-base"):
