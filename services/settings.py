@@ -144,6 +144,11 @@ class QueueSettings(GraphSettings):
     broker_wait_s: float = Field(5.0, ge=0)
 
 
+def data_directory(home: Path, given: Path | str | None) -> Path:
+    """Directory of data sets that are not generated: `KBQA_DATA` if it is given, otherwise HOME/data."""
+    return Path(given) if given else home / "data"
+
+
 def comma_separated(value: object) -> object:
     """Validator for a list that an environment variable holds as text; the field also needs `NoDecode`."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from kbqa.datasets.gold import gold_namer
-from kbqa.evaluation import Record, evaluate
+from kbqa.evaluation import Record
 from kbqa.kg.tools import ListedGraphTools
-from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.policy_store import PolicyVersion
-from kbqa.recipes import recipe_from
-from kbqa.rollouts.many import many_rollouts
-from kbqa.serving.hosting import open_in_process
-from kbqa.serving.players import Players
+from kbqa.serving.answering import answered
 from kbqa.trajectory import Question
 
 CORRECTIONS, EARLIER = "corrections", "earlier"
@@ -29,7 +24,6 @@ LEAST_LEARNED = 0.5
 """Share of what was missing in the F1 of a teacher's new corrections that a lesson has to add."""
 
 _MUST = "must-answer"
-_ROWS, _CACHED_TOKENS = 64, 131_072
 _NAMED = 5  # questions that a reason names
 
 
@@ -100,33 +94,6 @@ def compare(
         broken,
         {teacher: (f1, young[teacher]) for teacher, f1 in old.items()},
     )
-
-
-def answered(
-    version: PolicyVersion, questions: Sequence[Question], tools: ListedGraphTools
-) -> Sequence[Record]:
-    """What a version answers, one greedy episode a question, in their order.
-
-    Raises:
-        PolicyError, GraphError: it cannot be asked, or the graph does not answer.
-    """
-    recipe = recipe_from(version.recipe(), f"{version.run}: recipe.json")
-    codec = TokenizerCodec.load(version.path)
-    hosted = open_in_process(
-        version.path,
-        version.manifest,
-        codec,
-        version.id,
-        longest=recipe.rollout.max_tokens,
-        max_rows=_ROWS,
-        cached_tokens=_CACHED_TOKENS,
-    )
-    with closing(hosted):
-        players = Players.of(recipe, hosted.policy, codec)
-        player, temperature = players.player(tools, 0), players.draw(0).temperature
-        played = dict(many_rollouts(player, questions, temperature, width=_ROWS, seed=0))
-    cases = [(question, [played[place]]) for place, question in enumerate(questions)]
-    return evaluate(cases, recipe.judge.build()).records
 
 
 def _part(question: Question) -> str | None:

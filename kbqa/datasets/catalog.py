@@ -101,20 +101,19 @@ def open_published(
     Raises:
         DatasetError: the name is unknown or that of a mixture, or the files are missing.
     """
-    where = data or data_directory
     if is_mixture(name):
         raise DatasetError(f"{name} is a mixture, which has no files of its own: name one of its parts")
-    if _NAME.fullmatch(name) is None or (where is None and name not in FAMILIES):
+    if _NAME.fullmatch(name) is None:
         raise _unknown(name)
-    if where is None:
-        raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
     if data is not None:
         if not data.exists():
             raise DatasetError(f"{data}: there is no such file or directory")
         return Published.within(name, data, answers, on_error)
-    if name not in FAMILIES and not (where / name).exists():
+    if name not in FAMILIES and (data_directory is None or not (data_directory / name).exists()):
         raise _unknown(name)
-    return Published.under(name, where, answers, on_error)
+    if data_directory is None or not data_directory.is_dir():
+        raise DatasetError(f"{name} is not shipped: set KBQA_DATA to the directory that holds it")
+    return Published.under(name, data_directory, answers, on_error)
 
 
 def _generated(name: str, seed: int, data_directory: Path | None) -> Dataset:

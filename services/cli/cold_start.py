@@ -175,7 +175,7 @@ def cold_start(
     from kbqa.datasets.gold import gold_form_of, gold_namer
 
     form = gold_form_of(chosen.protocol.build())
-    asked = load_dataset(dataset, seed, data_directory(), answers=form)
+    asked = load_dataset(dataset, seed, data_directory(home), answers=form)
     questions = _questions(order, asked.splits, split, limit)
     file = home / "cold_start" / f"{name or chosen.name}.jsonl"
     if kg_server is None:

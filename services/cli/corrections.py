@@ -266,7 +266,7 @@ class _Known:
                     "was trained on with --earlier"
                 ) from error
             found = Earlier(dataset=run.dataset, seed=run.seed)
-        every = load_dataset(found.dataset, found.seed, data_directory()).splits
+        every = load_dataset(found.dataset, found.seed, data_directory(home)).splits
         splits = every.only(lambda question: question.kg == kg)
         if not splits.train or not splits.test:
             raise DatasetError(

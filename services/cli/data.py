@@ -77,11 +77,12 @@ def inspect_dataset(
     form: FormatName = _OWN,
     on_error: Malformation = OnError.SKIP,
     seed: Seed = 0,
+    home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Count a data set's questions, hops, operations and levels; report malformed records and leaks."""
     name, place = _source(dataset, data, form)
-    parts, malformed = _splits(name, place, seed, on_error)
+    parts, malformed = _splits(name, place, seed, on_error, data_directory(home))
     found = inspect(parts)
     if as_json:
         listed = [asdict(record) | {"file": str(record.file)} for record in malformed]
@@ -122,7 +123,7 @@ def convert(
     """
     name, place = _source(dataset, data, form)
     _is_free(output, force)
-    questions, malformed = _questions(name, place, part, seed, answers, on_error)
+    questions, malformed = _questions(name, place, part, seed, answers, on_error, data_directory(home))
     if kg:
         questions = [replace(question, kg=kg) for question in questions]
     if graph:
@@ -152,12 +153,9 @@ def load_rog(
 ) -> None:
     """Make a graph and a data set from RoG's files (RoG-WebQSP, RoG-CWQ). Each question has a subgraph.
 
-    The data set is written to KBQA_DATA, so that `kbqa train --dataset NAME` is the next command.
+    The data set is written to KBQA_DATA (default: HOME/data). Next: `kbqa train --dataset NAME`.
     """
-    root = data_directory()
-    if root is None:
-        raise DatasetError(f"{name}: set KBQA_DATA to the directory in which to store the data set")
-    directory = root / name
+    directory = data_directory(home) / name
     for part in ("train", "validation", "test"):
         _is_free(directory / f"{part}.jsonl", force)
     home.mkdir(parents=True, exist_ok=True)
@@ -190,6 +188,7 @@ def split(
     form: FormatName = _OWN,
     answers: AnswerNames = Answers.LABELS,
     on_error: Malformation = OnError.REFUSE,
+    home: Home = DEFAULT_HOME,
     force: Force = False,
 ) -> None:
     """Split a data set again, from all of its parts.
@@ -199,7 +198,7 @@ def split(
     `path`: questions with the same topic entities and path stay together, so no paraphrase leaks.
     `random`: as in many published tables; this leaks paraphrases.
     The command writes a new data set into a directory. To use it, pass the directory as `--data`, or
-    move it into KBQA_DATA.
+    move it into KBQA_DATA (default: HOME/data).
     """
     if validation + test >= 1.0:
         raise DatasetError("--validation and --test leave no training questions: their sum must be below 1")
@@ -207,7 +206,7 @@ def split(
     files = {part: directory / f"{part}.jsonl" for part in ("train", "validation", "test")}
     for file in files.values():
         _is_free(file, force)
-    questions, malformed = _questions(name, place, None, seed, answers, on_error)
+    questions, malformed = _questions(name, place, None, seed, answers, on_error, data_directory(home))
     questions = [replace(question, level="") for question in questions]  # levels refer to the old split
     sizes = {"validation": round(validation * len(questions)), "test": round(test * len(questions))}
     splits = _SPLITTERS[by](questions, seed, sizes)
@@ -255,29 +254,35 @@ def _is_generated(name: str) -> bool:
 
 
 def _splits(
-    name: str, place: Path | None, seed: int, on_error: OnError
+    name: str, place: Path | None, seed: int, on_error: OnError, root: Path
 ) -> tuple[dict[str, tuple[Question, ...]], Sequence[Malformed]]:
     """The published parts of a data set; its splits if there are none, or its name asks for others (`@`)."""
     if not (_is_generated(name) or "@" in name or is_mixture(name)):
-        published = open_published(name, data_directory(), place, on_error=on_error)
+        published = open_published(name, root, place, on_error=on_error)
         if Part.ALL not in published.parts:
             return {part: published.read(part) for part in published.parts}, published.malformed
-    dataset = load_dataset(name, seed, data_directory(), data=place, on_error=on_error)
+    dataset = load_dataset(name, seed, root, data=place, on_error=on_error)
     parts = {field.name: getattr(dataset.splits, field.name) for field in fields(Splits)}
     return parts, dataset.malformed
 
 
 def _questions(
-    name: str, place: Path | None, part: Part | None, seed: int, answers: Answers, on_error: OnError
+    name: str,
+    place: Path | None,
+    part: Part | None,
+    seed: int,
+    answers: Answers,
+    on_error: OnError,
+    root: Path,
 ) -> tuple[list[Question], Sequence[Malformed]]:
     """All questions of a data set, or those of one of its parts."""
     if _is_generated(name):
         if part is not None:
             raise DatasetError(f"{name} is generated: it has no files and therefore no parts")
-        splits = load_dataset(name, seed, data_directory(), data=place).splits
+        splits = load_dataset(name, seed, root, data=place).splits
         return [*splits.cold_start, *splits.train, *splits.validation, *splits.test], ()
     base = name if is_mixture(name) else name.partition("@")[0]
-    published = open_published(base, data_directory(), place, answers, on_error)
+    published = open_published(base, root, place, answers, on_error)
     if part is not None and part not in published.parts:
         raise DatasetError(f'{name} has no part "{part}" here (it has: {", ".join(published.parts)})')
     parts = published.parts if part is None else (part,)

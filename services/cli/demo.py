@@ -26,7 +26,7 @@ from services.cli.following import follow
 from services.cli.graphs import load_graphs
 from services.cli.options import DEFAULT_HOME, DEFAULT_RECIPE, Home, Overrides, data_directory, read_pairs
 from services.cli.supervisor import Stack, training_workers
-from services.cli.train import with_base_here
+from services.cli.training import with_base_here
 
 _START_S = 180.0
 _SWITCH_S = 60.0  # time for the gateway to load a promoted policy
@@ -51,7 +51,7 @@ def demo(
     began = time.monotonic()
     values = read_pairs("--set", overrides)
     chosen = with_base_here(load_recipe(recipe, values))
-    questions = load_dataset(dataset, seed, data_directory()).splits.only(chosen.questions.suit)
+    questions = load_dataset(dataset, seed, data_directory(home)).splits.only(chosen.questions.suit)
     try:
         load_graphs(home, dataset, seed)
         typer.echo(f"loaded the graphs of {dataset}; starting the services")

@@ -153,7 +153,7 @@ def evaluate(
         raise ConfigurationError("--sample and --limit exclude each other: give only one of them")
     chosen = None if sample is None else Sample.read(sample)
     earlier = None if compare is None else read_earlier(compare)
-    asked = _load(dataset, data, seed)
+    asked = _load(dataset, data, seed, home)
     known = [field.name for field in fields(Splits)]
     if split not in known:
         raise DatasetError(f'{dataset} has no split "{split}" (it has: {", ".join(known)})')
@@ -175,7 +175,7 @@ def evaluate(
         )
         opened.callback(candidate.close)
         if candidate.gold is not Answers.LABELS:
-            asked = _load(dataset, data, seed, candidate.gold)
+            asked = _load(dataset, data, seed, home, candidate.gold)
         drawn: tuple[Question, ...] = getattr(asked.splits, split)
         suitable = list(filter(candidate.suits, drawn))
         questions = list(spread(suitable, limit) if chosen is None else chosen.of(suitable, seed))
@@ -232,13 +232,13 @@ def _require_directories(*files: Path | None) -> None:
             )
 
 
-def _load(name: str, data: Path | None, seed: int, answers: Answers = Answers.LABELS) -> Dataset:
+def _load(name: str, data: Path | None, seed: int, home: Path, answers: Answers = Answers.LABELS) -> Dataset:
     """A data set. If it was published with a test file, or `data` is one, its split `test` is the whole file.
 
     Raises:
         DatasetError: the data set is missing or malformed.
     """
-    root = data_directory()
+    root = data_directory(home)
     is_drawn = name in GENERATED_NAMES or "@" in name or is_mixture(name)
     if not is_drawn and Part.TEST in open_published(name, root, data).parts:
         name = f"{name}@whole"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,10 @@ from kbqa.errors import GraphError, RunError
 from kbqa.kg.client import HttpGraphTools
 from services.cli.api import Api, UnreachableError
 from services.cli.options import (
+    DEFAULT_HOME,
     DEFAULT_RECIPE,
     DEFAULT_TRAINER,
+    Home,
     Limits,
     Overrides,
     RecipeName,
@@ -54,6 +57,7 @@ def begin(
         str, typer.Option("--kg-server", envvar="KBQA_KG_SERVER_URL", help="URL of the kg_server.")
     ] = "http://127.0.0.1:8001",
     trainer: TrainerUrl = DEFAULT_TRAINER,
+    home: Home = DEFAULT_HOME,
 ) -> None:
     """Start a run unless the trainer already has one; waits until trainer and graphs are ready.
 
@@ -69,7 +73,7 @@ def begin(
         if runs[0]["state"] in _OVER:
             return  # do not promote: somebody may have chosen the policy that answers now
     else:
-        _wait_for_graphs(kg_server, dataset, seed, deadline)
+        _wait_for_graphs(kg_server, dataset, seed, data_directory(home), deadline)
         order = {
             "recipe": recipe,
             "dataset": dataset,
@@ -98,7 +102,7 @@ def _get(api: Api, path: str, deadline: float) -> Any:
         time.sleep(_POLL_S)
 
 
-def _wait_for_graphs(url: str, dataset: str, seed: int, deadline: float) -> None:
+def _wait_for_graphs(url: str, dataset: str, seed: int, data: Path, deadline: float) -> None:
     """Wait until kg_server has the graphs of a data set.
 
     Raises:
@@ -106,7 +110,7 @@ def _wait_for_graphs(url: str, dataset: str, seed: int, deadline: float) -> None
         GraphError: kg_server does not answer in time.
         RunError: kg_server has not loaded a graph in time.
     """
-    names = [graph.name for graph in load_dataset(dataset, seed, data_directory()).graphs]
+    names = [graph.name for graph in load_dataset(dataset, seed, data).graphs]
     tools = HttpGraphTools(url, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY"))
     try:
         while True:

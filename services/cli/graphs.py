@@ -113,7 +113,7 @@ def load_graphs(home: Path, dataset: str, seed: int) -> tuple[Graph, ...]:
     from kbqa.datasets import load_dataset
     from kbqa.kg.catalog import GraphCatalog
 
-    graphs = load_dataset(dataset, seed, data_directory()).graphs
+    graphs = load_dataset(dataset, seed, data_directory(home)).graphs
     with (
         closing(GraphCatalog(home)) as catalog,
         tempfile.TemporaryDirectory(prefix="kbqa-graph-") as apart,

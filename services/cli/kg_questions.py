@@ -54,7 +54,7 @@ def subgraphs(
 
     The graph gets a new version, which running services pick up.
     """
-    asked = _load(questions, data_seed)
+    asked = _load(questions, data_seed, home)
     whence = Seed(seed.value)
     without: list[str] = []
 
@@ -102,7 +102,7 @@ def check(
 
     Exit code 1 if the share of questions whose names are all present is below the threshold.
     """
-    asked = _load(questions, data_seed)
+    asked = _load(questions, data_seed, home)
     catalog = GraphCatalog(home)
     try:
         store = catalog.get(name)
@@ -134,8 +134,8 @@ def _print(name: str, found: Coverage) -> None:
             typer.echo(f"    … and {names.missing - len(names.examples)} more")
 
 
-def _load(questions: str, seed: int) -> list[Question]:
-    found = load_questions(questions, seed=seed, data_directory=data_directory())
+def _load(questions: str, seed: int, home: Path) -> list[Question]:
+    found = load_questions(questions, seed=seed, data_directory=data_directory(home))
     ids = [question.id for question in found]
     if len(set(ids)) < len(ids):
         raise DatasetError(f"{questions}: two questions have the same id")

@@ -11,6 +11,7 @@ import yaml
 
 from kbqa.errors import ConfigurationError
 from kbqa.kg.namespaces import Namespace, NamespaceOptions
+from services import settings
 
 Home = Annotated[
     Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory that holds graphs, policies and runs.")
@@ -86,10 +87,9 @@ DEFAULT_TRAINER = "http://127.0.0.1:8003"
 DEFAULT_RECIPE = "kg-r1-chooser"
 
 
-def data_directory() -> Path | None:
-    """Directory of data sets that are not generated (`KBQA_DATA`); None if it is not set."""
-    directory = os.environ.get("KBQA_DATA")
-    return Path(directory) if directory else None
+def data_directory(home: Path) -> Path:
+    """Directory of data sets that are not generated: `KBQA_DATA`, or HOME/data if it is not set."""
+    return settings.data_directory(home, os.environ.get("KBQA_DATA"))
 
 
 def namespace_options(given: list[str] | None, recognise: bool) -> NamespaceOptions:

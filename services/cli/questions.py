@@ -17,6 +17,7 @@ from kbqa.datasets.from_graph import Made, make_questions
 from kbqa.datasets.records import write_questions
 from kbqa.errors import ConfigurationError, DatasetError
 from kbqa.kg.catalog import GraphCatalog
+from kbqa.kg.store import GraphStore
 from services.cli.options import DEFAULT_HOME, Home, Seed
 
 commands = typer.Typer(help="Make questions about a graph that has none.", no_args_is_help=True)
@@ -54,37 +55,56 @@ def make(
 
     The words come from the names of the graph's relations and from WordNet. Every program is executed on the
     graph, whose answers are the gold answers. Needs English names or labels of relations, Debian's package
-    wordnet-base and `pip install 'kbqa[worlds]'`. Next: `kbqa data split FILE DIRECTORY`.
+    wordnet-base and `pip install 'kbqa[worlds]'`. Next: `kbqa data split FILE DIRECTORY`; or let
+    `kbqa train --graph GRAPH` do all of it.
     """
     if output.exists() and not force:
         raise DatasetError(f"{output} already exists: choose another name, or overwrite it with --force")
     if not output.absolute().parent.is_dir():
         raise DatasetError(f"{output} cannot be written: its directory does not exist")
-    called = _called(heads or [])
-    console = Console(stderr=True)
-    with closing(GraphCatalog(home)) as catalog, Progress(console=console, transient=True) as progress:
+    called = called_heads(heads)
+    with closing(GraphCatalog(home)) as catalog:
+        made = make_and_show(catalog.get(graph), graph, count, called, seed)
+    try:
+        write_questions(output, made.questions)
+    except OSError as error:
+        raise DatasetError(f"{output} cannot be written: {error.strerror}") from error
+    typer.echo(f"{output}: {len(made.questions)} questions")
+    if len(made.questions) < count:
+        typer.echo(f"the graph has no more: {count} were asked for", err=True)
+
+
+def make_and_show(store: GraphStore, graph: str, count: int, called: Mapping[str, str], seed: int) -> Made:
+    """Make questions about a graph, with a progress bar, and print what was made.
+
+    Args:
+        called: relation → noun for its heads.
+
+    Raises:
+        DatasetError, GraphError: see `make_questions`.
+    """
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("questions", total=count)
         made = make_questions(
-            catalog.get(graph),
+            store,
             graph,
             count,
             seed,
             called=called,
             report=lambda done: progress.update(task, completed=done),
         )
-    try:
-        write_questions(output, made.questions)
-    except OSError as error:
-        raise DatasetError(f"{output} cannot be written: {error.strerror}") from error
     _print(made)
-    typer.echo(f"{output}: {len(made.questions)} questions")
-    if len(made.questions) < count:
-        typer.echo(f"the graph has no more: {count} were asked for", err=True)
+    return made
 
 
-def _called(heads: list[str]) -> Mapping[str, str]:
+def called_heads(heads: list[str] | None) -> Mapping[str, str]:
+    """Relation → noun, from texts RELATION=NOUN.
+
+    Raises:
+        ConfigurationError: a text does not have this form.
+    """
     called = {}
-    for text in heads:
+    for text in heads or ():
         relation, separator, noun = text.rpartition("=")
         if not separator or not relation or not noun.replace(" ", "").isalpha():
             raise ConfigurationError(f'--heads "{text}": write RELATION=NOUN, for instance directed_by=film')

@@ -138,7 +138,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     )
     app.state.operations = None if keys is None else operations_app(metrics, why_not_ready)
     store = settings.policies()
-    app.include_router(runs_router(runs, supervisor, store, settings.data, settings.reach, fit))
+    app.include_router(runs_router(runs, supervisor, store, settings.data_directory, settings.reach, fit))
     app.include_router(page_router(runs, store))
     app.include_router(exports_router(runs, settings.home))
     return app

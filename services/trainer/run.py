@@ -208,7 +208,7 @@ def train(
                 rollouts=QueuedSource(send_request, directory.inbox),
                 stop=stop,
                 home=settings.home,
-                data=settings.data,
+                data=settings.data_directory,
                 graph_wait_s=settings.graph_wait_s,
                 traces=settings.traces,
                 fence=require_held,

@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 
 from kbqa.recipes.reach import Reach
 from services.access.settings import KeySettings
-from services.settings import QueueSettings, comma_separated
+from services.settings import QueueSettings, comma_separated, data_directory
 from services.trainer.sinks import SinkName
 
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(comma_separated)]
@@ -20,7 +20,7 @@ class TrainerSettings(QueueSettings, KeySettings):
     """How the trainer keeps runs alive. What a run learns, and how fast, is set by its recipe.
 
     Attributes:
-        data: directory of data sets that are not generated (`KBQA_DATA`).
+        data: directory of data sets that are not generated (`KBQA_DATA`; default: HOME/data).
         processes: number of processes of this machine that share the training
             (`KBQA_TRAINING_PROCESSES`), one for each GPU; each has `threads` threads.
         nodes: number of machines that share it (`KBQA_TRAINING_NODES`), with as many processes each. All
@@ -89,6 +89,10 @@ class TrainerSettings(QueueSettings, KeySettings):
                 "KBQA_TRAINING_RENDEZVOUS: several machines need the address HOST:PORT of the trainer's"
             )
         return self
+
+    @property
+    def data_directory(self) -> Path:
+        return data_directory(self.home, self.data)
 
     @property
     def reach(self) -> Reach:

@@ -72,7 +72,8 @@ def describe(
     wordings = {id_: wording for id_, wording in read.items() if wording is not None}
     if not wordings:
         raise DatasetError(
-            "no relation of the graph has words in English: load it with labels of its relations (--labels)"
+            "no relation of the graph has words in English: load it with labels of its relations "
+            "(kbqa kg load --labels)"
         )
     nouns = dict(_nouns(graph, wordings, reader, called or {}))
     given = {End(relation, "head") for relation in called or {}}

@@ -122,7 +122,10 @@ def read_graph(store: GraphStore, rng: random.Random, max_pairs: int = MAX_PAIRS
         )
     if not relations:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in left_out.items()) or "it has none"
-        raise DatasetError(f"the graph has no relations between named entities to ask about ({reasons})")
+        raise DatasetError(
+            f"the graph has no relations between named entities to ask about ({reasons}); if its entities "
+            "are ids, load it with their labels (kbqa kg load --labels)"
+        )
     classes = _classes(store, types, names, rng, max_pairs)
     known = store.items(list(dict.fromkeys(classes.values())))
     class_names = {id_: _words(known.get(id_, Item(id_, id_))) for id_ in dict.fromkeys(classes.values())}

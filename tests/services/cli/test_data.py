@@ -227,16 +227,14 @@ def test_a_mixture_is_inspected_whole_and_converted_part_by_part(in_process, tmp
     assert (code, "which has no files of its own: name one of its parts" in err) == (2, True)
 
 
-def test_released_rog_records_need_one_command_before_a_run(in_process, tmp_path, monkeypatch):
+def test_released_rog_records_need_one_command_before_a_run(in_process, tmp_path):
     released = tmp_path / "released"
     released.mkdir()
     for name, part in (("train", rog.TRAIN), ("validation", rog.VALIDATION), ("test", rog.TEST)):
         (released / f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in part))
-    code, _, err = in_process("data", "load-rog", "rog", str(released))
-    assert (code, "set KBQA_DATA to the directory" in err) == (2, True)
-    monkeypatch.setenv("KBQA_DATA", str(tmp_path / "data"))
     code, out, err = in_process("data", "load-rog", "rog", str(released))
     assert (code, err) == (0, "")
+    assert (tmp_path / "home" / "data" / "rog" / "test.jsonl").exists()
     assert "test 4, train 12, validation 4 questions" in out
     assert "loaded rog: " in out
     code, _, err = in_process("data", "load-rog", "rog", str(released))

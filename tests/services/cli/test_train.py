@@ -262,8 +262,8 @@ def test_what_a_trainer_of_our_own_would_refuse_is_refused_before_it_is_started(
 ):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    monkeypatch.setattr("services.cli.train.DEFAULT_TRAINER", url)
-    monkeypatch.setattr("services.cli.train.Stack", lambda *_, **__: pytest.fail("a stack was started"))
+    monkeypatch.setattr("services.cli.training.DEFAULT_TRAINER", url)
+    monkeypatch.setattr("services.cli.training.Stack", lambda *_, **__: pytest.fail("a stack was started"))
     done = Runs(tmp_path / "runs").create(load_recipe("kg-r1-small"), "world", SplitLimits(), seed=1)
     done.write(done.read().model_copy(update={"state": State.DONE}))
     done.path.rename(done.path.with_name("r-1"))
@@ -288,15 +288,15 @@ def test_ctrl_c_stops_the_run_of_a_trainer_of_our_own(trainer, monkeypatch, caps
 
     @contextmanager
     def ours(url, home, check):
-        from services.cli.train import _api
+        from services.cli.training import trainer_api
 
-        yield _api(served.url), True
+        yield trainer_api(served.url), True
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("services.cli.train._trainer", ours)
-    monkeypatch.setattr("services.cli.train.follow", interrupted)
+    monkeypatch.setattr("services.cli.train.open_trainer", ours)
+    monkeypatch.setattr("services.cli.training.follow", interrupted)
     with pytest.raises(typer.Exit) as ended:
         train(resume="r-1")
     assert ended.value.exit_code == 130

@@ -1,0 +1,210 @@
+"""`kbqa train --graph`: questions, a run and a judgement, each of them once. Here no run takes any time."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from fastapi import FastAPI
+
+from kbqa.datasets import load_dataset
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Runs, SplitLimits, State
+from services.cli import following
+from services.http import background, problem
+from tests.unit.datasets.from_graph.test_making import film_facts
+from tests.unit.datasets.world.wordnet import lexicon_or_skip
+
+ARGUMENTS = ("train", "--graph", "films", "--count", "150", "--heads", "directed_by=film")
+
+
+class Trainer:
+    """Ends each run as it is told to; a run that is done has published a version."""
+
+    def __init__(self, home):
+        self.home, self.ends, self.received = home, [], []
+        self.app = FastAPI()
+        self.app.get("/v1/runs")(lambda: {"runs": []})
+        self.app.post("/v1/runs", status_code=201)(self.start)
+        self.app.get("/v1/runs/{run}")(self.show)
+        self.app.get("/v1/runs/{run}/metrics")(lambda run: {"run": run, "last": 0, "records": []})
+        self.app.post("/v1/runs/{run}/resume")(self.resume)
+
+    def start(self, body: dict):
+        self.received.append(("start", body))
+        recipe = load_recipe(body["recipe"], body["overrides"])
+        limits = SplitLimits(**body["limits"])
+        Runs(self.home / "runs").create(recipe, body["dataset"], limits, body["seed"], body["name"])
+        return self.end(body["name"])
+
+    def resume(self, run: str):
+        self.received.append(("resume", run))
+        return self.end(run)
+
+    def end(self, run):
+        directory = Runs(self.home / "runs").get(run)
+        state = State(self.ends.pop(0) if self.ends else "done")
+        directory.write(directory.read().model_copy(update={"state": state}))
+        if state is State.DONE:
+            version = publish(self.home, run, "films")
+            directory.summary_path.write_text(json.dumps({"policy": version.id}))
+        return self.show(run)
+
+    def show(self, run: str):
+        if not (self.home / "runs" / run).exists():
+            return problem(404, f"no run {run}")
+        record = Runs(self.home / "runs").get(run).read()
+        view = {"id": run, "state": record.state, "dataset": record.dataset, "error": None, "phase": "done"}
+        return view | {"step": 1, "of": 1, "seconds": 1.0, "split": "validation", "f1": {"rl": 0.5}}
+
+
+def publish(home, run, *graphs):
+    return PolicyStore(home / "policies").publish(
+        run,
+        1,
+        lambda into: (into / "x.txt").write_text(run) and None,
+        recipe={"name": "r"},
+        recipe_digest="d",
+        step=0,
+        metrics={},
+        graphs=graphs,
+    )
+
+
+@pytest.fixture
+def trainer(in_process, tmp_path, monkeypatch):
+    """A trainer of this home, in which `films` is loaded."""
+    lexicon_or_skip()
+    monkeypatch.setattr(following, "_POLL_S", 0.01)
+    file = tmp_path / "films.txt"
+    file.write_text("".join("|".join(fact) + "\n" for fact in film_facts()), encoding="utf-8")
+    assert in_process("kg", "load", "films", str(file))[0] == 0
+    served = Trainer(tmp_path / "home")
+    with background(served.app) as url:
+        monkeypatch.setenv("KBQA_TRAINER_URL", url)
+        yield served
+
+
+@pytest.fixture
+def scores(monkeypatch):
+    """Run → F1 of its policy on every question; what was asked is kept."""
+    found = {"asked": []}
+
+    def answered(version, questions, tools):
+        found["asked"].append((version.run, tuple(question.id for question in questions)))
+        f1 = SimpleNamespace(value=found.get(version.run, 0.75))
+        return [SimpleNamespace(question=question, each=({"f1": f1},)) for question in questions]
+
+    monkeypatch.setattr("kbqa.serving.answering.answered", answered)
+    return found
+
+
+def test_one_command_makes_questions_trains_and_promotes_what_answers_better(
+    trainer, scores, in_process, tmp_path
+):
+    scores["reader"] = 0.5
+    code, out, err = in_process(*ARGUMENTS, "--set", "schedule.steps=2")
+    assert code == 0, err
+    [(_, order)] = trainer.received
+    assert order["recipe"] == "kg-r1-reader"
+    assert order["overrides"] == {
+        "optimisation.learning_rate": 3e-4,
+        "rollout.temperature": 1.5,
+        "schedule.steps": 2,
+    }
+    assert order["limits"] == {"test": 0}  # test questions decide about the promotion alone
+    splits = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits
+    assert len(splits.all) == 150
+    assert {question.kg for question in splits.all} == {"films"}
+    asked = tuple(question.id for question in splits.test)
+    assert scores["asked"] == [("reader", asked), (order["name"], asked)]
+    assert not set(asked) & {question.id for question in (*splits.train, *splits.validation)}
+    assert PolicyStore(tmp_path / "home" / "policies").promoted().run == order["name"]
+    assert "  all: F1 0.500 → 0.750" in out
+    # Repeated, it finds that everything is done.
+    code, out, _ = in_process(*ARGUMENTS, "--set", "schedule.steps=2")
+    assert (code, "the questions were made before" in out, "answers already" in out) == (0, True, True)
+    assert len(trainer.received) == 1
+    # Other values of the recipe are another run on the same questions.
+    in_process(*ARGUMENTS, "--set", "schedule.steps=3")
+    assert [other["dataset"] for _, other in trainer.received] == [order["dataset"]] * 2
+
+
+def test_repeated_it_goes_on_where_it_was_stopped(trainer, scores, in_process, tmp_path):
+    scores["reader"] = 0.5
+    trainer.ends = ["stopped", "failed"]
+    code, out, _ = in_process(*ARGUMENTS)
+    assert (code, "was stopped; to continue: repeat this command" in out) == (130, True)
+    assert in_process(*ARGUMENTS)[0] == 2
+    code, out, _ = in_process(*ARGUMENTS)
+    assert (code, "promoted films-" in out) == (0, True)
+    run = trainer.received[0][1]["name"]
+    assert trainer.received[1:] == [("resume", run)] * 2
+
+
+def test_what_does_not_answer_better_is_not_promoted(trainer, scores, in_process, tmp_path):
+    scores["reader"] = 0.75
+    code, out, _ = in_process(*ARGUMENTS)
+    assert (code, "not promoted: it does not answer better" in out) == (1, True)
+    store = PolicyStore(tmp_path / "home" / "policies")
+    before = publish(tmp_path / "home", "mine", "films")
+    store.promote("mine", before.id)
+    scores["mine"] = 0.7
+    assert in_process(*ARGUMENTS)[0] == 0  # it answers better than what answers about this graph
+    assert scores["asked"][-2][0] == "mine"
+    assert store.promoted().run == trainer.received[0][1]["name"]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "told"), [(("books", "films"), "answers about books"), ((), "answers about every graph")]
+)
+def test_what_answers_about_other_graphs_is_not_replaced(graphs, told, trainer, scores, in_process, tmp_path):
+    scores |= {"reader": 0.5, "other": 0.5}
+    store = PolicyStore(tmp_path / "home" / "policies")
+    store.promote("other", publish(tmp_path / "home", "other", *graphs).id)
+    code, out, _ = in_process(*ARGUMENTS)
+    assert (code, told in out) == (1, True)
+    assert store.promoted().run == "other"
+
+
+@pytest.mark.parametrize(
+    ("graph", "facts", "told"),
+    [
+        ("mars", "", 'no graph named "mars"'),
+        ("tiny", "Heat|directed by|Michael Mann\n", "the graph is too small to train on"),
+        ("codes", "a|P57|b\nc|P58|d\n", "load it with labels of its relations"),
+    ],
+)
+def test_a_graph_that_gives_no_questions_is_refused_before_a_run(
+    graph, facts, told, trainer, in_process, tmp_path
+):
+    if facts:
+        (tmp_path / "facts.txt").write_text(facts)
+        assert in_process("kg", "load", graph, str(tmp_path / "facts.txt"))[0] == 0
+    code, _, err = in_process("train", "--graph", graph)
+    assert (code, told in err) == (2, True), err
+    assert trainer.received == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--graph", "films", "--dataset", "world"), "give one of"),
+        (("--dataset", "world", "--heads", "directed_by=film"), "--heads is for --graph"),
+        (("--graph", "films", "--recipe", "nope"), 'no recipe named "nope"'),
+        (("--graph", "films", "--heads", "film"), "RELATION=NOUN"),
+    ],
+)
+def test_options_that_do_not_fit_say_what_to_write(arguments, told, in_process):
+    code, _, err = in_process("train", *arguments)
+    assert (code, told in err) == (2, True), err
+
+
+def test_a_run_of_that_name_on_other_questions_is_left_alone(trainer, scores, in_process):
+    scores["reader"] = 0.5
+    assert in_process(*ARGUMENTS, "--name", "mine")[0] == 0
+    trainer.ends = ["stopped"]
+    code, _, err = in_process(*ARGUMENTS[:-2], "--seed", "2", "--name", "mine")
+    assert (code, "choose another --name" in err) == (2, True), err
