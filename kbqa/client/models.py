@@ -263,6 +263,12 @@ class NamesModel(BaseModel):
     names: list[NameModel]
 
 
+class ExamplesModel(BaseModel):
+    """Questions that may be asked about a graph, and to which it has answers."""
+
+    questions: list[str]
+
+
 Verdict = Literal["right", "partly", "wrong"]
 
 

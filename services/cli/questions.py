@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -13,16 +13,19 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from kbqa.datasets.examples import write_examples
 from kbqa.datasets.from_graph import Made, make_questions
 from kbqa.datasets.records import write_questions
 from kbqa.errors import ConfigurationError, DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.store import GraphStore
+from kbqa.trajectory import Question
 from services.cli.options import DEFAULT_HOME, Home, Seed
 
 commands = typer.Typer(help="Make questions about a graph that has none.", no_args_is_help=True)
 
 _SAMPLES = 5
+_EXAMPLES_OF = 120  # questions of which examples are chosen
 _LISTED = 10
 
 Heads = Annotated[
@@ -64,7 +67,7 @@ def make(
         raise DatasetError(f"{output} cannot be written: its directory does not exist")
     called = called_heads(heads)
     with closing(GraphCatalog(home)) as catalog:
-        made = make_and_show(catalog.get(graph), graph, count, called, seed)
+        made = make_and_show(catalog.get(graph), graph, count, called, seed, home)
     try:
         write_questions(output, made.questions)
     except OSError as error:
@@ -74,8 +77,34 @@ def make(
         typer.echo(f"the graph has no more: {count} were asked for", err=True)
 
 
-def make_and_show(store: GraphStore, graph: str, count: int, called: Mapping[str, str], seed: int) -> Made:
-    """Make questions about a graph, with a progress bar, and print what was made.
+@commands.command()
+def examples(
+    graph: Annotated[str, typer.Argument(help="Name of a graph that is loaded or attached.")],
+    heads: Heads = None,
+    seed: Seed = 0,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Make example questions, which the gateway's page shows until something is asked.
+
+    `kbqa questions make` and `kbqa train --graph` make them, too. Needs the same as `kbqa questions make`.
+    """
+    with closing(GraphCatalog(home)) as catalog:
+        made = make_questions(catalog.get(graph), graph, _EXAMPLES_OF, seed, called=called_heads(heads))
+    for question in _keep_examples(home, graph, made):
+        typer.echo(f"  {question.text}  →  {', '.join(question.answers)}")
+
+
+def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
+    try:
+        return write_examples(home, graph, made.questions)
+    except OSError as error:
+        raise DatasetError(f"examples cannot be written to {home}: {error.strerror}") from error
+
+
+def make_and_show(
+    store: GraphStore, graph: str, count: int, called: Mapping[str, str], seed: int, home: Path
+) -> Made:
+    """Make questions about a graph, with a progress bar, and print what was made; some become its examples.
 
     Args:
         called: relation → noun for its heads.
@@ -94,6 +123,7 @@ def make_and_show(store: GraphStore, graph: str, count: int, called: Mapping[str
             report=lambda done: progress.update(task, completed=done),
         )
     _print(made)
+    _keep_examples(home, graph, made)
     return made
 
 

@@ -126,7 +126,7 @@ def create_app(
         feedback_router(settings, access.saved, access.feedback, metrics),
         chat_router(settings, service, tools),
         text2sparql_router(settings, service, tools),
-        graphs_router(tools),
+        graphs_router(tools, settings.home),
         policies_router(source, settings.policies()),
         page,
     ):

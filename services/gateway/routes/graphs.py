@@ -1,20 +1,27 @@
-"""`GET /v1/kg`: the graphs that can be asked about, and the names in them."""
+"""`GET /v1/kg`: the graphs that can be asked about, the names in them, and examples of questions."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import StringConstraints
 
-from kbqa.client.models import GraphModel, GraphsModel, NameModel, NamesModel
-from kbqa.errors import GraphUnavailableError
-from kbqa.kg.actions import COMPLETE_NAME, Action, Failure
+from kbqa.client.models import ExamplesModel, GraphModel, GraphsModel, NameModel, NamesModel
+from kbqa.datasets.examples import read_examples
+from kbqa.errors import GraphNotFoundError, GraphUnavailableError
+from kbqa.kg.actions import COMPLETE_NAME, EXECUTE_LOGICAL_FORM, Action, Failure
 from kbqa.kg.tools import ListedGraphTools
 from services.gateway.access.control import Caller, caller_of
 
 
-def graphs_router(tools: ListedGraphTools) -> APIRouter:
+def graphs_router(tools: ListedGraphTools, home: Path) -> APIRouter:
+    """Routes about graphs.
+
+    Args:
+        home: under which examples of questions are kept (`kbqa.datasets.examples`).
+    """
     router = APIRouter(tags=["graphs"])
 
     @router.get("/v1/kg", summary="List the loaded graphs", response_model=GraphsModel)
@@ -45,5 +52,22 @@ def graphs_router(tools: ListedGraphTools) -> APIRouter:
         if isinstance(found, Failure):
             raise GraphUnavailableError(f'names of the graph "{kg}" cannot be completed: {found.message}')
         return NamesModel(names=[NameModel(id=item.id, label=item.label) for item in found.items])
+
+    @router.get("/v1/kg/{kg}/examples", summary="Example questions", response_model=ExamplesModel)
+    def examples(kg: str, caller: Annotated[Caller, Depends(caller_of)]) -> ExamplesModel:
+        """Those that `kbqa questions examples` made, as far as the graph still has answers to them."""
+        caller.require(kg)
+        if kg not in {graph.name for graph in tools.graphs()}:
+            raise GraphNotFoundError(kg)
+        questions = read_examples(home, kg)
+        forms = [Action(EXECUTE_LOGICAL_FORM, {"expression": one.form, "return": True}) for one in questions]
+        found = tools.execute(kg, forms) if forms else []
+        return ExamplesModel(
+            questions=[
+                question.text
+                for question, result in zip(questions, found, strict=True)
+                if not isinstance(result, Failure) and result.items
+            ]
+        )
 
     return router

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from kbqa.datasets.examples import MOST, read_examples
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
@@ -32,6 +33,19 @@ def test_a_file_of_triples_becomes_questions_that_can_be_split(in_process, films
     parts = films.with_name("films")
     assert in_process("data", "split", str(films), str(parts))[0] == 0
     assert (parts / "train.jsonl").exists()
+
+
+def test_examples_are_a_few_different_questions_written_as_people_write(in_process, films, tmp_path):
+    lexicon_or_skip()
+    code, output, _ = in_process("questions", "examples", "films", "--heads", "directed_by=film")
+    assert code == 0, output
+    kept = read_examples(tmp_path / "home", "films")
+    assert 3 <= len(kept) <= MOST
+    assert len({(one.operation, len(one.path)) for one in kept}) == len(kept)
+    assert all(one.text[0].isupper() and " ?" not in one.text and one.answers for one in kept)
+    assert in_process("questions", "make", "films", "--count", "60", "--output", str(films))[0] == 0
+    assert read_examples(tmp_path / "home", "films") != kept  # made anew
+    assert read_examples(tmp_path / "home", "books") == ()
 
 
 def test_wrong_arguments_say_what_to_write(in_process, films):

@@ -29,7 +29,7 @@ const main = at("main"), notice = at("notice"), progress = at("progress"), facts
 const walked = graph(at("graph"), { choose });
 const turns = steps(at("steps"));
 const answers = answersView(at("answers"), { light: walked.light, labelOf: walked.label, announce: told });
-const form = questionForm(at("ask"), { asked: ask, cancelled: () => current?.abort() });
+const form = questionForm(at("ask"), { asked: ask, cancelled: () => current?.abort(), graphChosen: showExamples });
 const talk = thread(at("thread"), {
   correct: (question, understood) => ask({ ...form.request(), question }, { understood }),
   renewed: () => { clear(); replace(progress); told("A new conversation begins."); form.focus(); },
@@ -286,6 +286,18 @@ function showRecent() {
   const entries = past().slice(0, RECENT);
   at("recent").hidden = !entries.length;
   replace(at("recent").querySelector(".list"), pastList(entries, revisit));
+}
+
+// Shows questions to which the graph has answers; without any, nothing.
+async function showExamples(kg) {
+  const box = at("examples");
+  box.hidden = true;
+  const { questions } = await api.get(`/v1/kg/${encodeURIComponent(kg)}/examples`).catch(() => ({ questions: [] }));
+  if (kg !== form.request().kg) return; // another graph was chosen meanwhile
+  box.hidden = !questions.length;
+  replace(box.querySelector(".list"), h("ul", { class: "past" }, questions.map((question) => h("li", {},
+    h("button", { type: "button", class: "quiet", onclick: () => { form.fill({ question, kg }); ask(form.request()); } },
+      h("span", { class: "asked", dir: "auto" }, question))))));
 }
 
 async function loadGraphs() {

@@ -6,8 +6,9 @@ import { h, replace } from "./dom.js";
 
 const GRAPH_PLACE = "kbqa.graph";
 
-// asked(request): called when the form is submitted; cancelled(): called when the user cancels the question.
-export function questionForm(form, { asked, cancelled }) {
+// asked(request): called when the form is submitted; cancelled(): called when the user cancels the question;
+// graphChosen(name): called when another graph is chosen, and for the first one.
+export function questionForm(form, { asked, cancelled, graphChosen }) {
   const text = form.elements.question, graphs = form.elements.kg, go = form.querySelector("#go");
   const chips = form.querySelector(".topics"), adding = form.elements.topic, options = form.querySelector(".options");
   let topics = []; // {id, label, text, candidates}
@@ -54,6 +55,7 @@ export function questionForm(form, { asked, cancelled }) {
     topics = [];
     chosen = false;
     drawTopics();
+    graphChosen(graph);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -119,6 +121,7 @@ export function questionForm(form, { asked, cancelled }) {
       replace(graphs, list.map(({ name, triples }) => h("option", { value: name, selected: name === wanted },
         triples === null ? name : `${name} (${triples.toLocaleString("en")} triples)`)));
       graph = graphs.value;
+      if (graph) graphChosen(graph);
       return list;
     },
     // Shows the topic entities that were found in the question, with other candidates for its names.

@@ -37,6 +37,7 @@ REQUESTS = {
     ("GET", "/v1/models/{model:path}"): ("/v1/models/kbqa/films", None, 200, 404),
     ("GET", "/v1/kg"): ("/v1/kg", None, 200, 200),
     ("GET", "/v1/kg/{kg}/names"): ("/v1/kg/films/names?text=Big", None, 200, 403),
+    ("GET", "/v1/kg/{kg}/examples"): ("/v1/kg/films/examples", None, 200, 403),
     ("GET", "/v1/policies"): ("/v1/policies", None, 200, 200),
     ("GET", "/v1/reports"): ("/v1/reports", None, 200, 403),
     ("GET", "/v1/reports/{run}"): ("/v1/reports/none", None, 404, 403),

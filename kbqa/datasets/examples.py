@@ -1,0 +1,68 @@
+"""A few questions about a graph to show to its users: a file for each, `KBQA_HOME/examples/GRAPH.jsonl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kbqa.datasets.gold import is_computed
+from kbqa.datasets.records import read_questions, write_questions
+from kbqa.trajectory import Question
+
+MOST = 6
+"""Examples of a graph."""
+
+_FEW = 5  # answers that an example has at most
+_BEGIN = ("who", "whom", "which", "what", "when", "where", "how many", "is ", "does", "did", "was ")
+
+
+def choose_examples(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """Of each operation and number of hops the question that looks most natural, written as people write."""
+    chosen: dict[tuple[str, int], Question] = {}
+    for question in sorted(questions, key=_unnatural):
+        if len(question.answers) <= _FEW:
+            chosen.setdefault((question.operation, len(question.path)), question)
+    return tuple(
+        replace(one, text=_written(one.text)) for one in sorted(chosen.values(), key=_unnatural)[:MOST]
+    )
+
+
+def _unnatural(question: Question) -> tuple[bool, bool, int]:
+    """Greater for what asks about a bare number ("the films of 94"), is no sentence, or is long."""
+    about_numbers = any(map(is_computed, question.topic_entities))
+    return about_numbers, not question.text.startswith(_BEGIN), len(question.text)
+
+
+def _written(text: str) -> str:
+    """A made text with a capital letter, and without spaces before its marks."""
+    text = re.sub(r" (?='s\b|[?.]$)", "", text)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(("?", ".")) else "?")
+
+
+def write_examples(home: Path, kg: str, questions: Sequence[Question]) -> tuple[Question, ...]:
+    """Keep the examples among some questions, in place of earlier ones; returns them.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    examples = choose_examples(questions)
+    file = _file(home, kg)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_questions(file, examples)
+    return examples
+
+
+def read_examples(home: Path, kg: str) -> Sequence[Question]:
+    """The examples of a graph; none if there are none.
+
+    Raises:
+        DatasetError: the file is malformed.
+    """
+    file = _file(home, kg)
+    return read_questions(file) if file.is_file() else ()
+
+
+def _file(home: Path, kg: str) -> Path:
+    return home / "examples" / f"{kg}.jsonl"
