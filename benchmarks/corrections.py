@@ -33,7 +33,6 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from kbqa.corrections import CorrectionRecord
-from kbqa.corrections.judging import answered
 from kbqa.datasets import load_dataset
 from kbqa.datasets.world import World, generate_questions, generate_world
 from kbqa.feedback import Feedback, feedback_path
@@ -43,6 +42,7 @@ from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.runs.local import open_run
 from kbqa.runs.training import train
+from kbqa.serving.answering import answered
 from kbqa.trajectory import Question
 from services.access.keys import KeyFile
 from services.cli.graphs import load_graphs, local_tools
