@@ -78,6 +78,8 @@ class Pacing:
     Args:
         deck: the question of every position.
         source: plays them.
+        vocabulary: number of token ids that the trained model knows; a group with any other is asked for
+            again, because no step can be taken with it.
         version: the version that the run begins with.
         look: see `Triage`.
     """
@@ -88,10 +90,12 @@ class Pacing:
         deck: Questions,
         make_request: MakeRequest,
         source: RolloutSource,
+        vocabulary: int,
         version: PolicyVersion,
         look: Callable[[RolloutFailure], None],
     ) -> None:
         self._schedule, self._deck, self._make_request = schedule, deck, make_request
+        self._vocabulary = vocabulary
         self._rollouts = source.open(
             TRAINING_IDS,
             spent=lambda request_id: self.ledger.is_settled(request_id),
@@ -122,7 +126,7 @@ class Pacing:
             check()
             self.refill()
             for reply in self._rollouts.receive(_POLL_S):
-                self._take(reply)
+                self._take(reply.within(self._vocabulary))
             for request_id in self._rollouts.give_up():
                 logger.error("a request was never answered", extra={"request": request_id})
                 self.ledger.settle(request_id, GroupOutcome.UNANSWERED, self.step)

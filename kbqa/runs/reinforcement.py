@@ -98,6 +98,7 @@ class Reinforcement:
             self._course,
             context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
+            self._student.vocabulary,
             start,
             partial(context.look, kg_versions=kg_versions),
         )

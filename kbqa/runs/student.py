@@ -193,6 +193,15 @@ class Student:
                 (Path(directory) / name).write_bytes(data)
             return replace(self, tokenizer_files=files, codec=TokenizerCodec.load(Path(directory)))
 
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids that the model knows, from 0."""
+        config = self.model.config
+        if isinstance(self.model, Chooser):
+            # Its tags, which are parsed and never embedded, come last.
+            return 1 + max(map(int, config.chooser_tags.values()))
+        return int(config.vocab_size)
+
     def words(self) -> list[str]:
         """Sorted pieces of words to make names from; the order of a vocabulary differs between processes."""
         return sorted(t for t in self.tokenizer.get_vocab() if len(t) > 1 and t.isascii() and t.isalpha())

@@ -85,6 +85,24 @@ class Workers(QueuedSource):
         )
 
 
+class Strangers(Workers):
+    """The first reply to one training request has a token that the policy does not know."""
+
+    request = "t0000001"
+
+    def _answer(self, request) -> None:
+        super()._answer(request)
+        if request.request_id != self.request or self.asked.count(self.request) > 1:
+            return
+        reply = self._inbox.read(request.request_id)
+        first, *others = reply.group.members
+        token_ids = (*first.trajectory.token_ids[:-1], 1_000_000)
+        foreign = replace(first, trajectory=replace(first.trajectory, token_ids=token_ids))
+        self._inbox.discard([request.request_id])
+        group = replace(reply.group, members=(foreign, *others))
+        self._inbox.accept(reply.model_copy(update={"group": group}))
+
+
 class Judges(Workers):
     """Evaluations find that the second version looked at is the best."""
 

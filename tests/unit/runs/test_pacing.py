@@ -18,8 +18,10 @@ from kbqa.runs.inbox import Inbox
 from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing
 from kbqa.runs.queued import QueuedSource
-from kbqa.wire import FailureReason, RolloutFailure
+from kbqa.wire import FailureReason, RolloutFailure, RolloutReply, decode
 from tests.unit.runs.exchange import QUESTIONS, Queue, make_reply, make_request
+
+VOCABULARY = 100
 
 
 class Waiting(Exception):
@@ -63,7 +65,13 @@ def publish(tmp_path: Path) -> Callable[[int], PolicyVersion]:
 def make_pacing(schedule: ScheduleSection, queue: Queue, inbox: Inbox):
     def make(version: PolicyVersion) -> Pacing:
         return Pacing(
-            schedule, Deck(QUESTIONS, seed=1), make_request, QueuedSource(queue, inbox), version, trust
+            schedule,
+            Deck(QUESTIONS, seed=1),
+            make_request,
+            QueuedSource(queue, inbox),
+            VOCABULARY,
+            version,
+            trust,
         )
 
     return make
@@ -207,6 +215,23 @@ def test_a_worker_that_fails_fast_costs_no_group(make_pacing, publish, queue: Qu
     assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
 
 
+def test_a_group_with_a_token_that_the_model_does_not_know_is_asked_for_again(
+    make_pacing, publish, queue: Queue, inbox: Inbox
+) -> None:
+    v1 = publish(1)
+    pacing = make_pacing(v1)
+    pacing.refill()
+    foreign = make_reply(ids(0)[0], v1.id).model_dump_json().replace("[0,1]", f"[0,{VOCABULARY}]")
+    inbox.accept(decode(RolloutReply, foreign))
+    inbox.accept(make_reply(ids(1)[0], v1.id))
+    with pytest.raises(Waiting):
+        pacing.collect(patience(1))
+    assert inbox.ids() == ids(1)  # else the next process would read it again
+    assert pacing.counters["renewed"] == 1
+    inbox.accept(make_reply(ids(0)[0], v1.id))
+    assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
+
+
 def test_a_group_that_fails_by_itself_is_dropped_and_many_of_them_end_the_run(
     make_pacing, publish, queue: Queue, inbox: Inbox
 ) -> None:
@@ -312,7 +337,7 @@ def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
             lost, self.lost = self.lost, []
             return lost
 
-    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), v1, trust)
+    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), VOCABULARY, v1, trust)
     assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
     assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.UNANSWERED
     assert "a request was never answered" in caplog.messages

@@ -11,7 +11,7 @@ import torch
 from kbqa.errors import RunError
 from kbqa.runs.reinforcement import Reinforcement
 from kbqa.runs.student import Student
-from tests.unit.runs.reinforced import Foresters, ledger, records
+from tests.unit.runs.reinforced import Foresters, Strangers, ledger, records
 
 
 @pytest.fixture
@@ -47,6 +47,16 @@ def test_a_tree_whose_siblings_earn_the_same_teaches_nothing(begin_trees) -> Non
     context.rollouts.outcomes = (0.5, 0.5, 0.5)
     Reinforcement(context, material, start).run()
     assert [o for o, _ in ledger(context)["settled"].values()].count("no_spread") == 4
+
+
+def test_a_reply_with_a_token_that_the_policy_does_not_know_does_not_end_the_run(begin, caplog) -> None:
+    context, material, start = begin(steps=2)
+    strangers = Strangers(context.store, context.directory.inbox)
+    Reinforcement(replace(context, rollouts=strangers), material, start).run()
+    assert [outcome for outcome, _ in ledger(context)["settled"].values()].count("trained") == 8
+    (warning,) = [record for record in caplog.records if record.message == "a rollout failed"]
+    assert warning.request == Strangers.request
+    assert "members.0.token_ids.5: 1000000 is no token of the policy's vocabulary" in warning.detail
 
 
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.01])
