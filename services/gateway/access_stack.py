@@ -143,12 +143,14 @@ def _keys(settings: AccessSettings) -> Keys | None:
 
 
 def _shelf(settings: AccessSettings, metrics: Metrics) -> AnswerShelf:
+    room = settings.answers_mb * 2**20
     if settings.redis_url is None:
-        return MemoryShelf(settings.answers_kept)
+        return MemoryShelf(settings.answers_kept, room)
     return RedisShelf(
         settings.redis_url,
         "kbqa:gateway",
         settings.answers_kept,
+        room,
         metrics,
         timeout_s=settings.redis_timeout_s,
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from cachetools import TLRUCache
 from redis.asyncio import Redis
@@ -21,15 +20,49 @@ from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
 
 _LARGEST = 4 * 2**20  # bytes of a value
+_ENTRY = 1024  # bytes that a value takes besides itself: its name, in several places
 _STILL = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end "
 _RENEW = _STILL + "return redis.call('pexpire', KEYS[1], ARGV[2])"
 _RELEASE = _STILL + "return redis.call('del', KEYS[1])"
-
-_Values = TLRUCache[str, tuple[float, bytes]]
+# `ages` has the names of all values by the time at which they expire, in milliseconds. `costs` has what each
+# takes with the index of its owner ("COST INDEX"), and the sum as `total`. It is one script, so that the sum
+# stays right whatever several gateways do at a time.
+_PUT = """
+local name, index, ages, costs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local value, cost, ttl, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function forget(gone)
+    local kept = redis.call('hget', costs, gone)
+    if kept then
+        local space = string.find(kept, ' ')
+        redis.call('hdel', costs, gone)
+        redis.call('hincrby', costs, 'total', -tonumber(string.sub(kept, 1, space - 1)))
+        redis.call('zrem', string.sub(kept, space + 1), gone)
+    end
+    redis.call('zrem', ages, gone)
+    redis.call('del', gone)
+end
+for _, gone in ipairs(redis.call('zrangebyscore', ages, '-inf', now, 'limit', 0, 1000)) do forget(gone) end
+forget(name)
+redis.call('set', name, value, 'px', ttl)
+redis.call('zadd', index, now + ttl, name)
+redis.call('zadd', ages, now + ttl, name)
+redis.call('hset', costs, name, cost .. ' ' .. index)
+redis.call('hincrby', costs, 'total', cost)
+for _, list in ipairs({index, ages, costs}) do
+    if redis.call('pttl', list) < ttl then redis.call('pexpire', list, ttl) end
+end
+while redis.call('zcard', index) > most do forget(redis.call('zpopmin', index)[1]) end
+while tonumber(redis.call('hget', costs, 'total')) > room and redis.call('zcard', ages) > 0 do
+    forget(redis.call('zpopmin', ages)[1])
+end
+"""
 
 
 class AnswerShelf(Protocol):
-    """A store of values by key, each with a time to live; the number of an owner's values is limited.
+    """A store of values by key, each with a time to live. The number of an owner's values and the size of all
+    values are limited.
 
     A claim is a small value that holds a place while its value is being made. It is never dropped to make
     room, and only who made it renews or releases it.
@@ -44,7 +77,8 @@ class AnswerShelf(Protocol):
         """Store a value, replacing an earlier one or a claim. A very large value is not stored.
 
         Args:
-            owner: whose oldest values make room for this one.
+            owner: whose oldest values make room for this one; if all values are too large together, the
+                oldest of anybody do.
         """
         ...
 
@@ -60,9 +94,15 @@ class AnswerShelf(Protocol):
         """Remove a claim, if it is still this one."""
         ...
 
-    async def drop(self, key: str) -> None: ...
-
     async def close(self) -> None: ...
+
+
+class _Kept(NamedTuple):
+    """A value, and until when it is kept, by the shelf's clock."""
+
+    owner: str
+    value: bytes
+    until: float
 
 
 class MemoryShelf:
@@ -70,21 +110,51 @@ class MemoryShelf:
 
     Args:
         most: maximum number of values of an owner.
+        room: maximum size of all values, in bytes.
+        clock: seconds.
     """
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._values: defaultdict[str, _Values] = defaultdict(lambda: TLRUCache(most, _expires_at, clock))
+    def __init__(self, most: int, room: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._room, self._clock = most, room, clock
+        # Both are in order of age, oldest first.
+        self._values: dict[str, _Kept] = {}
+        self._owned: dict[str, dict[str, None]] = {}
+        self._size = 0
         # As many as requests that are being answered.
-        self._claims: _Values = TLRUCache(math.inf, _expires_at, clock)
+        self._claims = TLRUCache[str, tuple[float, bytes]](math.inf, _expires_at, clock)
 
     async def get(self, key: str) -> bytes | None:
-        shelves = (self._claims, *self._values.values())
-        return next((shelf[key][1] for shelf in shelves if key in shelf), None)
+        if key in self._claims:
+            return self._claims[key][1]
+        kept = self._values.get(key)
+        return None if kept is None or kept.until <= self._clock() else kept.value
 
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
-        if len(value) <= _LARGEST:
-            self._claims.pop(key, None)
-            self._values[owner][key] = ttl_s, value
+        if len(value) > _LARGEST:
+            return
+        self._claims.pop(key, None)
+        self._forget(key)
+        now = self._clock()
+        self._values[key] = _Kept(owner, value, now + ttl_s)
+        self._size += len(value) + _ENTRY
+        owned = self._owned.setdefault(owner, {})
+        owned[key] = None
+        if len(owned) > self._most:
+            self._forget(next(iter(owned)))
+        while self._values:
+            oldest, kept = next(iter(self._values.items()))
+            if self._size <= self._room and kept.until > now:
+                break
+            self._forget(oldest)
+
+    def _forget(self, key: str) -> None:
+        if (kept := self._values.pop(key, None)) is None:
+            return
+        self._size -= len(kept.value) + _ENTRY
+        owned = self._owned[kept.owner]
+        del owned[key]
+        if not owned:
+            del self._owned[kept.owner]
 
     async def claim(self, key: str, value: bytes, ttl_s: float) -> bool:
         if await self.get(key) is not None:
@@ -102,14 +172,11 @@ class MemoryShelf:
         if self._claims.get(key, (0.0, None))[1] == value:
             del self._claims[key]
 
-    async def drop(self, key: str) -> None:
-        self._claims.pop(key, None)
-        for values in self._values.values():
-            values.pop(key, None)
-
     async def close(self) -> None:
         self._claims.clear()
         self._values.clear()
+        self._owned.clear()
+        self._size = 0
 
 
 def _expires_at(_: str, value: tuple[float, bytes], now: float) -> float:
@@ -120,16 +187,19 @@ class RedisShelf:
     """A store in Redis: compressed values under names that begin with `prefix`.
 
     Args:
-        most: maximum number of an owner's values that `put` keeps, so that they leave room for queues in the
-            same Redis.
+        most: maximum number of values of an owner.
+        room: maximum size of all values in Redis, in bytes, so that they leave room for queues in the same
+            Redis.
         timeout_s: timeout for Redis, in seconds.
 
     Raises:
         ConfigurationError: `url` is not a Redis URL.
     """
 
-    def __init__(self, url: str, prefix: str, most: int, metrics: Metrics, *, timeout_s: float) -> None:
-        self._prefix, self._most = prefix, most
+    def __init__(
+        self, url: str, prefix: str, most: int, room: int, metrics: Metrics, *, timeout_s: float
+    ) -> None:
+        self._prefix, self._most, self._room = prefix, most, room
         self._failures = metrics.counter("kbqa_gateway_redis_failures_total").labels("answers")
         # A pooled connection may belong to a Redis that was replaced: retry once, immediately.
         retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
@@ -139,6 +209,7 @@ class RedisShelf:
             )
         except ValueError as error:
             raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
+        self._put = self._redis.register_script(_PUT)
 
     async def get(self, key: str) -> bytes | None:
         try:
@@ -150,17 +221,11 @@ class RedisShelf:
     async def put(self, key: str, value: bytes, ttl_s: float, owner: str = "") -> None:
         if len(value) > _LARGEST:
             return
-        name, index, ttl_ms = self._name(key), f"{self._prefix}:newest:{owner}", int(ttl_s * 1000)
+        names = [key, f"newest:{owner}", "ages", "costs"]
+        packed = zlib.compress(value)
+        limits = [len(packed) + _ENTRY, int(ttl_s * 1000), self._most, self._room]
         try:
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.set(name, zlib.compress(value), px=ttl_ms)
-                pipe.zadd(index, {name: time.time()})
-                pipe.pexpire(index, ttl_ms)  # nothing that it lists lives longer
-                pipe.zcard(index)
-                *_, count = await pipe.execute()
-            if count > self._most:
-                oldest = await self._redis.zpopmin(index, count - self._most)
-                await self._redis.delete(*(name for name, _ in cast("list[tuple[bytes, float]]", oldest)))
+            await self._put([self._name(name) for name in names], [packed, *limits])
         except (RedisError, OSError) as error:
             raise self._unavailable(error) from error
 
@@ -184,12 +249,6 @@ class RedisShelf:
         try:
             running = self._redis.eval(script, 1, self._name(key), zlib.compress(value), *arguments)
             return await cast("Awaitable[object]", running)
-        except (RedisError, OSError) as error:
-            raise self._unavailable(error) from error
-
-    async def drop(self, key: str) -> None:
-        try:
-            await self._redis.delete(self._name(key))
         except (RedisError, OSError) as error:
             raise self._unavailable(error) from error
 

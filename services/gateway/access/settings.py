@@ -41,6 +41,8 @@ class AccessSettings(ServiceSettings):
         body_timeout_s: timeout for receiving a request's body, in seconds.
         answers_ttl_s: seconds for which an answer can be read again and its Idempotency-Key is remembered.
         answers_kept: maximum number of such answers of each key; the oldest are dropped.
+        answers_mb: maximum size of such answers and sessions of all keys, compressed in Redis, in MB; the
+            oldest are dropped.
         feedback_file: file of the feedback (default: HOME/gateway/feedback.jsonl). Gateways on several
             machines need different files; `kbqa feedback export` reads all HOME/gateway/feedback*.jsonl.
         feedback_mb: maximum size of the feedback, in MB; more is rejected.
@@ -65,6 +67,7 @@ class AccessSettings(ServiceSettings):
     body_timeout_s: float = Field(10.0, gt=0)
     answers_ttl_s: int = Field(3600, ge=1)
     answers_kept: int = Field(1000, ge=1)
+    answers_mb: int = Field(64, ge=8)
     feedback_file: Path | None = None
     feedback_mb: int = Field(256, ge=1)
     default_graph: str | None = None

@@ -133,14 +133,14 @@ def test_sessions_are_per_owner_expire_and_are_bounded(place, request):
 
     async def check():
         if place == "memory":
-            shelf = MemoryShelf(2, lambda: now[0])
+            shelf = MemoryShelf(2, 2**20, lambda: now[0])
         else:
             from prometheus_client import CollectorRegistry
 
             from kbqa.telemetry.metrics import Metrics
 
             url = request.getfixturevalue("redis_url")
-            shelf = RedisShelf(url, "kbqa:talk", 2, Metrics(CollectorRegistry()), timeout_s=5)
+            shelf = RedisShelf(url, "kbqa:talk", 2, 2**20, Metrics(CollectorRegistry()), timeout_s=5)
         sessions = Sessions(shelf, 1)
         try:
             for id_ in ("a", "b", "c"):

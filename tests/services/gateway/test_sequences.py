@@ -122,7 +122,7 @@ async def live(answering, fate):
     )
     events, order = [], EventOrder()
     try:
-        shelf, metrics = MemoryShelf(10), Metrics(CollectorRegistry())
+        shelf, metrics = MemoryShelf(10, 2**20), Metrics(CollectorRegistry())
         tools = LocalGraphTools(FixedGraphs({"films": STORE}))
         service = QuestionService(
             answering,

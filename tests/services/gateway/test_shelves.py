@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 import pytest
@@ -14,9 +15,11 @@ from kbqa.telemetry.metrics import Metrics
 from services.gateway.errors import ShelfUnavailableError
 from services.gateway.shelves import MemoryShelf, RedisShelf
 
+ROOM = 2**20
+
 
 def in_redis(url, most=3):
-    return RedisShelf(url, "test", most, Metrics(CollectorRegistry()), timeout_s=2.0)
+    return RedisShelf(url, "test", most, ROOM, Metrics(CollectorRegistry()), timeout_s=2.0)
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -27,7 +30,7 @@ def on_a_shelf(request, redis_url):
 
     def run(play):
         async def opened():
-            shelf = MemoryShelf(3) if request.param == "memory" else in_redis(redis_url)
+            shelf = MemoryShelf(3, ROOM) if request.param == "memory" else in_redis(redis_url)
             try:
                 return await play(shelf)
             finally:
@@ -38,17 +41,15 @@ def on_a_shelf(request, redis_url):
     return run
 
 
-def test_what_is_put_is_got_until_it_is_replaced_or_dropped(on_a_shelf):
+def test_what_is_put_is_got_until_it_is_replaced(on_a_shelf):
     async def play(shelf):
         seen = [await shelf.get("k")]
         for value in (b"one", "zwei £".encode()):
             await shelf.put("k", value, 60)
             seen.append(await shelf.get("k"))
-        await shelf.drop("k")
-        await shelf.drop("k")
-        return [*seen, await shelf.get("k")]
+        return seen
 
-    assert on_a_shelf(play) == [None, b"one", "zwei £".encode(), None]
+    assert on_a_shelf(play) == [None, b"one", "zwei £".encode()]
 
 
 def test_a_value_has_its_time(on_a_shelf):
@@ -104,7 +105,7 @@ def test_a_redis_that_is_gone_is_said_to_be():
 
     async def play():
         shelf = in_redis(url)
-        for attempt in (shelf.get("k"), shelf.put("k", b"", 1), shelf.claim("k", b"", 1), shelf.drop("k")):
+        for attempt in (shelf.get("k"), shelf.put("k", b"", 1), shelf.claim("k", b"", 1)):
             with pytest.raises(ShelfUnavailableError, match="try again later"):
                 await attempt
         await shelf.close()
@@ -122,6 +123,45 @@ def test_one_owner_does_not_displace_another(on_a_shelf):
         return await shelf.get("mine"), await shelf.get("theirs-0"), await shelf.get("theirs-8")
 
     assert on_a_shelf(play) == (b"x", None, b"y")
+
+
+def test_many_owners_share_one_room_and_the_oldest_values_of_all_go_first(on_a_shelf):
+    async def play(shelf):
+        for owner in range(300):
+            for number in range(2):
+                await shelf.put(f"{owner}-{number}", os.urandom(8192), 60, f"owner-{owner}")
+        kept = [await shelf.get(f"{owner}-0") is not None for owner in range(300)]
+        await shelf.put("299-0", b"small", 60, "owner-299")
+        return kept, await shelf.get("299-0"), await shelf.get("299-1") is not None
+
+    kept, replaced, other = on_a_shelf(play)
+    assert kept == sorted(kept), "an older value outlived a newer one"
+    assert 0.8 * ROOM < 2 * sum(kept) * (8192 + 1024) <= ROOM
+    assert (replaced, other) == (b"small", True)
+
+
+def test_what_is_kept_takes_no_more_of_redis_than_its_room(redis_url):
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+
+        async def play():
+            shelf = in_redis(redis_url)
+            for number in range(3000):
+                await shelf.put(f"answer:{number:032x}", b"", 60, f"owner-{number % 2000:032x}")
+            await shelf.put("short", b"x", 0.05, "owner")
+            await asyncio.sleep(0.1)
+            await shelf.put("last", b"x", 60, "owner")
+            await shelf.close()
+
+        asyncio.run(play())
+        sizes = {name: client.memory_usage(name) for name in client.scan_iter("test:*")}
+        costs = client.hgetall("test:costs")
+    assert sum(sizes.values()) <= ROOM
+    total = int(costs.pop(b"total"))
+    assert total == sum(int(cost.split(b" ")[0]) for cost in costs.values())
+    assert b"test:short" not in costs
+    values = {name for name in sizes if not name.startswith((b"test:newest:", b"test:ages", b"test:costs"))}
+    assert values == set(costs), "nothing is kept that does not count"
 
 
 def test_a_claim_makes_room_for_nobody(on_a_shelf):
