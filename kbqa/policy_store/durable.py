@@ -32,9 +32,21 @@ def write_file(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def exists_now(path: Path) -> bool:
+    """Whether a file or directory exists, even if another machine has just made or removed it.
+
+    A network file system answers `stat` from its cache for up to a minute, and `open` for a name that was
+    missing before. It asks its server when something that it knows is opened: the file, or its directory.
+
+    Raises:
+        OSError: the file system does not say.
+    """
+    return _opens(path) or (_opens(path.parent) and _opens(path))
+
+
 def create_file(path: Path, data: bytes) -> bool:
     """Create a file atomically unless it is there already; returns whether it was created."""
-    if path.exists():
+    if exists_now(path):
         return False
     aside = _aside(path)
     try:
@@ -123,11 +135,19 @@ def _name(aside: Path, path: Path) -> None:
     claim = path.with_name(f"{_ASIDE}claim-{path.name}")
     claim.open("x").close()
     try:
-        if path.exists():
+        if exists_now(path):
             raise FileExistsError(path)
         os.rename(aside, path)
     finally:
         claim.unlink()
+
+
+def _opens(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _aside(path: Path) -> Path:

@@ -6,6 +6,7 @@ Paths are relative, with slashes, and consist of names that the store has checke
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,14 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kbqa.errors import ConfigurationError, PolicyStoreUnavailableError
-from kbqa.policy_store.durable import new_directory, put_in_place, remove_directory, sweep, write_file
+from kbqa.policy_store.durable import (
+    exists_now,
+    new_directory,
+    put_in_place,
+    remove_directory,
+    sweep,
+    write_file,
+)
 from kbqa.policy_store.manifest import MANIFEST_NAME
 from kbqa.retries import retry
 
@@ -24,6 +32,7 @@ _LISTED_S = 1.0  # how long the listing of a remote directory is reused
 _PATIENCE_S = 120.0
 _LOCAL_PATIENCE_S = 20.0
 _CACHED_VERSIONS = 8  # of a run
+_SPARED_S = 600.0  # since a process last said that it uses a cached version
 _UNTOUCHED_S = 86_400.0  # age from which an incomplete download belongs to a process that died
 # Errors of a disk or its server that say nothing about a file.
 _PASSING = frozenset(
@@ -54,7 +63,7 @@ class Shelf(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file exists now, without regard to earlier listings."""
+        """Whether a file exists now, without regard to earlier listings and caches."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -79,6 +88,10 @@ class Shelf(Protocol):
 
     def bring(self, path: str, files: Iterable[str]) -> None:
         """Copy these files of a version to this machine, if necessary. Raises: FileNotFoundError."""
+        ...
+
+    def use(self, path: str) -> bool:
+        """Keep the local copy of a version for a while; whether there is one."""
         ...
 
     def forget(self, path: str) -> None:
@@ -118,6 +131,14 @@ def _retried(attempt: Callable[[], T], patience_s: float) -> T:
     )
 
 
+def _used_at(path: Path) -> float:
+    """When a cached version was last used, in seconds since the epoch; now if it has just been removed."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
+
+
 class LocalShelf:
     """A directory, which several machines may share.
 
@@ -138,7 +159,7 @@ class LocalShelf:
             return []
 
     def exists(self, path: str) -> bool:
-        return self._patiently((self.path / path).is_file)
+        return self._patiently(partial(exists_now, self.path / path))
 
     def read(self, path: str) -> bytes:
         try:
@@ -164,6 +185,10 @@ class LocalShelf:
 
     def bring(self, path: str, files: Iterable[str]) -> None:
         """The files are local already."""
+
+    def use(self, path: str) -> bool:
+        """There is no other copy, which `PolicyStore.retain` keeps."""
+        return True
 
     def forget(self, path: str) -> None:
         """Does nothing, because there is no other copy."""
@@ -253,7 +278,7 @@ class RemoteShelf:
 
     def bring(self, path: str, files: Iterable[str]) -> None:
         here = self.path / path
-        if here.is_dir():
+        if self.use(path):
             return
         with new_directory(here.parent) as aside:
             for name in files:
@@ -265,7 +290,14 @@ class RemoteShelf:
             except OSError:
                 if not here.is_dir():  # else another process was faster
                     raise
-        self._tidy(here)
+        self._tidy(here.parent)
+
+    def use(self, path: str) -> bool:
+        try:
+            os.utime(self.path / path)  # the other processes that share the cache see it
+        except FileNotFoundError:
+            return False
+        return True
 
     def forget(self, path: str) -> None:
         remove_directory(self.path / path)
@@ -281,13 +313,11 @@ class RemoteShelf:
         self._listed.clear()
         remove_directory(self.path / path)
 
-    def _tidy(self, newest: Path) -> None:
-        """Keep only the newest versions of a run in the cache, and the one just pulled."""
-        pulled = sorted(
-            (p for p in newest.parent.iterdir() if not p.name.startswith(".")), key=lambda p: p.name
-        )
-        for path in pulled[:-_CACHED_VERSIONS]:
-            if path != newest:
+    def _tidy(self, directory: Path) -> None:
+        """Keep the versions of a run that were used last, and all that any process loads or uses now."""
+        used = sorted((_used_at(path), path) for path in directory.iterdir() if not path.name.startswith("."))
+        for at, path in used[:-_CACHED_VERSIONS]:
+            if time.time() - at > _SPARED_S:
                 remove_directory(path)
 
     def _list(self, under: str) -> list[str]:

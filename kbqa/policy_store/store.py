@@ -247,6 +247,8 @@ class PolicyStore:
             NoPolicyError: one of the versions has been removed.
         """
         held = [(version.run, version.id) for version in versions]
+        for run, version in held:
+            self._shelf.use(f"{run}/{version}")
         if not self._uses.hold(holder, held):
             return
         # `retain` removes the manifest and then looks for users, so one of the two processes notices.

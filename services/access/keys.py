@@ -253,7 +253,8 @@ class Keys:
         if self._file is None:
             return None
         try:
-            found = os.stat(self._file.path)
+            with self._file.path.open("rb") as file:  # `stat` may be a minute old on a network file system
+                found = os.fstat(file.fileno())
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size

@@ -31,7 +31,14 @@ from cachetools import LRUCache
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from kbqa.client.batches import BatchAnswer, BatchState
-from kbqa.policy_store.durable import create_file, new_directory, put_in_place, remove_directory, sweep
+from kbqa.policy_store.durable import (
+    create_file,
+    exists_now,
+    new_directory,
+    put_in_place,
+    remove_directory,
+    sweep,
+)
 from services.gateway.errors import (
     BatchDamagedError,
     BatchNotFoundError,
@@ -82,11 +89,11 @@ class Batch:
     @property
     def exists(self) -> bool:
         """Whether it has not been deleted."""
-        return (self.directory / _RECORD).exists()
+        return exists_now(self.directory / _RECORD)
 
     @property
     def is_cancelled(self) -> bool:
-        return (self.directory / _CANCELLED).exists()
+        return exists_now(self.directory / _CANCELLED)
 
     def state(self) -> BatchState:
         """Where it stands, once `answers` has been read."""

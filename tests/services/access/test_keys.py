@@ -12,6 +12,7 @@ import pytest
 from kbqa.errors import ConfigurationError
 from services.access.errors import KeyExpiredError, KeyRequiredError, KeyRevokedError
 from services.access.keys import KeyFile, Keys
+from tests.network_file_system import CachedAttributes
 
 
 @pytest.fixture
@@ -51,6 +52,17 @@ def test_a_key_opens_until_it_expires(file):
     assert keys.find(good.encode()).name == "good"
     with pytest.raises(KeyExpiredError, match='the key "bad" expired on'):
         keys.find(bad.encode())
+
+
+def test_a_key_that_is_revoked_on_another_machine_opens_nothing_whatever_is_cached(file, monkeypatch):
+    _, key = file.create("first")
+    cache = CachedAttributes()
+    with cache.caching(monkeypatch):
+        keys = Keys(file, clock=Clock())
+        assert keys.find(key.encode()).name == "first"
+    file.revoke("first")
+    with cache.caching(monkeypatch), pytest.raises(KeyRevokedError):
+        keys.find(key.encode())
 
 
 def test_a_running_gateway_notices_what_is_revoked_and_created(file):

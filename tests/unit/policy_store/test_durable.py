@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.policy_store.durable import create_file, sweep
+from kbqa.policy_store.durable import create_file, exists_now, sweep
+from tests.network_file_system import CachedAttributes
 
 
 @pytest.fixture
@@ -55,3 +56,15 @@ def test_other_errors_are_not_taken_for_missing_links(monkeypatch, tmp_path: Pat
     with pytest.raises(OSError, match="Input/output"):
         create_file(tmp_path / "t1.json", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_machine_made_or_removed_is_noticed_whatever_is_cached(monkeypatch, tmp_path) -> None:
+    removed, made = tmp_path / "removed", tmp_path / "made"
+    removed.touch()
+    with CachedAttributes().caching(monkeypatch):
+        assert (removed.exists(), made.exists()) == (True, False)
+        os.unlink(removed)
+        os.mknod(made)
+        assert (removed.exists(), made.exists()) == (True, False), "as on NFS"
+        assert (exists_now(removed), exists_now(made)) == (False, True)
+        assert not exists_now(tmp_path / "no" / "directory")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.errors import ConfigurationError, PolicyIntegrityError, PolicyStoreUnavailableError
-from kbqa.policy_store import LocalShelf, PolicyStore, RemoteShelf, open_store
+from kbqa.policy_store import LocalShelf, PolicyStore, PolicyVersion, RemoteShelf, open_store
 from tests.unit.policy_store.conftest import publish
 
 
@@ -71,12 +71,42 @@ def test_an_upload_that_died_half_way_is_no_version(bucket, tmp_path, monkeypatc
     assert other.newest("r1") is None
 
 
+def pull(store: PolicyStore, version: PolicyVersion) -> None:
+    store.verify(store.get(version.run, version.id))
+
+
+def grow_old(cache: Path) -> None:
+    """Let what is in a cache have been used an hour ago, in its order."""
+    for number, path in enumerate(sorted((cache / "r1").iterdir())):
+        os.utime(path, (time.time() - 3600 + number,) * 2)
+
+
+def cached(cache: Path) -> set[str]:
+    return {path.name for path in (cache / "r1").iterdir()}
+
+
 def test_the_cache_keeps_the_newest_versions_only(bucket, tmp_path) -> None:
     there, here = (PolicyStore(RemoteShelf(bucket, tmp_path / name)) for name in ("trainer", "worker"))
-    for number in range(11):
-        version = publish(there, number, f"w{number}")
-        here.verify(here.get("r1", version.id))
-    assert len(list((tmp_path / "worker" / "r1").iterdir())) == 8
+    versions = [publish(there, number, f"w{number}") for number in range(11)]
+    for version in versions:
+        pull(here, version)
+        grow_old(tmp_path / "worker")
+    assert cached(tmp_path / "worker") == {version.id for version in versions[-8:]}
+
+
+def test_what_another_process_loads_or_uses_stays_in_a_shared_cache(bucket, tmp_path) -> None:
+    there = PolicyStore(RemoteShelf(bucket, tmp_path / "trainer"))
+    here, neighbour = (PolicyStore(RemoteShelf(bucket, tmp_path / "shared")) for _ in range(2))
+    versions = [publish(there, number, f"w{number}") for number in range(12)]
+    held, loaded, idle, *others = versions
+    for version in (held, loaded, idle):
+        pull(here, version)
+    grow_old(tmp_path / "shared")
+    neighbour.hold("gateway", [held])  # which it does all the time
+    pull(neighbour, loaded)  # it is here already
+    for version in others:
+        pull(here, version)
+    assert cached(tmp_path / "shared") == {version.id for version in (held, loaded, *others)}
 
 
 def test_a_store_that_is_away_is_asked_again_and_then_named(tmp_path, monkeypatch) -> None:

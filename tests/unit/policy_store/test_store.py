@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kbqa.errors import NoPolicyError, PolicyIntegrityError
 from kbqa.policy_store import PolicyStore, uses
 from kbqa.policy_store.shelves import LocalShelf
+from tests.network_file_system import CachedAttributes
 from tests.unit.policy_store.conftest import DIGEST, RECIPE, publish
 
 
@@ -285,3 +287,29 @@ def test_what_a_dead_remover_left_is_removed(directory) -> None:
     assert [v.number for v in directory.versions("r1")] == [2]
     directory.retain("r1", keep=5)
     assert not left.path.exists()
+
+
+def test_what_another_machine_removed_is_not_held_or_promoted_whatever_is_cached(
+    tmp_path, monkeypatch
+) -> None:
+    store = PolicyStore(tmp_path / "policies")
+    version = publish(store, 1)
+    manifest = version.path / "manifest.json"
+
+    class Trainer(LocalShelf):
+        """Removes the version as soon as somebody has read what there is."""
+
+        def write(self, path, data):
+            os.unlink(manifest)
+            super().write(path, data)
+
+    for use in (
+        lambda store: store.hold("worker-1", [version]),
+        lambda store: store.promote(version.run, version.id),
+    ):
+        data = manifest.read_bytes()
+        with CachedAttributes().caching(monkeypatch):
+            assert manifest.is_file()
+            with pytest.raises(NoPolicyError, match="has been removed"):
+                use(PolicyStore(Trainer(tmp_path / "policies")))
+        manifest.write_bytes(data)
