@@ -38,7 +38,7 @@ SETTINGS: dict[str, type[ServiceSettings]] = {
 # Fields that values of the chart's own stand for.
 _MANAGED = {
     "host", "port", "drain_s", "api_keys", "api_keys_file", "operations_port", "encoder", "encoder_api_key",
-    "vllm_precision", "chat_api_key",
+    "vllm_precision", "chat_api_key", "device",
 }  # fmt: skip
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}

@@ -45,6 +45,7 @@ def _summarise(context: Context) -> None:
         "seconds": round(journal.seconds, 1),
         "seed": record.seed,
         "dataset": record.dataset,
+        "device": journal.results.get("device"),
         "run": record.id,
         "policy": versions.get("rl") or versions["cold_start"],
         "demonstrations": journal.results.get("demonstrations"),

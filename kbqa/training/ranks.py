@@ -71,6 +71,12 @@ class Ranks:
         saving = dist.new_group(backend="gloo", timeout=_LONGEST_IDLE)
         return cls(dist.get_rank(), size, device, idle, saving)
 
+    @property
+    def devices(self) -> str:
+        """The devices of all processes, for people: `cpu`, `NVIDIA H100 80GB HBM3`, `8 × NVIDIA H100 …`."""
+        name = "cpu" if self.device.type == "cpu" else torch.cuda.get_device_name(self.device)
+        return name if self.size == 1 else f"{self.size} × {name}"
+
     def leave(self) -> None:
         """Leave the group; rank 0 first tells the others to leave. Nothing sharded may be used afterwards.
 

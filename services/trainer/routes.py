@@ -123,6 +123,7 @@ def view(directory: RunDirectory) -> RunView:
         seed=record.seed,
         created_at=record.created_at,
         restarts=record.restarts,
+        device=results.get("device"),
         f1=results.get("f1", {}),
         f1_by_hops=results.get("f1_by_hops", {}),
         split=results.get("judged_by", {}).get("split", "test"),

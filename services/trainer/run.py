@@ -88,6 +88,7 @@ def _lead(directory: RunDirectory, token: int, ranks: Ranks) -> Exit:
         sinks = open_sinks(settings.sinks, directory)
         journal = Journal(directory, sinks)
         try:
+            record_device(settings, ranks, journal)
             train(directory, settings, journal, stop, fence(directory.path.parent, token), ranks)
         except Stopped:
             logger.info("run stopped", extra={"phase": journal.phase})
@@ -111,6 +112,27 @@ def threads(settings: TrainerSettings, device: torch.device) -> int:
     if settings.threads is not None:
         return settings.threads
     return 1 if device.type == "cpu" else max(1, len(os.sched_getaffinity(0)) // settings.processes)
+
+
+def record_device(settings: TrainerSettings, ranks: Ranks, journal: Journal) -> None:
+    """Let the run's results say on what it is trained.
+
+    Raises:
+        ConfigurationError: it is the CPU, although this trainer is to have GPUs.
+    """
+    if ranks.device.type == "cpu":
+        advice = "check the driver, the container runtime and which GPUs this process gets (nvidia-smi)"
+        if settings.device == "cuda":
+            raise ConfigurationError(
+                f"KBQA_TRAINER_DEVICE=cuda: torch finds no GPU: {advice}, or set KBQA_TRAINER_DEVICE=auto to "
+                "train on the CPU; then resume the run"
+            )
+        if torch.version.cuda is not None:
+            logger.warning(
+                f"the run is trained on the CPU: torch is built for GPUs, but finds none: {advice}",
+                extra={"cuda": torch.version.cuda},
+            )
+    journal.keep(device=ranks.devices)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ class RunView(BaseModel):
         phase: prepare, warm_up, cold_start, rl or done.
         step: finished steps of the phase; `of` is their maximum number.
         seconds: running time so far.
+        device: what it is trained on, for people: `cpu`, or the name of the GPU; None before it is known.
         split: the split that judges the phases: test, or validation if the run uses no test questions.
         f1: mean F1 on that split by phase (base, cold_start, rl), as far as known.
         policy: id of the newest evaluated version.
@@ -64,6 +65,7 @@ class RunView(BaseModel):
     seed: int
     created_at: str
     restarts: int
+    device: str | None
     split: str
     f1: dict[str, float]
     f1_by_hops: dict[str, dict[str, float]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
@@ -33,6 +33,8 @@ class TrainerSettings(QueueSettings, KeySettings):
             and each process's share of the cores with them. With a small policy, a second thread gains
             nothing, and slows training down if anything else runs on the same cores. With GPUs, the probe of
             a model that is sharded is taken on the host.
+        device: "cuda" fails a run if torch finds no GPU; "auto" then trains it on the CPU, and logs a warning
+            if torch is built for GPUs.
         auto_resume: resume an unfinished run when the trainer starts.
         stop_wait_s: seconds that a run which is stopped on request has for its checkpoint.
         max_restarts: how often in a row a training process is restarted that dies without completing a
@@ -64,6 +66,7 @@ class TrainerSettings(QueueSettings, KeySettings):
         None, pattern=r"^[^\s:]+:\d{1,5}$", validation_alias="KBQA_TRAINING_RENDEZVOUS"
     )
     threads: int | None = Field(None, ge=1)
+    device: Literal["auto", "cuda"] = "auto"
     auto_resume: bool = True
     stop_wait_s: float = Field(600.0, ge=0)
     max_restarts: int = Field(5, ge=0)

@@ -25,6 +25,10 @@
 {{/* How the processes of a training find each other. */}}
 {{- define "kbqa.trainingEnvironment" -}}
 - {name: KBQA_TRAINING_PROCESSES, value: {{ include "kbqa.trainingProcesses" . | quote }}}
+{{- if gt (int .Values.trainer.gpus) 0 }}
+# A pod that gets no GPU although it asks for some fails its run instead of training on the CPU.
+- {name: KBQA_TRAINER_DEVICE, value: cuda}
+{{- end }}
 {{- if include "kbqa.severalNodes" . }}
 - {name: KBQA_TRAINING_NODES, value: {{ .Values.trainer.nodes | quote }}}
 - {name: KBQA_TRAINING_RENDEZVOUS, value: "{{ include "kbqa.componentName" (list . "trainer") }}-rendezvous:29500"}

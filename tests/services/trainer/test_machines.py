@@ -6,8 +6,12 @@ import pytest
 import torch
 
 from kbqa.errors import ConfigurationError
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import Runs, SplitLimits
+from kbqa.runs.journal import Journal
+from kbqa.training.ranks import ALONE, Ranks
 from services.trainer.__main__ import main
-from services.trainer.run import threads
+from services.trainer.run import record_device, threads
 from services.trainer.settings import TrainerSettings
 
 
@@ -47,3 +51,31 @@ def test_processes_with_gpus_share_the_cores_and_those_without_take_one(monkeypa
     assert threads(shared, gpu) == 1
     monkeypatch.setenv("KBQA_TRAINER_THREADS", "6")
     assert threads(TrainerSettings.load(), gpu) == 6
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(Runs(tmp_path).create(load_recipe("kg-r1-chooser"), "world", SplitLimits(), 1))
+
+
+def test_a_run_says_what_it_is_trained_on(journal, monkeypatch, caplog):
+    monkeypatch.setattr(torch.version, "cuda", None)
+    record_device(TrainerSettings.load(), ALONE, journal)
+    assert journal.results["device"] == "cpu"
+    assert caplog.records == []
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
+    record_device(TrainerSettings.load(), Ranks(0, 8, torch.device("cuda", 0)), journal)
+    assert journal.results["device"] == "8 × GPU 0"
+
+
+def test_a_build_for_gpus_that_finds_none_says_so(journal, monkeypatch, caplog):
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    record_device(TrainerSettings.load(), ALONE, journal)
+    assert "the run is trained on the CPU" in caplog.text
+
+
+def test_a_trainer_that_is_to_have_gpus_does_not_train_on_the_cpu(journal, monkeypatch):
+    monkeypatch.setenv("KBQA_TRAINER_DEVICE", "cuda")
+    with pytest.raises(ConfigurationError, match=r"torch finds no GPU.*KBQA_TRAINER_DEVICE=auto"):
+        record_device(TrainerSettings.load(), ALONE, journal)
+    assert "device" not in journal.results

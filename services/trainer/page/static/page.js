@@ -136,7 +136,7 @@ function summary(run) {
   return [
     h("div", { class: "title" }, h("h1", {}, run.id), state(run.state)),
     h("p", { class: "muted" }, `${run.recipe} on ${run.dataset}, seed ${run.seed} · started ${when(run.created_at)} · running time ${duration(run.seconds)}`,
-      run.restarts ? ` · restarts: ${run.restarts}` : null),
+      run.device ? ` · trained on ${run.device}` : null, run.restarts ? ` · restarts: ${run.restarts}` : null),
     h("ol", { class: "phases", "aria-label": "Phases" }, PHASES.map((phase, index) =>
       h("li", { class: index < at || run.state === "done" ? "past" : index === at ? "now" : "", "aria-current": index === at ? "step" : null },
         words(phase), index === at && run.of && phase !== "done" ? h("span", { class: "count" }, ` ${run.step} / ${run.of}`) : null))),
