@@ -258,7 +258,12 @@ def _setting(field: dict[str, Any]) -> dict[str, Any]:
 def _recipes() -> str:
     """What guards and vLLM have to know of each recipe; a template cannot read the recipes themselves."""
     needs = {
-        name: {"base": need.base, "context": need.context, "loraRank": need.lora_rank if need.base else 0}
+        name: {
+            "base": need.base,
+            "revision": need.revision,
+            "context": need.context,
+            "loraRank": need.lora_rank if need.base else 0,
+        }
         for name, need in needs_by_recipe().items()
     }
     return "# Made by scripts/chart_reference.py\n" + yaml.safe_dump(needs, sort_keys=False)

@@ -43,6 +43,7 @@ SHARED_VARIABLES = frozenset(
         "KBQA_QUEUE_PREFIX",
         "KBQA_DATA",
         "KBQA_BASES",
+        "KBQA_BASE_REVISION",
         "KBQA_DEBUG",
         "KBQA_ENGINE",
         "KBQA_VLLM",

@@ -36,7 +36,7 @@ class Alert:
             "labels": {"severity": self.severity},
             "annotations": {
                 "summary": self.summary,
-                "runbook": f"docs/operations.md#{self.name.lower()}",
+                "runbook_url": f"docs/operations.md#{self.name.lower()}",
             },
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,17 +90,17 @@ def ways_to_get(name: str) -> str:
 
 
 def _in_hub_cache(name: str) -> Path | None:
-    """The snapshot of a repository's main branch, if it holds a complete model."""
+    """The snapshot of the commit `KBQA_BASE_REVISION`, else of the main branch, if it is a complete model."""
     if not _REPOSITORY.fullmatch(name):
         return None
     from huggingface_hub import try_to_load_from_cache  # takes a third of a second; few commands need it
 
-    config = try_to_load_from_cache(name, "config.json")
-    if not isinstance(config, str):
-        return None
-    snapshot = Path(config).parent
-    # If only a model's tokenizer was downloaded, its snapshot has no weights.
-    return snapshot if _fault(snapshot) is None else None
+    for revision in (os.environ.get("KBQA_BASE_REVISION") or None, None):
+        config = try_to_load_from_cache(name, "config.json", revision=revision)
+        # If only a model's tokenizer was downloaded, its snapshot has no weights.
+        if isinstance(config, str) and _fault(snapshot := Path(config).parent) is None:
+            return snapshot
+    return None
 
 
 def _fault(directory: Path) -> str | None:

@@ -20,6 +20,14 @@ _QWEN_7B = {
     "vocab_size": 152064,
     "tie_word_embeddings": False,
 }
+# Commits on the hub, so that every download gives the same files.
+REVISIONS = {
+    "Qwen/Qwen2.5-3B-Instruct": "aa8e72537993ba99e69dfaafa59ed015b17504d1",
+    "Qwen/Qwen2.5-7B-Instruct": "a09a35458c702b33eeacc393d103063234e8bc28",
+    "Qwen/Qwen2.5-Coder-7B": "0396a76181e127dfc13e5c5ec48a8cee09938b02",
+    "meta-llama/Llama-3.1-8B-Instruct": "0e9e39f249a16976918f6564b8830bc894c89659",
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "12fd25f77366fa6b3b4b768ec3050bf629380bac",
+}
 # Numbers of the published config.json of the recipes' bases.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "Qwen/Qwen2.5-3B-Instruct": {

@@ -31,8 +31,8 @@ T = TypeVar("T")
 _LISTED_S = 1.0  # how long the listing of a remote directory is reused
 _PATIENCE_S = 120.0
 _LOCAL_PATIENCE_S = 20.0
-_CACHED_VERSIONS = 8  # of a run
-_SPARED_S = 600.0  # since a process last said that it uses a cached version
+_CACHED_VERSIONS = 4  # of a run
+_SPARED_S = 300.0  # since a process last said that it uses a cached version
 _UNTOUCHED_S = 86_400.0  # age from which an incomplete download belongs to a process that died
 # Errors of a disk or its server that say nothing about a file.
 _PASSING = frozenset(

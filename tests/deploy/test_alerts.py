@@ -211,6 +211,16 @@ def test_a_release_in_another_namespace_is_not_counted_in(tmp_path):
     assert firing(tmp_path, other | HEALTHY | {BAD: growing(9)}, "KbqaGatewayErrors") == ""
 
 
-def test_every_alert_has_its_section_in_the_runbook():
+def test_every_alert_has_its_section_in_the_runbook_and_links_to_it():
     runbook = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert re.findall(r"^### (Kbqa\w+)$", runbook, re.M) == [alert.name for alert in ALERTS]
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    assert len(rules) == len(ALERTS)
+    for rule in rules:
+        page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        # As GitHub and most renderers make the anchor of a heading.
+        anchors = {
+            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.M)
+        }
+        assert anchor in anchors, rule["alert"]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from kbqa.planning.architectures import PUBLISHED, REVISIONS
+from kbqa.policy_store import shelves
 from kbqa.telemetry.table import METRICS
 from kbqa.wire import ROLLOUTS
 from services.broker import create_celery
 from services.rollout_worker.settings import RolloutWorkerSettings
 from services.trainer.depths import STATES
+from tests.deploy.conftest import ALL
 from tests.deploy.helm import defaults
 from tests.deploy.objects import component, of_kind, pods, selects, service_of, services, title, variables
 
@@ -214,3 +219,87 @@ def taken_key(queue):
     """Where kombu keeps messages that consumers have taken from a queue."""
     options = create_celery("worker", "redis://127.0.0.1:1/0", consumes=queue).conf.broker_transport_options
     return options["unacked_key"]
+
+
+def mebibytes(quantity):
+    number, unit = re.fullmatch(r"([0-9.]+)([A-Z]i?)", quantity).groups()
+    return float(number) * {"Mi": 1, "Gi": 2**10, "Ti": 2**20, "G": 1e9 / 2**20}[unit]
+
+
+def disk(pod):
+    """Sizes of a pod's volumes on the node's disk by name, in MiB; None for one without a bound."""
+    empty = {v["name"]: v["emptyDir"] for v in pod.spec["volumes"] if "emptyDir" in v}
+    return {
+        name: mebibytes(size) if (size := volume.get("sizeLimit")) else None
+        for name, volume in empty.items()
+        if volume.get("medium") != "Memory"
+    }
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"model": {"persistence": {"enabled": False}}}], ids=["claim", "disk"]
+)
+@pytest.mark.parametrize("scenario", ALL)
+def test_pods_that_write_caches_declare_the_disk_that_they_may_fill(chart, scenario, values):
+    for pod, container, service in services(chart(scenario, **values)):
+        if service == "kg_server":
+            continue
+        on_disk, resources = disk(pod), container["resources"]
+        fills = [
+            size for name, size in on_disk.items() if name == "models" or (name == "home" and size > 2**13)
+        ]
+        assert mebibytes(resources["requests"]["ephemeral-storage"]) == sum(fills) + 1024
+        assert mebibytes(resources["limits"]["ephemeral-storage"]) == sum(on_disk.values()) + 2048
+
+
+def test_disk_without_a_bound_has_no_limit_and_a_users_own_figures_stay(chart):
+    own = {"limits": {"ephemeral-storage": "5Gi"}, "requests": {"ephemeral-storage": "3Gi"}}
+    objects = chart(trainer={"persistence": {"enabled": False}}, gateway={"resources": own})
+    found = {service: container["resources"] for _, container, service in services(objects)}
+    assert "ephemeral-storage" not in found["trainer"]["limits"]
+    assert {key: found["gateway"][key]["ephemeral-storage"] for key in own} == {
+        "limits": "5Gi",
+        "requests": "3Gi",
+    }
+
+
+@pytest.mark.parametrize(
+    "base", [base for base in PUBLISHED if base != "HuggingFaceTB/SmolLM2-135M-Instruct"]
+)
+def test_the_cache_of_a_bucket_has_room_for_the_versions_that_a_pod_keeps(base):
+    """Those kept, one that is being pulled, and one more that was used just before."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**PUBLISHED[base]))
+    version = 2 * model.num_parameters() / 2**20  # bf16
+    assert (shelves._CACHED_VERSIONS + 2) * version < mebibytes(defaults()["policyStore"]["s3"]["cacheSize"])
+
+
+def revisions(objects):
+    """The commit of the model by pod and container: what is downloaded, served by vLLM, found by services."""
+    found = {}
+    for pod in pods(objects):
+        for container in pod.containers:
+            words = [*container.get("command", ()), *container.get("args", ())]
+            joined = " ".join(words).replace("--revision=", "--revision ")
+            if words[:2] in (["hf", "download"], ["vllm", "serve"]):
+                at = re.search(r"--revision (\S+)", joined)
+                found[component(pod), container["name"]] = at and at[1]
+            elif "HF_HOME" in variables(container):
+                found[component(pod), container["name"]] = variables(container).get("KBQA_BASE_REVISION")
+    return found
+
+
+def test_everything_in_a_release_uses_the_same_commit_of_the_model(chart):
+    by_default = revisions(chart())
+    assert {name for _, name in by_default} >= {"model", "vllm", "trainer"}
+    assert set(by_default.values()) == {REVISIONS["Qwen/Qwen2.5-3B-Instruct"]}
+    assert set(revisions(chart(model={"revision": "5" * 40})).values()) == {"5" * 40}
+    assert set(revisions(chart(model={"name": "somebody/else"})).values()) == {None}
+
+
+def test_links_to_runbooks_begin_with_the_url_that_is_named(chart):
+    rules = {"enabled": True, "runbooks": "https://docs.example.org/operations.html"}
+    (found,) = of_kind(chart(monitoring={"rules": rules}), "PrometheusRule")
+    for rule in found["spec"]["groups"][0]["rules"]:
+        url = rule["annotations"]["runbook_url"]
+        assert url == f"https://docs.example.org/operations.html#{rule['alert'].lower()}"

@@ -11,6 +11,7 @@ import yaml
 
 from deploy.images.requirements import requirements
 from kbqa import __version__
+from kbqa.planning.architectures import REVISIONS
 from scripts.chart_reference import SETTINGS
 from services.settings import SHARED_VARIABLES, variables_of
 from tests.deploy.compose import BASES, ROOT, SERVICES
@@ -234,3 +235,10 @@ def test_services_send_the_key_that_they_require(services):
         key("first-run", "KBQA_TRAINER_API_KEY"),
     }
     assert shared.startswith("${SERVICE_KEY:?"), "without a key nothing starts"
+
+
+def test_what_is_downloaded_is_what_is_served_and_what_the_trainer_finds(services):
+    revision = f"${{MODEL_REVISION:-{REVISIONS['Qwen/Qwen2.5-3B-Instruct']}}}"
+    for name in ("model", "vllm-rollouts", "vllm-gateway"):
+        assert f"--revision={revision}" in services[name]["command"]
+    assert services["trainer"]["environment"]["KBQA_BASE_REVISION"] == revision

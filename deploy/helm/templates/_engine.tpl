@@ -6,7 +6,7 @@
 - name: model
   image: {{ index . 1 }}
   imagePullPolicy: {{ $.Values.image.pullPolicy }}
-  command: [hf, download, {{ include "kbqa.baseModel" $ | quote }}]
+  command: [hf, download, {{ include "kbqa.baseModel" $ | quote }}{{ with include "kbqa.baseRevision" $ }}, --revision, {{ . | quote }}{{ end }}]
   env:
     - {name: HOME, value: /tmp}
     - {name: HF_HOME, value: /models}
@@ -43,6 +43,9 @@
 {{- define "kbqa.modelEnvironment" -}}
 - {name: HF_HOME, value: /models}
 - {name: HF_HUB_OFFLINE, value: "1"}
+{{- with include "kbqa.baseRevision" . }}
+- {name: KBQA_BASE_REVISION, value: {{ . | quote }}}
+{{- end }}
 {{- end }}
 
 {{/*
@@ -57,6 +60,9 @@ on 127.0.0.1 alone, since whoever reaches it gives it orders; hence a probe by c
   restartPolicy: Always
   command: [vllm, serve, {{ include "kbqa.baseModel" $ | quote }}]
   args:
+    {{- with include "kbqa.baseRevision" $ }}
+    - --revision={{ . }}
+    {{- end }}
     - --host=127.0.0.1
     - --port=8000
     - --enable-scale-out

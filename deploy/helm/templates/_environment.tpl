@@ -192,6 +192,16 @@ valueFrom: {secretKeyRef: {name: {{ include "kbqa.componentName" (list . "servic
   emptyDir: {sizeLimit: {{ ternary .Values.policyStore.s3.cacheSize "4Gi" (eq .Values.policyStore.type "s3") }}}
 {{- end }}
 
+{{/* Runs and checkpoints. */}}
+{{- define "kbqa.trainerHome" -}}
+- name: home
+  {{- if .Values.trainer.persistence.enabled }}
+  persistentVolumeClaim: {claimName: {{ include "kbqa.claimName" (list . "trainer" .Values.trainer.persistence) }}}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+{{- end }}
+
 {{- define "kbqa.tmpVolume" -}}
 - name: tmp
   emptyDir: {sizeLimit: 8Gi}

@@ -78,6 +78,34 @@ whose tag then ends in that build of torch unless it is given whole.
 {{- toYaml $resources -}}
 {{- end }}
 
+{{/* A quantity in MiB, rounded up: "50Gi" → 51200 */}}
+{{- define "kbqa.mebibytes" -}}
+{{- $unit := regexFind "[A-Za-z]*$" . -}}
+{{- $bytes := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- divf (mulf (trimSuffix $unit . | float64) (get $bytes $unit | float64)) 1048576 | ceil | int64 -}}
+{{- end }}
+
+{{/*
+resources, as YAML, with ephemeral storage beside them: (list $ resources volumes…), each of the last being YAML. A container that
+declares it answers for all volumes of its pod on the node's disk: it requests room for those that fill (models, and what is pulled from
+a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest.
+*/}}
+{{- define "kbqa.withStorage" -}}
+{{- $ := index . 0 -}}{{- $resources := index . 1 | fromYaml -}}
+{{- $fills := ternary (list "models" "home") (list "models") (eq $.Values.policyStore.type "s3") -}}
+{{- $requested := 1024 -}}{{- $limit := 2048 -}}{{- $open := false -}}
+{{- range slice . 2 }}{{ range fromYamlArray . }}{{ if and (hasKey . "emptyDir") (not (get .emptyDir "medium")) -}}
+{{- if .emptyDir.sizeLimit -}}
+{{- $size := include "kbqa.mebibytes" .emptyDir.sizeLimit -}}
+{{- $limit = add $limit $size -}}
+{{- if has .name $fills }}{{ $requested = add $requested $size }}{{ end -}}
+{{- else }}{{ $open = true }}{{ end -}}
+{{- end }}{{ end }}{{ end -}}
+{{- $storage := dict "requests" (dict "ephemeral-storage" (printf "%dMi" (int64 $requested))) -}}
+{{- if not $open }}{{ $_ := set $storage "limits" (dict "ephemeral-storage" (printf "%dMi" (int64 $limit))) }}{{ end -}}
+{{- toYaml (merge $resources $storage) -}}
+{{- end }}
+
 {{/* The name of a claim: (list $ "trainer" .Values.trainer.persistence) */}}
 {{- define "kbqa.claimName" -}}
 {{- (index . 2).existingClaim | default (include "kbqa.componentName" (list (index . 0) (index . 1))) -}}

@@ -1,6 +1,6 @@
 {{/* What the first run's recipe needs. recipes.yaml is generated from the package's recipes. */}}
 
-{{/* The needs of the recipe, as JSON: base, context (tokens), loraRank. */}}
+{{/* The needs of the recipe, as JSON: base, revision, context (tokens), loraRank. */}}
 {{- define "kbqa.recipe" -}}
 {{- $start := .Values.trainer.autoStart -}}
 {{- $known := .Files.Get "recipes.yaml" | fromYaml -}}
@@ -10,12 +10,18 @@
 {{- $needs := get $known $start.recipe -}}
 {{- $context := dig "rollout.max_tokens" $needs.context $start.overrides -}}
 {{- $rank := dig "optimisation.lora.rank" $needs.loraRank $start.overrides -}}
-{{- dict "base" $needs.base "context" (int $context) "loraRank" (int $rank) | toJson -}}
+{{- dict "base" $needs.base "revision" $needs.revision "context" (int $context) "loraRank" (int $rank) | toJson -}}
 {{- end }}
 
 {{/* The model that training and vLLM start with; empty if the policy needs none. */}}
 {{- define "kbqa.baseModel" -}}
 {{- .Values.model.name | default (dig "base_model" "" .Values.trainer.autoStart.overrides) | default (include "kbqa.recipe" . | fromJson).base -}}
+{{- end }}
+
+{{/* Its commit on the hub; empty for the newest one, where none is known. */}}
+{{- define "kbqa.baseRevision" -}}
+{{- $needs := include "kbqa.recipe" . | fromJson -}}
+{{- .Values.model.revision | default (ternary $needs.revision "" (eq (include "kbqa.baseModel" .) $needs.base)) -}}
 {{- end }}
 
 {{- define "kbqa.maxModelLen" -}}

@@ -40,13 +40,19 @@ def cache(tmp_path, monkeypatch) -> Path:
 def download(cache):
     """Lays a model into the hub's cache, as `hf download` does: snapshots are links to blobs."""
 
-    def lay(name: str, weights: bytes | None = WEIGHTS, card: str = "") -> Path:
+    def lay(
+        name: str,
+        weights: bytes | None = WEIGHTS,
+        card: str = "",
+        revision: str = "5" * 40,
+        main: bool = True,
+    ) -> Path:
         repository = cache / f"models--{name.replace('/', '--')}"
-        revision = "5" * 40
         snapshot = repository / "snapshots" / revision
         for directory in (snapshot, repository / "blobs", repository / "refs"):
             directory.mkdir(parents=True, exist_ok=True)
-        (repository / "refs" / "main").write_text(revision)
+        if main:
+            (repository / "refs" / "main").write_text(revision)
         files = {"config.json": b"{}", "model.safetensors": weights, "README.md": card.encode()}
         for file, data in files.items():
             if data:
@@ -196,3 +202,13 @@ def test_the_encoder_of_its_package_is_the_published_one() -> None:
     base = find_base(name)
     assert (base.licence, base.origin) == ("Apache-2.0", "package")
     assert (base.directory / "1_Pooling" / "config.json").is_file()
+
+
+def test_the_commit_that_is_named_comes_before_that_of_the_main_branch(download, monkeypatch):
+    newest = download(NAME)
+    pinned = download(NAME, revision="7" * 40, main=False)  # as `hf download --revision` does
+    assert find_base(NAME).directory == newest
+    monkeypatch.setenv("KBQA_BASE_REVISION", "7" * 40)
+    assert find_base(NAME).directory == pinned
+    monkeypatch.setenv("KBQA_BASE_REVISION", "8" * 40)  # that of another model
+    assert find_base(NAME).directory == newest

@@ -91,7 +91,7 @@ def test_the_cache_keeps_the_newest_versions_only(bucket, tmp_path) -> None:
     for version in versions:
         pull(here, version)
         grow_old(tmp_path / "worker")
-    assert cached(tmp_path / "worker") == {version.id for version in versions[-8:]}
+    assert cached(tmp_path / "worker") == {version.id for version in versions[-4:]}
 
 
 def test_what_another_process_loads_or_uses_stays_in_a_shared_cache(bucket, tmp_path) -> None:
