@@ -27,6 +27,7 @@ from kbqa.recipes import load_recipe
 from kbqa.training.learner import Learner
 from kbqa.training.ranks import Ranks
 from kbqa.training.saving import save_weights
+from kbqa.training.throughput import peak
 
 _ROUNDS = 3
 _COLUMNS = (
@@ -82,7 +83,7 @@ def line(name: str, machine: Machine) -> str:
     work = dict(workloads(recipe, machine, architecture))["reinforcement"]
     if work.config.adapter is not None and work.config.adapter.quantised:
         return _row(f"`{name}`", "weights in 4 bits are made of files", *[""] * (len(_COLUMNS) - 2))
-    measured, peak = step(work, torch.device("cuda")), mfu.peak()
+    measured, most = step(work, torch.device("cuda")), peak(torch.device("cuda"))
     return _row(
         f"`{name}`",
         str(work.row),
@@ -90,7 +91,7 @@ def line(name: str, machine: Machine) -> str:
         f"{(measured.memory or 0) / GIB:.1f}",
         f"{measured.seconds:.2f}",
         f"{measured.tokens / measured.seconds:,.0f}",
-        "" if peak is None else f"{measured.flops / measured.seconds / peak:.2f}",
+        "" if most is None else f"{measured.flops / measured.seconds / most:.2f}",
         f"{measured.saved_s:.1f}",
     )
 

@@ -19,33 +19,26 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from kbqa.objectives import SurrogateConfig
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser
 from kbqa.training.ranks import Ranks
+from kbqa.training.throughput import peak
 from kbqa.trajectory import TrainingSample
 
 # As Qwen2.5 0.5B and 1.5B: width, feed-forward, layers, heads, key-value heads.
 _SIZES = {"0.5B": (896, 4864, 24, 14, 2), "1.5B": (1536, 8960, 28, 12, 2)}
 _VOCABULARY, _SEQUENCE, _SAMPLES, _ROUNDS = 151_936, 4096, 8, 5
 _PROMPT = 512
-# Dense bf16 FLOP/s by the makers' data sheets.
-_PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 
 
 def measure() -> list[str]:
     """Lines of a report; one that says why where there is no known GPU."""
     if not torch.cuda.is_available():
         return ["MFU: not measured, there is no GPU"]
-    device, most = torch.cuda.get_device_name(), peak()
+    device, most = torch.cuda.get_device_name(), peak(torch.device("cuda"))
     if most is None:
         return [f"MFU: not measured, the peak of {device} is not known"]
     return [
         f"MFU on {device}, {name}: {_utilisation(size, most):.2f} (target: 0.4)"
         for name, size in _SIZES.items()
     ]
-
-
-def peak() -> float | None:
-    """FLOP/s of this machine's GPU in bf16; None if that is not known."""
-    device = torch.cuda.get_device_name()
-    return next((flops for name, flops in _PEAKS.items() if name in device), None)
 
 
 def flops(parameters: int, layers: int, width: int, sequence: int) -> float:

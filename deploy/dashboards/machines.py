@@ -8,6 +8,7 @@ from deploy.dashboards.panels import Query, chart, dashboard, row
 from deploy.dashboards.promql import gauge, of_services, rate
 
 _PROCESS = "{{job}} {{instance}}"
+_CONTAINER = 'container!=""'
 _GPU = "{{Hostname}} GPU {{gpu}}"
 
 
@@ -31,6 +32,21 @@ def machines() -> Dashboard:
             Query(of_services(gauge("process_resident_memory_bytes")), _PROCESS),
             unit="bytes",
             width=12,
+        ),
+        chart(
+            "Memory of containers",
+            "Memory of a container that the kernel cannot take back, with all its processes, as a share of "
+            "its limit. At 1, the kernel ends the process that uses most. The kubelet reports it; without a "
+            "cluster, there is none.",
+            Query(
+                f"max by (pod, container) ({gauge('container_memory_working_set_bytes', _CONTAINER)}) / "
+                f"(max by (pod, container) ({gauge('container_spec_memory_limit_bytes', _CONTAINER)}) > 0)",
+                "{{pod}} {{container}}",
+            ),
+            unit="percentunit",
+            width=24,
+            top=1,
+            limits=(0.8, 0.95),
         ),
     )
     row(

@@ -29,6 +29,11 @@ PROCESS_METRICS: dict[str, str] = {
     "process_cpu_seconds_total": "counter",
     "process_resident_memory_bytes": "gauge",
 }
+# Of the kubelet (cAdvisor), in a cluster whose Prometheus asks it.
+CONTAINER_METRICS: dict[str, str] = {
+    "container_memory_working_set_bytes": "gauge",
+    "container_spec_memory_limit_bytes": "gauge",
+}
 GPU_METRICS: dict[str, str] = {
     "DCGM_FI_DEV_FB_USED": "gauge",
     "DCGM_FI_DEV_GPU_UTIL": "gauge",
@@ -39,6 +44,7 @@ KINDS: dict[str, str] = {
     **VLLM_METRICS,
     **PROCESS_METRICS,
     **GPU_METRICS,
+    **CONTAINER_METRICS,
 }
 _WINDOW = "[$__rate_interval]"
 

@@ -112,6 +112,17 @@ def queues() -> Dashboard:
         board,
         "Is there space?",
         chart(
+            "Memory of Redis",
+            "Memory that the queues' Redis uses, with what the gateway keeps there, and its limit "
+            "(`maxmemory`). At the limit it accepts no message: find out what waits, or raise the limit.",
+            *(
+                Query(f"max by (kind) ({gauge('kbqa_redis_memory_bytes', which)})", "{{kind}}")
+                for which in ('kind="used"', 'kind="limit"')
+            ),
+            unit="bytes",
+            width=24,
+        ),
+        chart(
             "Free space",
             "Free share of the disk that holds a service's directory, by service.",
             Query(

@@ -263,6 +263,23 @@ def training() -> Dashboard:
             Query(of_runs(gauge("kbqa_trainer_importance_ratio")), "{{run}}: ratio"),
         ),
         chart(
+            "Largest importance ratio",
+            "Largest ratio of a token's probability now and when it was written, on a logarithmic axis. "
+            "Single tokens far from 1 are usual; if it grows from step to step, engine and trainer drift "
+            "apart, or the data is too old.",
+            Query(of_runs(gauge("kbqa_trainer_importance_ratio_max")), "{{run}}: largest"),
+            logarithmic=True,
+        ),
+        chart(
+            "Capped tokens",
+            "Share of tokens whose weight is limited by the recipe's `importance_cap`; nothing without a "
+            "cap. If it is high, the engine computes other probabilities than the trainer, or the data is "
+            "too old.",
+            Query(of_runs(gauge("kbqa_trainer_capped_fraction")), "{{run}}: capped"),
+            unit="percentunit",
+            limits=(0.05, 0.2),
+        ),
+        chart(
             "Spread of advantages",
             "Standard deviation of the mean advantage of the step's trajectories. At zero, the step teaches "
             "nothing.",
@@ -319,6 +336,16 @@ def training() -> Dashboard:
             Query(of_runs(f"{gauge('kbqa_trainer_step_seconds')} >= 0"), "{{run}}: {{part}}"),
             unit="s",
             stacked=True,
+        ),
+        chart(
+            "Use of the GPUs (MFU)",
+            "Share of the peak of the trainer's GPUs in bf16 that the model's products take while a step is "
+            "trained. Far below 0.3, rows are short (`optimisation.token_budget`), or the processes wait for "
+            "each other. Nothing without a GPU whose peak is known.",
+            Query(of_runs(f"{gauge('kbqa_trainer_mfu')} >= 0"), "{{run}}: MFU"),
+            unit="percentunit",
+            limits=(0.2, 0.1),
+            order="low is bad",
         ),
         chart(
             "Remaining time",

@@ -79,11 +79,11 @@ def surrogate_loss(
 
     Returns:
         The loss (a scalar) and metrics: clip_fraction, of that clip_low_fraction and clip_high_fraction, kl,
-        ratio_mean; with a cap capped_fraction.
+        ratio_mean, ratio_max; with a cap capped_fraction.
     """
     log_ratio = (logprobs - behaviour_logprobs).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     ratio = log_ratio.exp()
-    metrics = {"ratio_mean": ratio.detach().mean().item()}
+    metrics = {"ratio_mean": ratio.detach().mean().item(), "ratio_max": ratio.detach().max().item()}
     if config.importance_cap is not None:
         proximal = logprobs.detach() if proximal_logprobs is None else proximal_logprobs
         correction = (proximal - behaviour_logprobs).clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()

@@ -21,7 +21,9 @@ class StepRecord:
         learning_rate: of this step.
         advantage_std: see `kbqa.runs.statistics.advantage_spread`.
         loss, gradient_norm, entropy, kl, clip_fraction, clip_low_fraction, clip_high_fraction,
-            capped_fraction, ratio_mean, logprob_gap: of the update; see `kbqa.training.grpo.StepResult`.
+            capped_fraction, ratio_mean, ratio_max, logprob_gap: of the update; see
+            `kbqa.training.grpo.StepResult`.
+        mfu: share of the GPUs' peak that the update used; see `kbqa.training.throughput`.
         sampled_tokens: generated in the run so far, including pruned branches.
         version: full id of the newest policy version.
         groups: number of groups of the run so far, by outcome.
@@ -61,7 +63,9 @@ class StepRecord:
     clip_high_fraction: float | None = None
     capped_fraction: float | None = None
     ratio_mean: float | None = None
+    ratio_max: float | None = None
     logprob_gap: float | None = None
+    mfu: float | None = None
     waited_s: float | None = None
     trained_s: float | None = None
     published_s: float | None = None

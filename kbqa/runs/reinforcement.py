@@ -41,6 +41,7 @@ from kbqa.training.adapters import load_quantised
 from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.generators import seed_generators
 from kbqa.training.learner import begin
+from kbqa.training.throughput import utilisation
 from kbqa.training.update import UpdateResult
 from kbqa.trajectory import Question, TrainingSample
 from kbqa.wire import Purpose
@@ -230,6 +231,7 @@ class Reinforcement:
             engine_s=fmean(r.timings.engine_s for r in received),
             graph_s=fmean(r.timings.graph_s for r in received),
             aged_s=fmean(r.age_s for r in received),
+            mfu=utilisation(result.flops, self._spent["trained_s"], self._context.ranks),
             stage=stage,
             curves=curves,
             **measured,

@@ -172,6 +172,12 @@ METRICS: tuple[Metric, ...] = (
         "Messages of a queue that are waiting, taken (and not finished), or dead letters.",
         ("queue", "state"),
     ),
+    Metric(
+        "kbqa_redis_memory_bytes",
+        "gauge",
+        "Memory of the queues' Redis: used, and its limit (NaN if it has none, or is another broker).",
+        ("kind",),
+    ),
     Metric("kbqa_trainer_run_active", "gauge", "1 while a run is being trained."),
     Metric("kbqa_trainer_restarts_total", "counter", "Restarts of the training process after it died."),
     Metric("kbqa_trainer_step", "gauge", "Finished steps of the latest run's phase.", ("phase",)),
@@ -246,6 +252,19 @@ METRICS: tuple[Metric, ...] = (
     Metric("kbqa_trainer_learning_rate", "gauge", "Learning rate of the latest step."),
     Metric("kbqa_trainer_loss", "gauge", "Loss of the latest step."),
     Metric("kbqa_trainer_importance_ratio", "gauge", "Mean importance ratio of the latest step's tokens."),
+    Metric(
+        "kbqa_trainer_importance_ratio_max", "gauge", "Largest importance ratio of the latest step's tokens."
+    ),
+    Metric(
+        "kbqa_trainer_capped_fraction",
+        "gauge",
+        "Share of tokens whose weight is limited by the recipe's importance cap.",
+    ),
+    Metric(
+        "kbqa_trainer_mfu",
+        "gauge",
+        "Share of the GPUs' peak that the latest step used; NaN without a GPU whose peak is known.",
+    ),
     Metric("kbqa_trainer_clip_low_fraction", "gauge", "Share of tokens clipped at the lower bound."),
     Metric("kbqa_trainer_clip_high_fraction", "gauge", "Share of tokens clipped at the upper bound."),
     Metric(

@@ -18,6 +18,7 @@ from kbqa.training.adapters import Adapter, has_adapter, without_adapter
 from kbqa.training.likelihood import Precision, likelihood_of
 from kbqa.training.packing import Row, pack
 from kbqa.training.ranks import ALONE, Ranks
+from kbqa.training.throughput import step_flops
 from kbqa.trajectory import TrainingSample
 
 
@@ -63,11 +64,13 @@ class StepResult:
     Attributes:
         skipped: loss or gradient was not finite, so no weight was changed.
         metrics: loss, gradient_norm, entropy, kl, clip_fraction (clip_low_fraction and
-            clip_high_fraction), ratio_mean, logprob_gap.
+            clip_high_fraction), ratio_mean, ratio_max, logprob_gap; with an importance cap capped_fraction.
+        flops: products of all processes; None where `kbqa.training.throughput` does not count them.
     """
 
     skipped: bool
     metrics: dict[str, float]
+    flops: float | None = None
 
 
 def make_optimiser(model: Any, config: GrpoConfig) -> torch.optim.AdamW:
@@ -114,6 +117,7 @@ def grpo_step(
     weights = token_weights([sum(s.mask) for s in samples], surrogate.aggregation, surrogate.horizon)
     total = sum(sum(sample.mask) for sample in samples)
     sums: defaultdict[str, float] = defaultdict(float)
+    largest = 0.0
     optimiser.zero_grad()
     rows = list(pack([s.token_ids for s in samples], [s.mask for s in samples], config.token_budget))
     for row, counts in ranks.share(rows):
@@ -135,16 +139,17 @@ def grpo_step(
         (loss * (ranks.size if counts else 0)).backward()  # type: ignore[no-untyped-call]
         metrics["entropy"] = entropy.detach().mean().item()
         metrics["logprob_gap"] = (logprobs.detach() - behaviour).abs().mean().item()
+        largest = max(largest, metrics.pop("ratio_max"))
         share = len(row.targets) / total if counts else 0.0
         for name, value in metrics.items():
             sums[name] += share * value
         sums["loss"] += loss.item() if counts else 0.0
-    metrics = ranks.sum(sums)
+    metrics = {**ranks.sum(sums), "ratio_max": ranks.largest(largest)}
     norm = ranks.clip_gradients(model.parameters(), config.clip_norm)
     healthy = math.isfinite(metrics["loss"]) and math.isfinite(norm)
     if healthy:
         optimiser.step()
-    return StepResult(not healthy, {**metrics, "gradient_norm": norm})
+    return StepResult(not healthy, {**metrics, "gradient_norm": norm}, step_flops(model, rows))
 
 
 @torch.no_grad()

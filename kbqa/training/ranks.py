@@ -144,6 +144,14 @@ class Ranks:
         sums = self.total(torch.tensor(list(values.values()), dtype=torch.float64))
         return dict(zip(values, sums.tolist(), strict=True))
 
+    def largest(self, value: float) -> float:
+        """The largest of all processes' values."""
+        if self.size == 1:
+            return value
+        values = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(values, dist.ReduceOp.MAX)
+        return values.item()
+
     def total(self, values: Tensor) -> Tensor:
         """The sum of each process's tensor, in place; all pass the same shape."""
         if self.size > 1:

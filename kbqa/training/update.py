@@ -23,11 +23,14 @@ class UpdateResult:
 
     Attributes:
         trained: for each question, whether an optimiser step learned from it.
-        metrics: means over the optimiser steps that were not skipped; see `StepResult`.
+        metrics: means over the optimiser steps that were not skipped, and the largest ratio_max; see
+            `StepResult`.
+        flops: products of all optimiser steps; None where they are not counted, and without any step.
     """
 
     trained: tuple[bool, ...]
     metrics: dict[str, float]
+    flops: float | None = None
 
 
 def grpo_update(
@@ -50,6 +53,7 @@ def grpo_update(
     """
     trained = [False] * len(questions)
     metrics: list[dict[str, float]] = []
+    flops: list[float] = []
     batches = list(mini_batches([len(samples) for samples in questions], config))
     proximal = None
     if config.surrogate.importance_cap is not None and len(batches) * config.epochs > 1:
@@ -61,13 +65,17 @@ def grpo_update(
             samples = [questions[question][sample] for question, sample in batch]
             anchors = None if proximal is None else [proximal[place] for place in batch]
             result = grpo_step(model, optimiser, samples, config, reference, ranks, anchors)
+            if result.flops is not None:
+                flops.append(result.flops)
             if result.skipped:
                 continue
             metrics.append(result.metrics)
             for question, _ in batch:
                 trained[question] = True
     means = {name: fmean(values[name] for values in metrics) for name in (metrics[0] if metrics else ())}
-    return UpdateResult(tuple(trained), means)
+    if metrics:
+        means["ratio_max"] = max(values["ratio_max"] for values in metrics)
+    return UpdateResult(tuple(trained), means, sum(flops) if flops else None)
 
 
 def mini_batches(sizes: Sequence[int], config: GrpoConfig) -> Iterator[list[tuple[int, int]]]:

@@ -14,7 +14,14 @@ import yaml
 from deploy.dashboards.__main__ import rendered
 from deploy.dashboards.alerts import ALERTS
 from deploy.dashboards.live import boards, expand
-from deploy.dashboards.promql import GPU_METRICS, PROCESS_METRICS, VLLM_METRICS, gauge, rate
+from deploy.dashboards.promql import (
+    CONTAINER_METRICS,
+    GPU_METRICS,
+    PROCESS_METRICS,
+    VLLM_METRICS,
+    gauge,
+    rate,
+)
 from kbqa.telemetry.table import METRICS
 from services.trainer.exposition import DISTRIBUTIONS, RL_GAUGES, STEP_GAUGES
 from tests.deploy.prometheus import promtool
@@ -32,6 +39,7 @@ FOREIGN = {
     **dict.fromkeys(VLLM_METRICS, {"model_name", "engine", "finished_reason"}),
     **dict.fromkeys(GPU_METRICS, {"gpu", "Hostname"}),
     **dict.fromkeys(PROCESS_METRICS, set()),
+    **dict.fromkeys(CONTAINER_METRICS, {"container"}),
 }
 each_expression = pytest.mark.parametrize(
     ("where", "expr"), EXPRESSIONS, ids=[f"{where} {n}" for n, (where, _) in enumerate(EXPRESSIONS)]
@@ -170,7 +178,7 @@ def test_a_metric_that_is_not_there_cannot_be_asked_for():
 def _metrics(expr: str) -> set[str]:
     """Names of metrics in an expression."""
     bare = re.sub(r'"[^"]*"', '""', expr)
-    return set(re.findall(r"\b(?:kbqa_\w+|vllm:\w+|process_\w+|DCGM_\w+|up)\b", bare))
+    return set(re.findall(r"\b(?:kbqa_\w+|vllm:\w+|process_\w+|container_\w+|DCGM_\w+|up)\b", bare))
 
 
 def _histograms() -> set[str]:

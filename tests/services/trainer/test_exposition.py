@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 from prometheus_client import CollectorRegistry
 
 from kbqa.curves import curve_names
@@ -68,9 +69,16 @@ def test_before_the_first_version_its_number_is_unknown(shown):
 
 
 def test_what_a_step_tells_is_shown(shown):
-    gauge = shown([step(0.1, clip_fraction=0.25, gradient_norm=3.0, not_finite=1.0)])
-    names = ("clip_fraction", "gradient_norm", "not_finite")
-    assert [gauge(f"kbqa_trainer_{name}") for name in names] == [0.25, 3.0, 1.0]
+    fields = {
+        "clip_fraction": 0.25,
+        "gradient_norm": 3.0,
+        "not_finite": 1.0,
+        "mfu": 0.4,
+        "capped_fraction": 0.1,
+    }
+    gauge = shown([step(0.1, ratio_max=7.0, **fields)])
+    assert {name: gauge(f"kbqa_trainer_{name}") for name in fields} == fields
+    assert gauge("kbqa_trainer_importance_ratio_max") == 7.0
 
 
 def test_what_is_distributed_over_a_step_is_shown_by_name(shown):
@@ -122,12 +130,30 @@ def test_messages_are_counted_where_they_lie(broker_url):
         connection.default_channel.queue_purge(ROLLOUTS)
 
 
+def test_the_memory_of_redis_and_its_limit_are_told(broker_url):
+    registry = CollectorRegistry()
+    expose_depths(Metrics(registry), broker_url)
+
+    def memory(kind):
+        return registry.get_sample_value("kbqa_redis_memory_bytes", {"kind": kind})
+
+    with redis.Redis.from_url(broker_url) as client:
+        before = client.config_get("maxmemory")["maxmemory"]
+        client.config_set("maxmemory", 100 * 2**20)
+        try:
+            assert memory("limit") == 100 * 2**20
+            assert 0 < memory("used") < 100 * 2**20
+        finally:
+            client.config_set("maxmemory", before)
+
+
 def test_a_broker_that_is_away_makes_depths_unknown_at_once():
     registry = CollectorRegistry()
     expose_depths(Metrics(registry), "redis://127.0.0.1:9/0")
     began = time.monotonic()
     depth = registry.get_sample_value("kbqa_queue_messages", {"queue": "rollouts", "state": "waiting"})
     assert math.isnan(depth)
+    assert math.isnan(registry.get_sample_value("kbqa_redis_memory_bytes", {"kind": "used"}))
     assert time.monotonic() - began < 8.0
 
 

@@ -65,6 +65,7 @@ def test_truncated_importance_sampling_weighs_each_token_by_its_ratio_up_to_a_ca
     # The gradient of -min(rho, C) A log pi: no clip takes it away, and none flows through rho.
     assert logprobs.grad.item() == pytest.approx(-weight * advantage)
     assert metrics["ratio_mean"] == pytest.approx(ratio)
+    assert metrics["ratio_max"] == pytest.approx(ratio)
     assert (metrics["capped_fraction"], metrics["clip_fraction"]) == (float(ratio > 2), 0.0)
 
 

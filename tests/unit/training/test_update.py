@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,8 @@ from kbqa.objectives import SurrogateConfig
 from kbqa.policies.base import Truncation
 from kbqa.training.grpo import GrpoConfig, grpo_step, make_optimiser, proximal_logprobs
 from kbqa.training.likelihood import token_logprobs
+from kbqa.training.ranks import ALONE, Ranks
+from kbqa.training.throughput import utilisation
 from kbqa.training.update import grpo_update, mini_batches
 from tests.unit.policies_fixtures import make_model
 from tests.unit.training.samples import sample
@@ -128,3 +131,48 @@ def test_the_gradient_of_a_truncated_step_is_finite_with_an_entropy_bonus():
 def test_the_moments_of_adam_are_the_recipes():
     config = GrpoConfig(betas=(0.8, 0.95))
     assert {group["betas"] for group in make_optimiser(make_model(), config).param_groups} == {(0.8, 0.95)}
+
+
+def test_the_largest_ratio_is_that_of_any_token_of_any_step():
+    """Samples that were written by another policy, in rows of their own; a mean would lie in between."""
+    config = GrpoConfig(learning_rate=0.0, token_budget=12, mini_batch_questions=1)
+    near, far = sample(12, 6, 1.0, seed=1), sample(9, 4, 0.5, seed=3)
+    model = make_model()
+    (near_now, far_now) = proximal_logprobs(model, [near, far], config)
+
+    def written(one, now, factor):
+        """With behaviour log-probabilities that make every ratio `factor`."""
+        values, shifted = list(one.logprobs), iter(now)
+        for place, masked in enumerate(one.mask):
+            if masked:
+                values[place] = next(shifted) - math.log(factor)
+        return replace(one, logprobs=tuple(values))
+
+    questions = [[written(near, near_now, 1.5)], [written(far, far_now, 4.0)]]
+    metrics = grpo_update(model, make_optimiser(model, config), questions, config).metrics
+    assert metrics["ratio_max"] == pytest.approx(4.0, rel=1e-3)
+    assert metrics["ratio_mean"] == pytest.approx(2.75, rel=1e-3)
+
+
+def test_the_products_of_an_update_are_counted_for_each_computed_token():
+    config = GrpoConfig(learning_rate=0.0)
+    one = sample(12, 6, 1.0, seed=1)
+    model = make_model()
+    layers = sum(p.numel() for layer in model.model.layers for p in layer.parameters())
+    attention = 12 * len(model.model.layers) * model.config.hidden_size * sum(range(11))
+    head = 6 * model.config.hidden_size * model.config.vocab_size * sum(one.mask)
+    expected = 6 * layers * 11 + attention + head  # the last token is predicted, and never read
+    assert grpo_update(model, make_optimiser(model, config), [[one]], config).flops == expected
+    twice = replace(config, epochs=2)
+    assert grpo_update(model, make_optimiser(model, twice), [[one]], twice).flops == 2 * expected
+    assert grpo_update(model, make_optimiser(model, config), [[]], config).flops is None
+
+
+def test_the_use_of_gpus_is_a_share_of_their_peak(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    gpus = Ranks(0, 8, torch.device("cuda", 0))
+    assert utilisation(8 * 989e12, 4.0, gpus) == pytest.approx(0.25)
+    assert utilisation(None, 4.0, gpus) is None
+    assert utilisation(1e12, 4.0, ALONE) is None
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "somebody's")
+    assert utilisation(1e12, 4.0, gpus) is None
