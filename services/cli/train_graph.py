@@ -39,8 +39,8 @@ from services.cli.training import follow_to_its_end, is_here, open_trainer, with
 GRAPH_RECIPE = "kg-r1-reader"
 
 # Of the recipe, unless the user sets it. The reader answers most made questions already: at the recipe's own
-# rate it forgets within five steps, and at its temperature a question's episodes are all the same.
-_FROM_THE_READER: Mapping[str, Any] = {"optimisation.learning_rate": 3.0e-4, "rollout.temperature": 1.5}
+# temperature, the episodes of a question are nearly all the same.
+_FROM_THE_READER: Mapping[str, Any] = {"rollout.temperature": 1.5}
 _ALL = "all"  # beside the levels of questions
 _NOT_PROMOTED, _STOPPED = 1, 130
 _NOT_FOUND = 404
