@@ -234,9 +234,12 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _wait(reached: Any, run: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    """Wait until something is reached, for as long as the run makes progress."""
+    seen, deadline = _progress(run), time.monotonic() + _PATIENCE_S
     while not reached():
-        if time.monotonic() > deadline:
+        if (now := _progress(run)) != seen:
+            seen, deadline = now, time.monotonic() + _PATIENCE_S
+        elif time.monotonic() > deadline:
             raise SystemExit(f"waited in vain: {_json(run / 'run.json')} {_json(run / 'progress.json')}")
         time.sleep(1)
 
