@@ -148,8 +148,8 @@ def learn(
     """Train the promoted policy on users' corrections, and promote the result if it passes three checks.
 
     On held-out earlier questions it loses at most 0.01 of F1. It still answers each must-answer question
-    that was answered correctly. It has learned at least half of each user's new corrections. Training takes
-    place in this process. Exit code 1 if the result is not promoted.
+    that was answered correctly. It answers at least half of each user's new corrections as that user
+    said. Training takes place in this process. Exit code 1 if the result is not promoted.
     """
     store, record = open_store(home, location), CorrectionRecord(home)
     promoted = store.promoted()

@@ -57,12 +57,15 @@ def train(
     graph: Annotated[
         str | None,
         typer.Option(
-            help="Graph without questions: make questions about it, train from the reader, and promote the "
-            "result if it answers better."
+            help="Name of a graph that has no questions. Make questions about it, train the reader on them, and "
+            "promote the result if it answers better."
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", min=FEWEST, help="How many questions to make about --graph.")
+        int,
+        typer.Option(
+            "--count", min=FEWEST, help="Number of questions to make about the graph that --graph names."
+        ),
     ] = 2_000,
     heads: Heads = None,
     recipe: Annotated[

@@ -116,7 +116,7 @@ def tell_that_it_goes_on(run: str) -> None:
 
 
 def with_base_here(recipe: Recipe) -> Recipe:
-    """Check that the recipe's base model, and its reference, are on this machine; returns the recipe.
+    """Return the recipe, if its base model and its reference model are on this machine.
 
     Raises:
         BaseNotFoundError: one of them is not.
