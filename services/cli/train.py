@@ -57,8 +57,8 @@ def train(
     graph: Annotated[
         str | None,
         typer.Option(
-            help="Name of a graph that has no questions. Make questions about it, train the reader on them, and "
-            "promote the result if it answers better."
+            help="Name of a graph that has no questions. Make questions about it, train the reader on them, "
+            "and promote the result if it answers better."
         ),
     ] = None,
     count: Annotated[
