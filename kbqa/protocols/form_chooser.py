@@ -137,6 +137,7 @@ class FormDialogue(Dialogue):
         self._labels: dict[str, str] = {}  # topic entity → its label
         self._form: str | None = None
         self._at_hand: tuple[Item, ...] = ()
+        self._is_named = True  # whether the members at hand have names
         self._options: dict[int, _Option] = {}
         self._missing: dict[int, _Option] = {}
         self._taken: _Option | None = None
@@ -156,7 +157,7 @@ class FormDialogue(Dialogue):
         found = _CHOICE.search(text)
         number = None if found is None else int(found[1])
         well_formed = found is not None and text.strip() == found[0]
-        if number == ANSWER and (self._form is not None or not self._options):
+        if number == ANSWER and self._may_answer:
             return Reply(well_formed=well_formed, answers=tuple(self._answers()))
         lacks = None if number is None else self._missing.get(number)
         if lacks is not None or (number is not None and number == self._declining):
@@ -182,6 +183,7 @@ class FormDialogue(Dialogue):
             self._form = option.form
         if "topics" in result.details:
             self._name_topics(result.details["topics"])
+        self._is_named = not result.details.get("nameless", False)
         self._offer(result.details["expansions"], result.details.get("missing", ()))
         return ()
 
@@ -198,6 +200,11 @@ class FormDialogue(Dialogue):
     def _declining(self) -> int | None:
         """Number of the option that says that no other leads to the answer; None if it is not offered."""
         return len(self._options) + len(self._missing) + 1 if self._may_decline and self._options else None
+
+    @property
+    def _may_answer(self) -> bool:
+        """Whether there is a form, and members that a user can read; or nothing else to choose."""
+        return (self._form is not None and self._is_named) or not self._options
 
     def _expand(self, form: str | None) -> Action:
         protocol = self._protocol
@@ -299,7 +306,7 @@ class FormDialogue(Dialogue):
 
     def _list(self) -> Iterator[Segment]:
         """The options, each with its number."""
-        if self._form is not None or not self._options:
+        if self._may_answer:
             yield Segment(f"<{ANSWER}> answer")
         for number, option in (self._options | self._missing).items():
             yield Segment(f"<{number}>{option.tags}")

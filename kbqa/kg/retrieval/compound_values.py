@@ -26,7 +26,7 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
 
     Keys: the number of `entities`, their `types`, and the first of their outgoing `relations`.
     """
-    nameless = [item.id for item in items if _is_nameless(store, item)]
+    nameless = [item.id for item in items if is_nameless(store, item)]
     if not nameless:
         return None
     asked = nameless[:_ASKED]
@@ -41,7 +41,7 @@ def compound_values(store: GraphStore, items: Sequence[Item]) -> dict[str, Any] 
     }
 
 
-def _is_nameless(store: GraphStore, item: Item) -> bool:
+def is_nameless(store: GraphStore, item: Item) -> bool:
     """Whether an item has no label and is neither a literal nor a name from a delimited file."""
     named = ('"', f"<{ENTITY_NAMESPACE}")
     return item.label == item.id and not store.entity_term(item.id).startswith(named)

@@ -13,6 +13,8 @@ A form can only `ask` if that is wanted (`ask`), since policies from before it w
 With `missing`, joins are listed apart that lead nowhere, with relations that others like these nodes have: a
 question may be about a fact that the graph lacks.
 
+Nodes without names, which hold the parts of a fact, are members on the way, and no answers: `nameless`.
+
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
 """
@@ -36,6 +38,7 @@ from kbqa.kg.arguments import (
 )
 from kbqa.kg.forms import leaf_of, leaves
 from kbqa.kg.handlers import Surroundings, failure, paging, resolved_entities
+from kbqa.kg.retrieval.compound_values import is_nameless
 from kbqa.kg.retrieval.expansions import LARGEST, Expansion, Expansions, Operation, Source
 from kbqa.kg.retrieval.expressions import Unanswered, form_failure, number, read_expression, truth
 from kbqa.kg.retrieval.look_ahead import behind, fitting
@@ -158,6 +161,14 @@ class _Expanding:
         self._returns = True
         return self._store.members(form, limit=limit, offset=offset, returning=True)
 
+    def _leads_to_nameless(self, members: Sequence[Item]) -> bool:
+        """Whether the form leads from an entity with a name to members without one."""
+        assert self._form is not None
+        begins = [leaf.id for leaf in leaves(self._form) if isinstance(leaf, Entity)]
+        if not (members and begins and all(is_nameless(self._store, item) for item in members)):
+            return False
+        return not any(is_nameless(self._store, item) for item in self._store.items(begins).values())
+
     def _expansions(self) -> Expansions:
         wanted = frozenset(map(Operation, self._arguments.get("operations", Operation)))
         types = self._surroundings.schema.types
@@ -177,6 +188,8 @@ class _Expanding:
             about = {"expression": print_s_expression(self._form)}
             if self._returns:
                 about["return"] = True
+            if self._leads_to_nameless(page.items):
+                about["nameless"] = True
             if not self._store.is_remote and not isinstance(self._form, Count | Ask):
                 ways = [way(self._store, self._form, item.id) for item in page.items[:_MAX_WAYS]]
                 about["ways"] = [[list(fact) for fact in facts] for facts in ways]
@@ -267,7 +280,8 @@ ACTIONS.register(
         "If there are too many, the relations that fit the `question` best. `missing`, if asked for, has "
         "joins that lead nowhere, written like `expansions`. `topics` has the `label` of each where a form "
         "begins; `expression` is the form, if there is one, and `return` is true if it comes back to the "
-        "topics. `ways` has for each of the first members the facts of one way from the form's entities to "
+        "topics. `nameless` is true if the form leads from entities with names to members without, which "
+        "hold the parts of a fact and are no answers. `ways` has for each of the first members the facts of one way from the form's entities to "
         "it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,

@@ -9,7 +9,8 @@ whole form that has members (a comparison, one that may have), and its operation
     keep    the members with a path to another topic     (AND … (JOIN starring Al Pacino))
     max     the members with the greatest value; min     (ARGMAX … runtime)
     gt      the members whose value is greater than one that the question mentions; ge, lt, le
-    at      the members whose interval includes a time that the question mentions      (TC … from 2009)
+    at      the members whose interval includes a time that the question mentions      (TC … from 2009),
+            or which are linked to such an interval                        (JOIN (R mayor) (TC … from 2009))
     type    the members of a class                       (AND (film.film) …)
     count   their number                                 (COUNT …)
     ask     whether another topic is one of them         (ASK … Al Pacino)
@@ -198,9 +199,10 @@ class Expansions:
         for kind, count in survey.classes:
             if count < total:
                 yield from self._if_wanted(And(Class(kind.id), form), Operation.TYPE, operand=kind)
-        for begins in survey.intervals:
-            for time in asked.times:
-                yield from self._at(form, begins, time, total)
+        yield from self._at(form, survey, asked.times, total)
+        if asked.times and isinstance(form, Join) and not isinstance(form.source, Entity | Literal):
+            before = self.store.survey(form.source, returning=self.returning)
+            yield from self._at(form.source, before, asked.times, total, then=form.relation)
 
     def count(self, form: Expression) -> Iterator[Expansion]:
         """The number of members."""
@@ -273,13 +275,19 @@ class Expansions:
                     compared, Operation(comparator.value), path, operand, is_date=least.is_date
                 )
 
-    def _at(self, form: Expression, begins: Item, time: str, total: int) -> Iterator[Expansion]:
-        """The members whose interval includes a time."""
-        timed = Timed(form, Relation(begins.id), time)
-        wanted = list(self._if_wanted(timed, Operation.AT, ((begins, False),), Item(time, time)))
-        # Nothing shows how many these are, and such questions are rare.
-        if wanted and 0 < self.store.members(timed, limit=0, returning=self.returning).total < total:
-            yield from wanted
+    def _at(
+        self, form: Expression, survey: Survey, times: Sequence[str], total: int, then: Relation | None = None
+    ) -> Iterator[Expansion]:
+        """The members whose interval includes a time, or to what a relation leads from these."""
+        for begins in survey.intervals:
+            for time in times:
+                timed: Expression = Timed(form, Relation(begins.id), time)
+                if then is not None:
+                    timed = Join(then, timed)
+                wanted = list(self._if_wanted(timed, Operation.AT, ((begins, False),), Item(time, time)))
+                # Nothing shows how many these are, and such questions are rare.
+                if wanted and 0 < self.store.members(timed, limit=0, returning=self.returning).total < total:
+                    yield from wanted
 
     def _if_wanted(
         self,

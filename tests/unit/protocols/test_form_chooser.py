@@ -31,6 +31,9 @@ GRAPH = """\
 :kilmer a :Person ; rdfs:label "Val Kilmer" .
 :smith a :Person ; rdfs:label "Will Smith" .
 :mann :born "Chicago" .
+:pacino :played :role1, :role2 .
+:role1 :in :heat ; :character "Vincent Hanna" .
+:role2 :in :insider ; :character "Lowell Bergman" .
 :song a :Song ; rdfs:label "Heat" ; :performedBy :smith .
 """
 EX = "http://films.example/"
@@ -100,6 +103,19 @@ def test_a_literal_is_a_topic_like_any_other(tools):
     assert said(dialogue.prompt()).startswith("<question>who was born in <topic>?</question>")
     choose(tools, dialogue, "<inverse> born")
     assert answers(dialogue) == ["Michael Mann"]
+
+
+def test_nodes_without_names_are_no_answers(tools):
+    dialogue = begun(tools, question("which characters did Al Pacino play?", "pacino"))
+    shown = choose(tools, dialogue, " played")
+    assert "answer" not in shown
+    assert "there is no option <0>" in dialogue.reply("<0>").problem
+    assert "<0> answer" in choose(tools, dialogue, " character")
+    assert answers(dialogue) == ["Lowell Bergman", "Vincent Hanna"]
+    # In the last turn there is nothing else to choose.
+    dialogue = begun(tools, question("which characters did Al Pacino play?", "pacino"))
+    assert "<0> answer" in choose(tools, dialogue, " played", left=1)
+    assert len(answers(dialogue)) == 2
 
 
 def test_an_answer_found_from_a_literal_is_confirmed(tools):

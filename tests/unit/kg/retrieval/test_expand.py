@@ -242,6 +242,31 @@ def test_a_time_selects_members_by_their_interval(expand):
     assert listed(expand(stints, question="where was he in 2001?"), "at") == []
 
 
+def test_a_time_also_selects_what_the_intervals_lead_to(expand):
+    places = f"(JOIN (R {EX}at) (JOIN (R {EX}role) {EX}pacino))"
+    result = expand(places, question="where was he in 1995?")
+    [at] = [one for one in result.details["expansions"] if one["operation"] == "at"]
+    assert short(at["form"]) == "(JOIN (R at) (TC (JOIN (R role) pacino) stint.from 1995))"
+    assert names(expand(at["form"])) == ["studio"]
+    assert listed(expand(places, question="where was he in 2001?"), "at") == []
+    assert listed(expand(at["form"], question="where was he in 1995?"), "at") == []
+
+
+def test_nodes_without_names_are_told_from_those_that_can_be_answers(expand):
+    stints = f"(JOIN (R {EX}role) {EX}pacino)"
+    assert expand(stints).details["nameless"] is True
+    # The names of years are their values; a film has one.
+    for form in (
+        f"(JOIN (R {EX}stint.from) {stints})",
+        MANNS,
+        f"(COUNT {stints})",
+        f"(JOIN {EX}role {stints})",
+    ):
+        assert "nameless" not in expand(form).details
+    # The studio has no name either: in a graph of ids, an id is all that can be told.
+    assert "nameless" not in expand(f"(JOIN {EX}at {EX}studio)").details
+
+
 @pytest.mark.parametrize("returns", [False, True])
 def test_what_is_listed_has_members(expand, returns):
     """Every expansion, and every expansion of each: none is empty, unless it compares."""
