@@ -1,13 +1,14 @@
 """`kbqa demo`: the complete system on this machine, from a graph and questions to an answer.
 
-Starts every service on free ports, loads a data set's graph, trains a policy through the queues,
-promotes it, and asks it a question that it has not been trained on.
+Starts every service on free ports, loads a data set's graph, asks the reader about it, trains a policy
+through the queues, promotes it, and asks it a question that it has not been trained on.
 """
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,8 @@ from services.cli.training import with_base_here
 _START_S = 180.0
 _SWITCH_S = 60.0  # time for the gateway to load a promoted policy
 _INTERRUPTED = 130
-_ASKED = 20  # maximum number of questions
+_READ = 10  # questions that the reader is asked
+_ASKED = 20  # maximum number of questions for the trained policy
 _NO_POLICY = 503  # the gateway's status until it has a policy
 
 
@@ -67,6 +69,9 @@ def demo(
             stack.wait_ready(_START_S)
             for service, url in stack.urls.items():
                 typer.echo(f"  {service:<15} {url}")
+            gateway = Api("gateway", stack.urls["gateway"], "--gateway")
+            hard = _hard(questions.test)
+            _read(gateway, hard[:_READ])
             trainer = Api("trainer", stack.urls["trainer"], "--trainer")
             order = {"recipe": recipe, "dataset": dataset, "overrides": values, "seed": seed}
             run = str(trainer.post("/v1/runs", order)["id"])
@@ -75,23 +80,47 @@ def demo(
             if view["state"] != "done":
                 raise RunError(f"run {run} ended as {view['state']}: {view['error'] or 'no reason given'}")
             promoted = trainer.post(f"/v1/runs/{run}/promote")["version"]
-            _ask(Api("gateway", stack.urls["gateway"], "--gateway"), questions.test, promoted)
+            _ask(gateway, hard, promoted)
             _report(view, home, time.monotonic() - began)
     except KeyboardInterrupt:
         typer.echo("interrupted; all services have been stopped")
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _ask(gateway: Api, questions: tuple[Question, ...], version: str) -> None:
-    """Ask held-out questions of two hops or more until one is answered correctly, and show this one."""
-    hard = [question for question in questions if question.hops > 1] or list(questions)
+def _hard(held_out: tuple[Question, ...]) -> Sequence[Question]:
+    """The questions of two hops or more; all of them if there are none."""
+    hard = [question for question in held_out if question.hops > 1] or held_out
     if not hard:
         raise DatasetError("the data set has no held-out question")
-    _wait_for(gateway, hard[-1], version)  # not the first question: its answer would then come from the cache
+    return hard
+
+
+def _read(gateway: Api, questions: Sequence[Question]) -> None:
+    """Ask the policy that ships with kbqa, which has not been trained on this graph."""
+    try:
+        right = sum(is_right for _, is_right in (_answer(gateway, question) for question in questions))
+    except ApiError as error:  # the training that follows does not need it
+        typer.echo(f"the reader could not be asked: {error}")
+        return
+    typer.echo(
+        f"before training: the reader, which ships with kbqa and has never seen this graph, answers "
+        f"{right} of {len(questions)} held-out questions correctly"
+    )
+
+
+def _answer(gateway: Api, question: Question) -> tuple[dict[str, Any], bool]:
+    """The gateway's response, and whether its answers are exactly the gold answers."""
+    response = gateway.post("/v1/answer", {"question": question.text, "kg": question.kg})
+    return response, em_set([answer["value"] for answer in response["answers"]], question.answers)
+
+
+def _ask(gateway: Api, questions: Sequence[Question], version: str) -> None:
+    """Ask held-out questions until one is answered correctly, and show this one."""
+    _wait_for(gateway, questions[-1], version)  # not the first: its answer would then come from the cache
     missed = 0
-    for question in hard[:_ASKED]:
-        response = gateway.post("/v1/answer", {"question": question.text, "kg": question.kg})
-        if em_set([answer["value"] for answer in response["answers"]], question.answers):
+    for question in questions[:_ASKED]:
+        response, is_right = _answer(gateway, question)
+        if is_right:
             break
         missed += 1
     typer.echo(f"\nPOST /v1/answer  {question.text}")

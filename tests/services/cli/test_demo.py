@@ -35,6 +35,8 @@ def test_the_demo_learns_and_answers_readmes_question(tmp_path):
     command = [sys.executable, "-m", "services.cli", "demo", "--home", str(tmp_path), "--seed", str(SEED)]
     played = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert played.returncode == 0, played.stderr
+    [read] = re.findall(r"the reader, .* answers (\d+) of 10 held-out questions", played.stdout)
+    assert int(read) > 0
     [summary] = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/summary.json")]
     assert set(summary["f1"]) == {"base", "rl"}
     assert summary["questions"] >= 200
