@@ -77,7 +77,7 @@ test-integration: setup ## run tests against real Virtuoso, vLLM, Chromium and D
 coverage: setup ## run the tests of make test with branch coverage of the core rooms (pyproject.toml lists them)
 	@$(BIN)/pytest -m "not integration and not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
-test-gpu: setup ## run the tests that need a GPU, then print the table of training steps for docs/benchmarks.md (without one, both say so)
+test-gpu: setup ## run the tests that need a GPU, then print the table of training steps for docs/measurements/training-step.md (without one, both say so)
 	@$(BIN)/pytest -m gpu -rs
 	@$(BIN)/python -m benchmarks gpu mfu
 
@@ -90,7 +90,7 @@ fuzz: setup ## search for texts that break a parser (SECONDS=3600, shared by all
 	@$(BIN)/pip install --quiet --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzz $(SECONDS)
 
-bench: setup ## run the benchmarks; figures belong in docs/benchmarks.md
+bench: setup ## run the benchmarks; figures belong in docs/measurements
 	@$(BIN)/python -m benchmarks
 
 bench-large: setup ## run the benchmark of a graph of 20 million triples (15 minutes, 5 GB of disk)

@@ -1,7 +1,8 @@
 """What to look at first on a GPU: a training step of each large recipe at its real size.
 
 Weights are random and have the shapes of the published base. Episodes are as long as the recipe allows, share
-nothing, and fill two rows of the planned length. The report is a table for docs/benchmarks.md.
+nothing, and fill two rows of the planned length. The report is a table for
+docs/measurements/training-step.md.
 """
 
 from __future__ import annotations

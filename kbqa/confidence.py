@@ -4,7 +4,7 @@ The probabilities of a policy's choices rank answers well, but they are no proba
 right: a policy that was trained by rewards is too sure of itself. Platt scaling (Platt 1999, "Probabilistic
 outputs for support vector machines") maps their log-odds to one, with two numbers that are fitted on
 questions that the policy was not trained on. On graphs that a policy does not know, the least likely choice
-says more than the product of all choices, which falls with every hop (docs/benchmarks.md).
+says more than the product of all choices, which falls with every hop (docs/measurements/reader.md).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ DATASET = "worlds"
 SEED = 1
 # How much similarities count in the logit of an option, see `AttentiveHead.direct`. They count more than in
 # training, since a head learns more about worlds than holds on real graphs; chosen on questions of
-# PathQuestion and MetaQA, from which the reader does not learn (docs/benchmarks.md).
+# PathQuestion and MetaQA, from which the reader does not learn (docs/measurements/reader.md).
 DIRECT = (1.5, 5.0, 5.0)
 # A relation that is missing is read like one that is there, so nothing has to be learned of it. Readers that
 # were trained with such options were worse (docs/measurements/reader.md).

@@ -4,7 +4,7 @@ On a GPU, where every call of a kernel costs time that a short segment cannot fi
 the whole row, whatever the number of branches: flex attention (Dong et al. 2024), told which blocks of the
 T x T scores hold something to compute. On a CPU, a layer is one call per segment, over exactly the keys that
 it may see: no score is computed in vain, which is faster there than every single call that was measured
-(docs/benchmarks.md).
+(docs/measurements/training-step.md).
 
 Neither builds a T x T mask or repeats the keys and values of grouped queries. Autograd sums the gradients of
 shared keys and values, as for any tensor that is used twice.

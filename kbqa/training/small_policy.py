@@ -21,8 +21,8 @@ _ROTARY_BASE = 500.0
 # break, and to copy a name is to copy tokens. Identifiers (domain.type.property, place_of_birth) are
 # words; each digit is a token. The marks around arguments and items (`("`, `", `, `")`, `: `, `, `) are
 # tokens of their own, which tell a copying head what to copy; a plain blank or quote occurs everywhere
-# (docs/benchmarks.md). %20, the blank of IRIs, is one token, so that a head that looks for the next word
-# finds the previous word close by.
+# (docs/measurements/policies-that-write.md). %20, the blank of IRIs, is one token, so that a head that looks
+# for the next word finds the previous word close by.
 _WORDS = (
     r"%[0-9A-F]{2}|\p{N}|[\p{L}\p{M}_]+(?:\.[\p{L}\p{M}_]+)*"
     r'|[(\[{]"|",\s|"[)\]}]+|[,:]\s'
@@ -76,8 +76,8 @@ def build_model(tokenizer: Tokenizer, config: SmallPolicyConfig, seed: int) -> A
     """A Qwen2 with random weights, fp32.
 
     Two choices help a head find the previous token, which is half of a copying head (measured in
-    docs/benchmarks.md): Qwen2 has biases on queries and keys, unlike Llama, and a small rotary base
-    makes neighbouring positions differ clearly.
+    docs/measurements/policies-that-write.md): Qwen2 has biases on queries and keys, unlike Llama, and a small
+    rotary base makes neighbouring positions differ clearly.
     """
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(

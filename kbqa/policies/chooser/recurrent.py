@@ -75,7 +75,8 @@ class Scores(NamedTuple):
 class Factor(nn.Module):
     """A positive number, exp(10 exponent), that is set and not learned.
 
-    What invented questions teach about such numbers does not hold on real graphs (docs/benchmarks.md).
+    What invented questions teach about such numbers does not hold on real graphs
+    (docs/measurements/reader.md).
     """
 
     def __init__(self, initial: float) -> None:
