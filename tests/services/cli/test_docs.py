@@ -21,7 +21,7 @@ from services.rollout_worker.settings import RolloutWorkerSettings
 
 ROOT = Path(__file__).parents[3]
 PAPERS = sorted(ROOT.glob("docs/papers/[!R]*.md"))
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/papers/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/[!a]*/*.md"))]
 ABLATED = {"knowcoder-a1": "knowcoder-a1-curriculum"}  # the recipe that the page's ablations change
 
 _BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
