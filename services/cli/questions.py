@@ -34,7 +34,7 @@ Heads = Annotated[
         "--heads",
         metavar="RELATION=NOUN",
         help="What the heads of a relation are called, if the graph declares no classes: "
-        "directed_by=film. Repeatable.",
+        "directed_by=film. Repeatable. By default, a graph whose name is a plural (films) is about these.",
     ),
 ]
 
@@ -160,6 +160,12 @@ def _print(made: Made) -> None:
     typer.echo(
         f"questions cover {sum(uses > 0 for uses in made.uses.values())} of {made.relations} relations"
     )
+    if made.after_graph is not None:
+        relation, noun = made.after_graph
+        typer.echo(
+            f'  the heads of {relation} are called "{noun}", after the graph; to change it: '
+            f"--heads {relation}=NOUN"
+        )
     for reason, number in made.left_out.items():
         typer.echo(f"  not read, {reason}: {number}")
     _list("without English words", made.wordless)

@@ -38,10 +38,12 @@ class Described:
 
     Attributes:
         wordless: relations whose words say nothing in English.
+        after_graph: (relation, noun) if its heads are called after the graph.
     """
 
     facts: Facts
     wordless: tuple[str, ...]
+    after_graph: tuple[str, str] | None = None
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -58,10 +60,12 @@ def describe(
     inflections: Inflections,
     rng: random.Random,
     called: Mapping[str, str] | None = None,
+    kg: str = "",
 ) -> Described:
     """Find words for the relations and kinds of a graph.
 
     Args:
+        kg: name of the graph, which may say what it is about.
         called: relation → noun for its heads, in a graph that declares no classes.
 
     Raises:
@@ -77,7 +81,7 @@ def describe(
         )
     nouns = dict(_nouns(graph, wordings, reader, called or {}))
     given = {End(relation, "head") for relation in called or {}}
-    kinds = find_kinds(graph, nouns, lexicon, inflections, given)
+    kinds = find_kinds(graph, nouns, lexicon, inflections, given, kg)
     phrasing = Phrasing(lexicon, inflections, rng, faithful=_FAITHFUL, most=_PATTERNS)
     links: list[Link] = []
     quantities: list[Quantity] = []
@@ -113,7 +117,10 @@ def describe(
     of = {entity: kinds.of[entity] for entity in mentioned}
     wordless = tuple(relation.id for relation in graph.relations if relation.id not in wordings)
     written_as = {relation.id: relation.written_as for relation in graph.relations if relation.written_as}
-    return Described(Facts(schema, facts, names, of, written_as), wordless)
+    after_graph = None
+    if (end := kinds.after_graph) is not None:
+        after_graph = end.relation, kinds.kinds[kinds.ends[end][0]].singular
+    return Described(Facts(schema, facts, names, of, written_as), wordless, after_graph)
 
 
 def _nouns(

@@ -2,7 +2,7 @@
 
 Two ends of relations (the heads of one, the tails of another) are of one kind if they share most of the
 entities of the smaller one, as the heads of `directed_by` and of `release_year` do, or if both are called
-people.
+people. If no relation says what most facts are about, the name of the graph does: `films` is about films.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
-from kbqa.datasets.world.lexicon import Inflections, Lexicon
+from kbqa.datasets.world.lexicon import NOUN, Inflections, Lexicon
 from kbqa.datasets.world.phrases import plural
 from kbqa.datasets.world.schema import EntityKind
 
@@ -21,6 +21,10 @@ _SHARED = 0.5  # of the smaller end, that makes two ends one kind
 _RARE = 0.05  # share of an end below which a class is left unmentioned
 _MOST = 0.5  # share of a kind that the ends with its noun have at least: of people, few may be directors
 _NAMELESS = "thing"
+# Plurals that say that a graph has members, and not what they are.
+_ANY_MEMBERS = frozenset(
+    {"datum", "entity", "example", "fact", "graph", "item", "record", "sample", "test", "thing", "triple"}
+)
 
 
 class End(NamedTuple):
@@ -40,6 +44,7 @@ class Kinds:
         ends: end of a relation → keys of its kinds, the most frequent first; none for values.
         people: keys of the kinds whose members are people.
         are_declared: whether they are the graph's own classes.
+        after_graph: an end of the kind that is named after the graph; None if no kind is.
     """
 
     kinds: Mapping[str, EntityKind]
@@ -47,6 +52,7 @@ class Kinds:
     ends: Mapping[End, tuple[str, ...]]
     people: frozenset[str]
     are_declared: bool
+    after_graph: End | None = None
 
 
 def find_kinds(
@@ -55,14 +61,18 @@ def find_kinds(
     lexicon: Lexicon,
     inflections: Inflections,
     given: Collection[End] = (),
+    kg: str = "",
 ) -> Kinds:
     """The kinds of a graph's entities.
 
     Args:
         nouns: what an end of a relation is called, where its words say so.
         given: ends whose noun is that of their whole kind.
+        kg: name of the graph; if it is a noun in the plural, it names the kind that most facts are about,
+            unless something else does.
     """
     members = _ends(graph.relations)
+    after_graph = None
     if graph.classes:
         of = {entity: graph.classes.get(entity, "") for entity in graph.names}
         called = {id_: name or _NAMELESS for id_, name in graph.class_names.items()} | {"": _NAMELESS}
@@ -73,6 +83,10 @@ def find_kinds(
             f"kind {number}": _called(group, members, nouns, lexicon, given)
             for number, group in enumerate(groups)
         }
+        subject, end = _subject(dict(zip(called, groups, strict=True)), members)
+        noun = member_noun(kg, lexicon, inflections)
+        if noun and called[subject] == _NAMELESS and noun not in called.values():
+            called[subject], after_graph = noun, end
         ends = {end: (key,) for key, group in zip(called, groups, strict=True) for end in group}
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for end, inside in members.items():
@@ -84,7 +98,30 @@ def find_kinds(
         for key, noun in called.items()
     }
     people = frozenset(key for key, noun in called.items() if lexicon.is_person(noun))
-    return Kinds(kinds, of, ends, people, bool(graph.classes))
+    return Kinds(kinds, of, ends, people, bool(graph.classes), after_graph)
+
+
+def member_noun(kg: str, lexicon: Lexicon, inflections: Inflections) -> str:
+    """What the members of a graph are called if its name is a noun in the plural; otherwise "".
+
+    A name in the singular (`world`, `music`) is rather that of a field or of the whole.
+    """
+    name = kg.lower()
+    # A singular that WordNet's texts never use is none: physics is no plural of physic.
+    nouns = (word for word in inflections.lemmas(name, NOUN) if word != name and lexicon.count(word, NOUN))
+    noun = next(nouns, "") if name.isalpha() else ""
+    return "" if noun in _ANY_MEMBERS else noun
+
+
+def _subject(groups: Mapping[str, Sequence[End]], members: Mapping[End, set[str]]) -> tuple[str, End]:
+    """The kind that most facts are about, and the heads of the relation that says something of most of it."""
+
+    def heads(key: str) -> int:
+        return sum(len(members[end]) for end in groups[key] if end.side == "head")
+
+    subject = max(groups, key=heads)
+    said = [end for end in groups[subject] if end.side == "head"]
+    return subject, max(said, key=lambda end: len(members[end]))
 
 
 def _ends(relations: Sequence[ReadRelation]) -> dict[End, set[str]]:

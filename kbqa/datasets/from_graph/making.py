@@ -50,6 +50,7 @@ class Made:
         wordless: relations whose words say nothing in English.
         cut: relations of which only a part was read.
         left_out: reason → relations that were not read.
+        after_graph: (relation, noun) if the heads of that relation are called after the graph.
     """
 
     questions: list[Question]
@@ -59,6 +60,7 @@ class Made:
     wordless: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    after_graph: tuple[str, str] | None = None
 
 
 def make_questions(
@@ -74,7 +76,7 @@ def make_questions(
     """Make up to `count` questions about a graph; fewer if it has no more.
 
     Args:
-        kg: name of the graph.
+        kg: name of the graph; in the plural, it is what a graph without classes calls its subjects.
         called: relation → noun for its heads, in a graph that declares no classes.
         max_pairs: of a relation that are read.
         report: is told the number of questions so far.
@@ -87,8 +89,15 @@ def make_questions(
     rng = random.Random(f"questions/{seed}")
     graph = read_graph(store, rng, max_pairs)
     _check_called(called or {}, {relation.id for relation in graph.relations})
-    described = describe(graph, lexicon, inflections, rng, called)
-    made = Made([], len(graph.relations), Counter(), Counter(), described.wordless, graph.cut, graph.left_out)
+    described = describe(graph, lexicon, inflections, rng, called, kg)
+    made = Made(
+        [],
+        len(graph.relations),
+        wordless=described.wordless,
+        cut=graph.cut,
+        left_out=graph.left_out,
+        after_graph=described.after_graph,
+    )
     _Making(store, kg, described, rng, made).make(count, report)
     if not made.questions:
         raise DatasetError(

@@ -35,6 +35,15 @@ def test_a_file_of_triples_becomes_questions_that_can_be_split(in_process, films
     assert (parts / "train.jsonl").exists()
 
 
+def test_it_says_what_an_untyped_graph_is_taken_to_be_about(in_process, films):
+    lexicon_or_skip()
+    arguments = ("questions", "make", "films", "--count", "60", "--output", str(films))
+    assert ' are called "film", after the graph; to change it: --heads ' in in_process(*arguments)[1]
+    _, output, _ = in_process(*arguments, "--force", "--heads", "directed_by=movie")
+    assert "after the graph" not in output
+    assert "movies" in films.read_text()
+
+
 def test_examples_are_a_few_different_questions_written_as_people_write(in_process, films, tmp_path):
     lexicon_or_skip()
     code, output, _ = in_process("questions", "examples", "films", "--heads", "directed_by=film")

@@ -10,6 +10,7 @@ import pytest
 
 from kbqa.datasets.from_graph import make_questions, reading
 from kbqa.datasets.from_graph.describing import describe
+from kbqa.datasets.from_graph.kinds import member_noun
 from kbqa.datasets.from_graph.wording import Reader, Wording
 from kbqa.datasets.world.lexicon import Inflections
 from kbqa.errors import DatasetError
@@ -129,15 +130,43 @@ def test_kinds_have_the_nouns_of_most_of_their_members_or_general_ones():
     ]
     facts += [(f"Person{number} Smith", "born_in", f"Town{number % 3}") for number in range(40)]
 
-    def nouns(**called):
+    def nouns(kg="", **called):
         rng = random.Random(1)
         graph = reading.read_graph(OxigraphStore.from_triples(facts), rng)
-        described = describe(graph, lexicon, Inflections(), rng, called)
+        described = describe(graph, lexicon, Inflections(), rng, called, kg)
         return {kind.singular for kind in described.facts.schema.kinds.values()}
 
     # A film that stars people is no star, and most of the people direct nothing.
     assert nouns() == {"thing", "person", "genre", "year"}
     assert nouns(directed_by="film", born_in="artist") == {"film", "artist", "genre", "year", "thing"}
+    # The name of a graph names what most facts are about, unless something else does.
+    assert nouns("films") == {"film", "person", "genre", "year", "thing"}
+    assert nouns("films", directed_by="movie") == {"movie", "person", "genre", "year", "thing"}
+    assert nouns("genres") == {"thing", "person", "genre", "year"}
+
+
+@pytest.mark.parametrize(
+    ("kg", "noun"),
+    [
+        *(("films", "film"), ("Movies", "movie"), ("companies", "company")),
+        *(("world", ""), ("metaqa", ""), ("films-2", ""), ("physics", ""), ("series", ""), ("triples", "")),
+    ],
+)
+def test_a_graph_is_about_its_name_if_that_is_a_plural(kg, noun):
+    assert member_noun(kg, lexicon_or_skip(), Inflections()) == noun
+
+
+def test_an_untyped_graph_of_films_asks_about_films_and_says_so(named):
+    made = make_questions(named, "films", 120)
+    texts = " ".join(question.text for question in made.questions)
+    assert "films" in texts.split()
+    assert not {"thing", "things"} & set(texts.split())
+    relation, noun = made.after_graph
+    assert (relation in {"directed_by", "release_year", "has_genre", "starred_actors"}, noun) == (
+        True,
+        "film",
+    )
+    assert make_questions(named, "films", 5, called={"directed_by": "film"}).after_graph is None
 
 
 def test_a_superlative_says_by_which_of_two_quantities():
