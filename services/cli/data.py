@@ -335,7 +335,8 @@ def _print(found: Inspection) -> None:
         typer.echo(
             f"{name}: {leak.texts:.1%} of its texts also occur in training; of {leak.with_path} questions "
             f"with a path, {leak.paths:.1%} have one that occurs in training, "
-            f"{leak.pairs:.1%} with the same topics"
+            f"{leak.pairs:.1%} with the same topics; {leak.wordings:.1%} have nearly the wording of one "
+            f"in training; of {leak.with_answers} answered by names, {leak.answers:.1%} share their answers"
         )
 
 

@@ -14,8 +14,10 @@ from rich.progress import Progress
 from rich.table import Table
 
 from kbqa.datasets.examples import write_examples
-from kbqa.datasets.from_graph import Made, make_questions
+from kbqa.datasets.from_graph import FEWEST, Made, make_questions, split_made
+from kbqa.datasets.leaks import leaks_between
 from kbqa.datasets.records import write_questions
+from kbqa.datasets.splits import Splits
 from kbqa.errors import ConfigurationError, DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.store import GraphStore
@@ -75,6 +77,9 @@ def make(
     typer.echo(f"{output}: {len(made.questions)} questions")
     if len(made.questions) < count:
         typer.echo(f"the graph has no more: {count} were asked for", err=True)
+    if len(made.questions) >= FEWEST:
+        typer.echo("split as kbqa train --graph splits them:")
+        print_leaks(split_made(made.questions, seed))
 
 
 @commands.command()
@@ -125,6 +130,21 @@ def make_and_show(
     _print(made)
     _keep_examples(home, graph, made)
     return made
+
+
+def print_leaks(splits: Splits) -> None:
+    """Print how many questions of each part share something with a question of another part."""
+    table = Table("part", "questions", "topics and path shared", "answers shared", "wording shared", box=None)
+    parts = {part: getattr(splits, part) for part in ("train", "validation", "test")}
+    for name, leak in leaks_between(parts).items():
+        shares = [
+            (leak.pairs, leak.with_path),
+            (leak.answers, leak.with_answers),
+            (leak.wordings, leak.questions),
+        ]
+        cells = (f"{round(share * of)} of {of}" for share, of in shares)
+        table.add_row(name, str(leak.questions), *cells)
+    Console().print(table)
 
 
 def called_heads(heads: list[str] | None) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ from kbqa.runs.directory import RunDirectory, Runs, State, read_json
 from services.cli.api import Api, ApiError
 from services.cli.graphs import local_tools
 from services.cli.options import data_directory
-from services.cli.questions import make_and_show
+from services.cli.questions import make_and_show, print_leaks
 from services.cli.training import follow_to_its_end, is_here, open_trainer, with_base_here
 
 GRAPH_RECIPE = "kg-r1-reader"
@@ -142,6 +142,7 @@ def _questions(training: GraphTraining, home: Path) -> str:
         ) from error
     parts = ", ".join(f"{len(getattr(splits, part))} {part}" for part in ("train", "validation", "test"))
     typer.echo(f"{directory}: {parts} questions")
+    print_leaks(splits)
     return name
 
 

@@ -7,8 +7,13 @@ import json
 import pytest
 
 from kbqa.datasets.examples import MOST, read_examples
+from kbqa.datasets.from_graph import split_made
+from kbqa.datasets.leaks import leaks_between
+from kbqa.datasets.questions import load_questions
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
+
+_PARTS = ("train", "validation", "test")
 
 
 @pytest.fixture
@@ -33,6 +38,21 @@ def test_a_file_of_triples_becomes_questions_that_can_be_split(in_process, films
     parts = films.with_name("films")
     assert in_process("data", "split", str(films), str(parts))[0] == 0
     assert (parts / "train.jsonl").exists()
+
+
+def test_it_says_what_the_parts_of_a_split_share(in_process, films):
+    lexicon_or_skip()
+    arguments = ("questions", "make", "films", "--output", str(films), "--force", "--count")
+    _, output, _ = in_process(*arguments, "150")
+    rows = {line.split()[0]: line.split() for line in output.splitlines() if line.strip()}
+    splits = split_made(load_questions(str(films)), 0)
+    for part, shared in leaks_between({name: getattr(splits, name) for name in _PARTS}).items():
+        assert rows[part] == [
+            *(part, str(shared.questions), "0", "of", str(shared.with_path)),
+            *(str(round(shared.answers * shared.with_answers)), "of", str(shared.with_answers)),
+            *(str(round(shared.wordings * shared.questions)), "of", str(shared.questions)),
+        ]
+    assert "split as" not in in_process(*arguments, "60")[1]  # too few for parts
 
 
 def test_it_says_what_an_untyped_graph_is_taken_to_be_about(in_process, films):

@@ -119,6 +119,9 @@ def test_one_command_makes_questions_trains_and_promotes_what_answers_better(
     assert not set(asked) & {question.id for question in (*splits.train, *splits.validation)}
     assert PolicyStore(tmp_path / "home" / "policies").promoted().run == order["name"]
     assert "  all: F1 0.500 → 0.750" in out
+    shared = {line.split()[0]: line for line in out.splitlines() if " of " in line}
+    # No topics with their path are in two parts.
+    assert shared["test"].split()[:4] == ["test", str(len(splits.test)), "0", "of"]
     # Repeated, it finds that everything is done.
     code, out, _ = in_process(*ARGUMENTS, "--set", "schedule.steps=2")
     assert (code, "the questions were made before" in out, "answers already" in out) == (0, True, True)
