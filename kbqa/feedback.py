@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from kbqa.client.models import AnswerRequest, AnswerResponse, FeedbackRequest, Verdict
 from kbqa.errors import FeedbackFullError
+from kbqa.policy_store.durable import append_line
 
 logger = logging.getLogger(__name__)
 
@@ -87,21 +87,12 @@ class FeedbackFile:
             FeedbackFullError: there is no room for it.
         """
         feedback = _feedback(owner, said, request, document)
-        self._append(feedback.model_dump_json(exclude_none=True).encode() + b"\n")
-        return feedback
-
-    def _append(self, line: bytes) -> None:
+        line = feedback.model_dump_json(exclude_none=True).encode()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock, self._path.open("ab+", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            if size + len(line) > self._max_bytes:
+        with self._lock:
+            if not append_line(self._path, line, max_bytes=self._max_bytes):
                 raise FeedbackFullError
-            if size:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    line = b"\n" + line  # the previous writer died while writing
-            file.write(line)
-            os.fsync(file.fileno())
+        return feedback
 
 
 def _log_damaged(path: Path, line: int) -> None:

@@ -32,6 +32,36 @@ def write_file(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def append_line(path: Path, line: bytes, *, max_bytes: int | None = None) -> bool:
+    """Append a line to a file, which is made if necessary; the line is on disk when this returns.
+
+    If an earlier writer died while writing, its incomplete line stays, and the new one begins after it.
+
+    Args:
+        line: without its end.
+        max_bytes: size that the file may have.
+
+    Returns:
+        Whether it had room for the line.
+    """
+    with path.open("ab+", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        text = line + b"\n"
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                text = b"\n" + text
+        if max_bytes is not None and size + len(text) > max_bytes:
+            return False
+        rest = memoryview(text)
+        while rest:  # of a disk that is nearly full, a write takes a part before the next one fails
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    if not size:
+        sync_directory(path.parent)
+    return True
+
+
 def exists_now(path: Path) -> bool:
     """Whether a file or directory exists, even if another machine has just made or removed it.
 

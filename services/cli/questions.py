@@ -22,6 +22,7 @@ from kbqa.errors import ConfigurationError, DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
+from services.cli import review
 from services.cli.options import DEFAULT_HOME, Home, Seed
 
 commands = typer.Typer(help="Make questions about a graph that has none.", no_args_is_help=True)
@@ -60,8 +61,8 @@ def make(
 
     The words come from the names of the graph's relations and from WordNet. Every program is executed on the
     graph, whose answers are the gold answers. Needs English names or labels of relations, Debian's package
-    wordnet-base and `pip install 'kbqa[worlds]'`. Next: `kbqa data split FILE DIRECTORY`; or let
-    `kbqa train --graph GRAPH` do all of it.
+    wordnet-base and `pip install 'kbqa[worlds]'`. Next: `kbqa questions review FILE`, and
+    `kbqa data split FILE DIRECTORY`; or let `kbqa train --graph GRAPH` do all but the review.
     """
     if output.exists() and not force:
         raise DatasetError(f"{output} already exists: choose another name, or overwrite it with --force")
@@ -97,6 +98,10 @@ def examples(
         made = make_questions(catalog.get(graph), graph, _EXAMPLES_OF, seed, called=called_heads(heads))
     for question in _keep_examples(home, graph, made):
         typer.echo(f"  {question.text}  →  {', '.join(question.answers)}")
+
+
+commands.command()(review.review)
+commands.command()(review.accept)
 
 
 def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
