@@ -94,7 +94,7 @@ function editor() {
   } });
   return [head(question),
     h("form", { onsubmit: (event) => { event.preventDefault(); decide("accepted", field.value); } },
-      h("label", { for: "wording" }, "Wording; the answers and the program stay as they are"), field,
+      h("h2", {}, h("label", { for: "wording" }, "Wording; the answers and the program stay as they are")), field,
       h("div", { class: "buttons" }, h("button", { class: "primary" }, "Save and accept", h("kbd", {}, "Enter")), button("Cancel", "Esc", () => go(place, { focus: true })))),
     list("Answers", question.answers), question.topics.length ? list("About", question.topics) : null, program(question)];
 }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 
+import httpx
 import pytest
 
 from kbqa.datasets.examples import MOST, read_examples
 from kbqa.datasets.from_graph import split_made
 from kbqa.datasets.leaks import leaks_between
 from kbqa.datasets.questions import load_questions
+from kbqa.datasets.records import write_questions
+from kbqa.datasets.reviews import Review, Verdict, digest
+from kbqa.trajectory import Question
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
@@ -75,6 +80,73 @@ def test_examples_are_a_few_different_questions_written_as_people_write(in_proce
     assert in_process("questions", "make", "films", "--count", "60", "--output", str(films))[0] == 0
     assert read_examples(tmp_path / "home", "films") != kept  # made anew
     assert read_examples(tmp_path / "home", "books") == ()
+
+
+@pytest.fixture
+def reviewed(tmp_path):
+    """A file of questions about a graph that is not loaded."""
+    questions = [Question(f"q{n}", f"who made Tale {n} ?", (f"p{n}",), (f"t{n}",), "films") for n in range(9)]
+    write_questions(tmp_path / "made.jsonl", questions)
+    return tmp_path / "made.jsonl"
+
+
+def test_a_review_that_is_killed_loses_no_decision(kbqa, in_process, reviewed, tmp_path):
+    def serve():
+        process = kbqa("questions", "review", str(reviewed), "--port", "0")
+        url, _, rest = process.stdout.readline().partition(" ")
+        assert "9 of 9 questions" in rest
+        return process, url
+
+    def decide(url, question, verdict, **fields):
+        body = {"id": question["id"], "digest": question["digest"], "verdict": verdict, **fields}
+        httpx.post(f"{url}/v1/decisions", json=body).raise_for_status()
+
+    process, url = serve()
+    questions = {one["id"]: one for one in httpx.get(f"{url}/v1/review").json()["questions"]}
+    decide(url, questions["q1"], "rejected")
+    decide(url, questions["q2"], "accepted", wording="Whose is Tale 2?")
+    process.kill()
+    process.wait()
+    decisions = reviewed.with_name("made.jsonl.review.jsonl")
+    decisions.write_bytes(decisions.read_bytes() + decisions.read_bytes()[:40])  # it was killed while writing
+    process, url = serve()
+    decide(url, questions["q3"], "rejected")
+    code, _, error = in_process("questions", "review", str(reviewed), "--port", url.rpartition(":")[2])
+    assert (code, "choose another with --port" in error) == (2, True), error
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert "1 of 9 questions are accepted (1 with other words) and 2 rejected" in process.stdout.read()
+    output = tmp_path / "read.jsonl"
+    assert in_process("questions", "accept", str(reviewed), "--output", str(output))[0] == 0
+    kept = {question.id: question.text for question in load_questions(str(output))}
+    assert len(kept) == 7
+    assert kept["q2"] == "Whose is Tale 2?"
+    assert not {"q1", "q3"} & kept.keys()
+    code, _, error = in_process("questions", "accept", str(reviewed), "--output", str(output))
+    assert (code, "--force" in error) == (2, True)
+    code, _, error = in_process("questions", "accept", str(reviewed), "--output", str(reviewed), "--force")
+    assert (code, "choose another name" in error) == (2, True)
+
+
+def test_a_review_of_something_else_is_refused(in_process, reviewed, tmp_path):
+    output = str(tmp_path / "read.jsonl")
+    code, _, error = in_process("questions", "accept", str(reviewed), "--output", output)
+    assert (code, "kbqa questions review" in error) == (2, True)
+    review = Review(reviewed)
+    for question, _ in review.sample(9):
+        review.decide(question.id, digest(question), Verdict.REJECTED)
+    code, _, error = in_process("questions", "accept", str(reviewed), "--output", output)
+    assert (code, "all questions" in error) == (2, True)
+    # Made anew: the decisions are about other questions.
+    reviewed.write_text(reviewed.read_text().replace("Tale", "Story"))
+    code, _, error = in_process("questions", "accept", str(reviewed), "--output", output)
+    assert (code, "has no decisions about the questions in" in error) == (2, True)
+    for text in ("", "Heat|directed by|Michael Mann\n"):
+        reviewed.write_text(text)
+        for command in (("review",), ("accept", "--output", output)):
+            code, _, error = in_process("questions", command[0], str(reviewed), *command[1:])
+            assert (code, str(reviewed) in error) == (2, True)
+    assert not (tmp_path / "read.jsonl").exists()
 
 
 def test_wrong_arguments_say_what_to_write(in_process, films):
