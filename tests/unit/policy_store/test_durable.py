@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.policy_store.durable import create_file, exists_now, sweep
+from kbqa.policy_store.durable import append_line, create_file, exists_now, sweep
 from tests.network_file_system import CachedAttributes
 
 
@@ -68,3 +68,13 @@ def test_what_another_machine_made_or_removed_is_noticed_whatever_is_cached(monk
         assert (removed.exists(), made.exists()) == (True, False), "as on NFS"
         assert (exists_now(removed), exists_now(made)) == (False, True)
         assert not exists_now(tmp_path / "no" / "directory")
+
+
+def test_appended_lines_are_whole_and_never_more_than_there_is_room_for(tmp_path):
+    file = tmp_path / "lines"
+    assert append_line(file, b"one")
+    file.write_bytes(b"one\ntw")  # the writer died
+    assert append_line(file, b"three", max_bytes=13)
+    assert file.read_bytes() == b"one\ntw\nthree\n"
+    assert not append_line(file, b"", max_bytes=13)
+    assert file.read_bytes() == b"one\ntw\nthree\n"
