@@ -78,8 +78,8 @@ class Pacing:
     Args:
         deck: the question of every position.
         source: plays them.
-        vocabulary: number of token ids that the trained model knows; a group with any other is asked for
-            again, because no step can be taken with it.
+        fault: why the trained model cannot learn from a rollout; None if it can. One that it cannot learn
+            from would end the training process, now and after every restart; it counts as a failure.
         version: the version that the run begins with.
         look: see `Triage`.
     """
@@ -90,12 +90,12 @@ class Pacing:
         deck: Questions,
         make_request: MakeRequest,
         source: RolloutSource,
-        vocabulary: int,
+        fault: Callable[[ScoredRollout], str | None],
         version: PolicyVersion,
         look: Callable[[RolloutFailure], None],
     ) -> None:
         self._schedule, self._deck, self._make_request = schedule, deck, make_request
-        self._vocabulary = vocabulary
+        self._fault = fault
         self._rollouts = source.open(
             TRAINING_IDS,
             spent=lambda request_id: self.ledger.is_settled(request_id),
@@ -126,7 +126,7 @@ class Pacing:
             check()
             self.refill()
             for reply in self._rollouts.receive(_POLL_S):
-                self._take(reply.within(self._vocabulary))
+                self._take(self._checked(reply))
             for request_id in self._rollouts.give_up():
                 logger.error("a request was never answered", extra={"request": request_id})
                 self.ledger.settle(request_id, GroupOutcome.UNANSWERED, self.step)
@@ -208,6 +208,10 @@ class Pacing:
     def _request(self, request_id: str) -> RolloutRequest:
         question = self._deck[position_of(request_id)]
         return self._make_request(request_id, question, self._number)
+
+    def _checked(self, reply: RolloutReply) -> RolloutReply:
+        fault = None if reply.rollout is None else self._fault(reply.rollout)
+        return reply if fault is None else reply.refused(fault)
 
     def _take(self, reply: RolloutReply) -> None:
         if reply.rollout is not None:

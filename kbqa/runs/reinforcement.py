@@ -99,7 +99,7 @@ class Reinforcement:
             self._course,
             context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
-            self._student.vocabulary,
+            self._student.fault,
             start,
             partial(context.look, kg_versions=kg_versions),
         )

@@ -25,7 +25,7 @@ from kbqa.training.copying import WarmUpConfig, warm_up
 from kbqa.training.probing import take_probe
 from kbqa.training.saving import save_weights
 from kbqa.training.small_policy import SmallPolicyConfig, build_model, save_model, train_tokenizer
-from kbqa.trajectory import Question, Segment
+from kbqa.trajectory import Question, RewardedTree, ScoredRollout, Segment, Trajectory
 
 _TEMPLATE, _TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 _TOKENIZER_FILES = (
@@ -193,14 +193,28 @@ class Student:
                 (Path(directory) / name).write_bytes(data)
             return replace(self, tokenizer_files=files, codec=TokenizerCodec.load(Path(directory)))
 
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids that the model knows, from 0."""
-        config = self.model.config
+    def fault(self, rollout: ScoredRollout) -> str | None:
+        """Why no step can be taken with a rollout; None if one can.
+
+        It contains a token that the model does not know, or a choice that its turn did not offer. Neither
+        can be seen in the message alone.
+        """
+        for name, trajectory in _longest(rollout):
+            fault = self._fault_of(trajectory)
+            if fault is not None:
+                return f"{name}: {fault}"
+        return None
+
+    def _fault_of(self, trajectory: Trajectory) -> str | None:
+        token_ids = trajectory.token_ids
         if isinstance(self.model, Chooser):
-            # Its tags, which are parsed and never embedded, come last.
-            return 1 + max(map(int, config.chooser_tags.values()))
-        return int(config.vocab_size)
+            written = [at for turn in trajectory.turns for at in range(turn.start, turn.end)]
+            return self.model.fault(token_ids, written)
+        known = int(self.model.config.vocab_size)
+        foreign = next((at for at, token in enumerate(token_ids) if not 0 <= token < known), None)
+        if foreign is None:
+            return None
+        return f"token {foreign}: {token_ids[foreign]} is not in the policy's vocabulary of {known}"
 
     def words(self) -> list[str]:
         """Sorted pieces of words to make names from; the order of a vocabulary differs between processes."""
@@ -216,3 +230,10 @@ def tokenizer_texts(
         for passage in demonstration.passages:
             yield from (segment.text for segment in passage.segments)
     yield from (question.text for question in questions[:_TOKENIZER_QUESTIONS])
+
+
+def _longest(rollout: ScoredRollout) -> Iterator[tuple[str, Trajectory]]:
+    """The trajectories that contain all tokens of a rollout, with the place of each in its message."""
+    if isinstance(rollout, RewardedTree):
+        return ((f"path to steps.{leaf}", rollout.tree.trajectory(leaf)) for leaf in rollout.tree.leaves)
+    return ((f"members.{at}", member.trajectory) for at, member in enumerate(rollout.members))

@@ -179,19 +179,15 @@ class RolloutReply(WireMessage):
         """The group or the tree."""
         return self.group if self.tree is None else self.tree
 
-    def within(self, vocabulary: int) -> Self:
-        """The reply; one with a failure instead if it contains a token that a model does not know.
+    def refused(self, fault: str) -> Self:
+        """The same reply with a failure in place of a rollout that the trainer cannot learn from.
 
         Args:
-            vocabulary: number of token ids that the model knows, from 0.
+            fault: what is wrong with the rollout.
         """
-        fault = _foreign_token(self.rollout, vocabulary)
-        if fault is None:
-            return self
         failure = RolloutFailure(
             reason=FailureReason.INTERNAL,
-            detail=f"{fault} of the policy's vocabulary of {vocabulary}: check that worker {self.worker} has "
-            "the trainer's policy store and release",
+            detail=f"{fault}: check that worker {self.worker} has the trainer's policy store and release",
         )
         return self.model_copy(update={"group": None, "tree": None, "failure": failure})
 
@@ -261,21 +257,8 @@ def _tree_fault(rewarded: RewardedTree) -> str | None:
     return None
 
 
-def _foreign_token(rollout: ScoredRollout | None, vocabulary: int) -> str | None:
-    """The first token that is not below `vocabulary`; None if there is none."""
-    if isinstance(rollout, RewardedTree):
-        tree = rollout.tree
-        places = [("prompt_ids", tree.prompt_ids)]
-        places += [(f"steps.{index}.token_ids", step.token_ids) for index, step in enumerate(tree.steps)]
-    else:
-        members = () if rollout is None else rollout.members
-        places = [(f"members.{index}.token_ids", m.trajectory.token_ids) for index, m in enumerate(members)]
-    faults = ((name, _token_fault(ids, vocabulary)) for name, ids in places)
-    return next((f"{name}{fault}" for name, fault in faults if fault is not None), None)
-
-
-def _token_fault(ids: Sequence[int], vocabulary: int = _MOST_TOKENS) -> str | None:
-    wrong = next((index for index, token in enumerate(ids) if not 0 <= token < vocabulary), None)
+def _token_fault(ids: Sequence[int]) -> str | None:
+    wrong = next((index for index, token in enumerate(ids) if not 0 <= token < _MOST_TOKENS), None)
     return None if wrong is None else f".{wrong}: {ids[wrong]} is no token"
 
 

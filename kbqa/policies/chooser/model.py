@@ -21,7 +21,7 @@ from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from kbqa.errors import PolicyIntegrityError
 from kbqa.policies.chooser.attentive import AttentiveHead
 from kbqa.policies.chooser.encoding import TINY, Encoded, Ids
-from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Words
+from kbqa.policies.chooser.reading import KINDS, ChooserVocabulary, Decision, Words, decisions
 from kbqa.policies.chooser.recurrent import RELATIONS, RecurrentHead
 
 _QUESTION_TOKENS, _OPTION_TOKENS = 128, 48  # longer ones are cut
@@ -159,6 +159,27 @@ class Chooser(BertPreTrainedModel):  # type: ignore[misc]
             encoded = self.encode([d.question for d in decisions], relations_of(decisions))
         logits: Tensor = self.head(encoded, decisions)
         return logits
+
+    def fault(self, token_ids: Sequence[int], written: Iterable[int]) -> str | None:
+        """Why the likelihood of an episode's choices cannot be computed; None if it can.
+
+        Args:
+            token_ids: of the episode.
+            written: the positions of its choices.
+        """
+        listed = dict(decisions(token_ids, self.vocabulary))
+        asked = []
+        for position in written:
+            decision = listed.get(position - 1)
+            if decision is None or token_ids[position] not in {option.token for option in decision.options}:
+                return f"token {position}: {token_ids[position]} is not an option of its turn"
+            asked.append(decision)
+        texts = {d.question for d in asked} | {words.token_ids for words in relations_of(asked)}
+        known = self.config.vocab_size
+        foreign = (id_ for ids in texts for id_ in ids if not 0 <= id_ < known and id_ not in self.in_place)
+        if (id_ := next(foreign, None)) is not None:
+            return f"{id_} is not in the policy's vocabulary of {known}, or is a tag where no tag belongs"
+        return None
 
 
 def renewed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

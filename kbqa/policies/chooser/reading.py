@@ -184,7 +184,7 @@ def _tags(token_ids: Sequence[int], first: int) -> Iterator[int]:
 
 def _options(token_ids: Sequence[int], vocabulary: ChooserVocabulary) -> Iterator[Option]:
     starts = [at for at in _tags(token_ids, vocabulary.first) if token_ids[at] in vocabulary.numbers]
-    for start, end in zip(starts, [*starts[1:], len(token_ids)], strict=True):
+    for start, end in pairwise((*starts, len(token_ids))):
         token = token_ids[start]
         if vocabulary.numbers[token] == ANSWER:
             yield Option(token, None)

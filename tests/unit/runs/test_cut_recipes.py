@@ -6,8 +6,10 @@ In this process. `tests/services/trainer` has runs through services.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +21,7 @@ from kbqa.policies.chooser.model import Chooser
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe, recipe_names
 from kbqa.runs.directory import RunDirectory, Runs, SplitLimits
-from kbqa.runs.local import open_run
+from kbqa.runs.local import LocalSource, open_run
 from kbqa.runs.training import train
 from tests.ledgers import read_ledger
 from tests.unit.encoders import save_encoder
@@ -124,3 +126,33 @@ def test_a_recipe_that_chooses_goes_the_whole_way(play, encoder, tmp_path, name)
     )
     held = AdaptedModel.load(last.path, last.manifest.base_model, last.manifest.probe).model
     assert isinstance(held, Chooser)
+
+
+def test_a_choice_that_was_not_offered_is_asked_for_again_and_ends_no_run(tmp_path, graphs, encoder, caplog):
+    """Such as a worker's of another release: its tokens are known, but are not options of their turns."""
+    asked = Counter[str]()
+    recipe = load_recipe("kg-r1-chooser", {**CUT_CHOOSING, "base_model": str(encoder)})
+    directory = Runs(tmp_path / "runs").create(recipe, "world", SplitLimits(validation=2, test=3), 1)
+    with open_run(directory, graphs) as context:
+        execute = context.rollouts._execute
+
+        def answer(request):
+            reply = execute(request)
+            asked[request.request_id] += 1
+            if request.request_id != "t0000001" or asked[request.request_id] > 1:
+                return reply
+            first, *others = reply.group.members
+            tokens = list(first.trajectory.token_ids)
+            tokens[first.trajectory.turns[0].start] = tokens[first.trajectory.turns[0].start - 1]
+            wrong = replace(first, trajectory=replace(first.trajectory, token_ids=tuple(tokens)))
+            group = replace(reply.group, members=(wrong, *others))
+            return reply.model_copy(update={"group": group})
+
+        source = LocalSource(answer, recipe.schedule.max_in_flight)
+        train(replace(context, rollouts=source))
+    assert [record["step"] for record in steps(directory)] == list(range(1, STEPS + 1))
+    assert asked["t0000001"] == 2
+    (warning,) = [record for record in caplog.records if record.message == "a rollout failed"]
+    assert (warning.request, warning.scope) == ("t0000001", "request")
+    assert warning.detail.startswith("members.0: token ")
+    assert "is not an option of its turn: check that worker local has" in warning.detail

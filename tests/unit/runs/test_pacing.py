@@ -18,10 +18,11 @@ from kbqa.runs.inbox import Inbox
 from kbqa.runs.ledger import GroupOutcome
 from kbqa.runs.pacing import Pacing
 from kbqa.runs.queued import QueuedSource
+from kbqa.trajectory import ScoredRollout
 from kbqa.wire import FailureReason, RolloutFailure, RolloutReply, decode
 from tests.unit.runs.exchange import QUESTIONS, Queue, make_reply, make_request
 
-VOCABULARY = 100
+FOREIGN = 100  # a token that the model does not know
 
 
 class Waiting(Exception):
@@ -37,6 +38,12 @@ def patience(rounds: int) -> Callable[[], None]:
             raise Waiting
 
     return check
+
+
+def fault(rollout: ScoredRollout) -> str | None:
+    """What the model that is trained says."""
+    read = {token for member in rollout.members for token in member.trajectory.token_ids}
+    return "a foreign token" if FOREIGN in read else None
 
 
 def trust(_: RolloutFailure) -> None:
@@ -69,7 +76,7 @@ def make_pacing(schedule: ScheduleSection, queue: Queue, inbox: Inbox):
             Deck(QUESTIONS, seed=1),
             make_request,
             QueuedSource(queue, inbox),
-            VOCABULARY,
+            fault,
             version,
             trust,
         )
@@ -215,17 +222,18 @@ def test_a_worker_that_fails_fast_costs_no_group(make_pacing, publish, queue: Qu
     assert [received.request_id for received in pacing.collect(patience(1))] == ids(0, 1)
 
 
-def test_a_group_with_a_token_that_the_model_does_not_know_is_asked_for_again(
-    make_pacing, publish, queue: Queue, inbox: Inbox
+def test_a_group_that_the_model_cannot_learn_from_is_asked_for_again(
+    make_pacing, publish, queue: Queue, inbox: Inbox, caplog
 ) -> None:
     v1 = publish(1)
     pacing = make_pacing(v1)
     pacing.refill()
-    foreign = make_reply(ids(0)[0], v1.id).model_dump_json().replace("[0,1]", f"[0,{VOCABULARY}]")
+    foreign = make_reply(ids(0)[0], v1.id).model_dump_json().replace("[0,1]", f"[0,{FOREIGN}]")
     inbox.accept(decode(RolloutReply, foreign))
     inbox.accept(make_reply(ids(1)[0], v1.id))
     with pytest.raises(Waiting):
         pacing.collect(patience(1))
+    assert "a foreign token: check that worker w has" in caplog.records[-1].detail
     assert inbox.ids() == ids(1)  # else the next process would read it again
     assert pacing.counters["renewed"] == 1
     inbox.accept(make_reply(ids(0)[0], v1.id))
@@ -337,7 +345,7 @@ def test_a_group_that_nobody_answers_is_settled_and_the_step_is_made_of_others(
             lost, self.lost = self.lost, []
             return lost
 
-    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), VOCABULARY, v1, trust)
+    pacing = Pacing(schedule, Deck(QUESTIONS, seed=1), make_request, Forgetful(), fault, v1, trust)
     assert [r.request_id for r in pacing.collect(patience(1))] == ids(1, 2)
     assert pacing.ledger.outcome(ids(0)[0]) is GroupOutcome.UNANSWERED
     assert "a request was never answered" in caplog.messages

@@ -56,7 +56,7 @@ def test_a_reply_with_a_token_that_the_policy_does_not_know_does_not_end_the_run
     assert [outcome for outcome, _ in ledger(context)["settled"].values()].count("trained") == 8
     (warning,) = [record for record in caplog.records if record.message == "a rollout failed"]
     assert warning.request == Strangers.request
-    assert "members.0.token_ids.5: 1000000 is no token of the policy's vocabulary" in warning.detail
+    assert "members.0: token 5: 1000000 is not in the policy's vocabulary of" in warning.detail
 
 
 @pytest.mark.parametrize("kl_coefficient", [0.0, 0.01])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,17 @@ from kbqa.policies.frame import Frame
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.runs.student import Student
 from kbqa.training.small_policy import save_model
+from kbqa.trajectory import (
+    Group,
+    Question,
+    RewardedTrajectory,
+    RewardedTree,
+    Status,
+    Step,
+    Trajectory,
+    Tree,
+    Turn,
+)
 from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
@@ -34,3 +46,32 @@ def test_a_base_without_its_chat_template_reads_bare_text(tmp_path) -> None:
     bare.save(tmp_path)  # what a version is: every later process reads it as this one does
     assert TokenizerCodec.load(tmp_path).frame == Frame()
     assert "chat_template" not in json.loads(bare.tokenizer_files["tokenizer_config.json"])
+
+
+def test_a_rollout_with_a_token_beyond_the_vocabulary_is_at_fault(tmp_path) -> None:
+    save_model(make_model(), make_tokenizer(), tmp_path)
+    student = Student.load(tmp_path)
+    first = student.model.config.vocab_size
+    asked = Question("q", "Who?", ("Ann",), ("Bob",), "world")
+
+    def member(*token_ids: int) -> RewardedTrajectory:
+        turn = Turn(2, 3, (-0.5,), "x", Status.ANSWERED)
+        return RewardedTrajectory(Trajectory(token_ids, (turn,), Status.ANSWERED), (0.0,), 0.0)
+
+    known = Group("t", asked, (member(0, 1, 2), member(0, 1, first - 1)))
+    assert student.fault(known) is None
+    foreign = replace(known, members=(*known.members, member(0, 1, first)))
+    assert (
+        student.fault(foreign) == f"members.2: token 2: {first} is not in the policy's vocabulary of {first}"
+    )
+
+    def step(parent: int | None, start: int, token: int) -> Step:
+        return Step(parent, (token,), Turn(start, start + 1, (-0.5,), "x", Status.OK))
+
+    steps = (step(None, 1, 3), step(None, 1, 4), step(0, 2, first))
+    tree = RewardedTree("t", asked, Tree((0,), steps, 3), (0.0,) * 3, ({},) * 3)
+    assert (
+        student.fault(tree)
+        == f"path to steps.2: token 2: {first} is not in the policy's vocabulary of {first}"
+    )
+    assert student.fault(replace(tree, tree=replace(tree.tree, steps=steps[:2]))) is None

@@ -6,6 +6,8 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import BertModel
@@ -19,6 +21,8 @@ from kbqa.policies.chooser.recurrent import RecurrentHead
 from kbqa.policies.in_process import load_model
 from kbqa.policies.tokenizer import TokenizerCodec
 from kbqa.protocols.chooser import ChoosingProtocol as Dialect
+from kbqa.training.likelihood import ChoiceLikelihood
+from kbqa.training.packing import pack
 from kbqa.training.small_policy import save_model
 from kbqa.trajectory import Segment
 from tests.unit.policies.chooser.episodes import AGAIN, AHEAD, ASKED, FORMS, read, tokens
@@ -339,3 +343,51 @@ def test_a_damaged_directory_is_refused(beginning, tmp_path, damage):
 def test_a_base_that_is_no_encoder_in_english_is_refused(beginning, tmp_path):
     with pytest.raises(PolicyIntegrityError, match="no readable tokenizer"):
         begin_chooser(tmp_path, Dialect.tags, 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda ids, tag: None, None),
+        (lambda ids, tag: ids.__setitem__(-1, tag("<2>")), None),
+        (lambda ids, tag: ids.__setitem__(-1, tag("<7>")), "is not an option of its turn"),
+        (lambda ids, tag: ids.__setitem__(-1, ids[1]), "is not an option of its turn"),
+        (lambda ids, tag: ids.__setitem__(-2, tag("<error>")), "is not an option of its turn"),
+        (lambda ids, tag: ids.__setitem__(1, tag("<error>")), "is a tag where no tag belongs"),
+        (lambda ids, tag: ids.__setitem__(1, 10**6), "is not in the policy's vocabulary"),
+    ],
+)
+def test_an_episode_whose_likelihood_cannot_be_computed_is_at_fault(model, codec, damage, fault):
+    ids = tokens(codec, f"{AGAIN}<1>")
+    choices = [at for at in range(1, len(ids)) if ids[at - 1] == model.config.chooser_tags["</options>"]]
+    ids = list(ids)
+    damage(ids, model.config.chooser_tags.__getitem__)
+    found = model.fault(ids, choices)
+    assert (found is None) if fault is None else (fault in found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_a_reply_contains_it_is_at_fault_or_its_likelihood_is_finite(beginning_of_forms, data):
+    model, episode = beginning_of_forms
+    ids = list(episode)
+    tags = sorted(model.config.chooser_tags.values())
+    any_token = st.sampled_from([*tags, *tags, 0, 7, model.config.vocab_size - 1, tags[-1] + 1])
+    for at in data.draw(st.lists(st.integers(0, len(ids) - 1), max_size=6)):
+        ids[at] = data.draw(any_token)
+    written = data.draw(st.lists(st.integers(1, len(ids) - 1), max_size=3, unique=True).map(sorted))
+    ends = [at for at in range(1, len(ids)) if ids[at - 1] == model.config.chooser_tags["</options>"]]
+    written = written if data.draw(st.booleans()) else ends
+    if model.fault(ids, written) is not None:
+        return
+    mask = [at in written for at in range(len(ids))]
+    with torch.no_grad():
+        for row in pack([ids], [mask], 8192):
+            logprobs, _ = ChoiceLikelihood(model)(row)
+            assert torch.isfinite(logprobs).all()
+
+
+@pytest.fixture(scope="module")
+def beginning_of_forms(forms):
+    model, codec = forms
+    return model, tokens(codec, f"{FORMS}<3><options><0> answer<1><then> born<2><none> number</options><0>")
