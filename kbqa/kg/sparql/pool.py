@@ -83,6 +83,24 @@ class QueryPool:
                 as `GraphStore.query`.
             GraphUnavailableError: the store cannot be read.
         """
+        return self._run(str(store), query, result, deadline_s)
+
+    def parse(self, query: CheckedQuery, *, deadline_s: float) -> None:
+        """Parse a query without executing it over a store.
+
+        Args:
+            deadline_s: as for `run`.
+
+        Raises:
+            QuerySyntaxError: the query does not parse; the message says where.
+            QueryOverloadError, QueryTimeoutError, QueryMemoryError, QueryLostError: whether it parses is
+                not known.
+        """
+        self._run(None, query, query.default_format, deadline_s)
+
+    def _run(
+        self, store: str | None, query: CheckedQuery, result: ResultFormat, deadline_s: float
+    ) -> QueryResult:
         rewriting = lenient(query)
         try:
             process = self._idle.get(timeout=deadline_s)
@@ -100,7 +118,7 @@ class QueryPool:
             started = time.monotonic()
             return process.execute(
                 {
-                    "path": str(store),
+                    "path": store,
                     "query": rewriting.text,
                     "format": result.value,
                     "max_rows": self.max_rows,

@@ -3,8 +3,8 @@
 A query can take all memory or never end, and the engine cannot be interrupted, but a
 process can be killed. `QueryPool` starts this module and communicates with it over
 standard input and output in frames: a 4-byte length, then that many bytes. A request
-is one JSON frame; an answer is one JSON frame, followed by a frame with the body if
-there is a result.
+is one JSON frame, which names no store if the query is only to be parsed; an answer is one
+JSON frame, followed by a frame with the body if there is a result.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def _main(requests: IO[bytes], answers: IO[bytes], memory_bytes: int) -> None:
 
 
 def _answer(stores: _Stores, request: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
+    if request["path"] is None:
+        return _parse(request["query"])
     try:
         solutions = _open(stores, request["path"]).query(request["query"], custom_functions=FUNCTIONS)
         return _write(solutions, ResultFormat(request["format"]), request["max_rows"], request["max_bytes"])
@@ -92,6 +94,19 @@ def _answer(stores: _Stores, request: dict[str, Any]) -> tuple[dict[str, Any], b
         return {"error": "store", "message": _first_line(error)}, None
     except (ValueError, RuntimeError) as error:
         return {"error": "failed", "message": _first_line(error)}, None
+
+
+def _parse(query: str) -> tuple[dict[str, Any], bytes | None]:
+    """Whether a query parses: the engine offers no parser alone, so it begins the query over nothing."""
+    try:
+        ox.Store().query(query, custom_functions=FUNCTIONS)
+    except SyntaxError as error:
+        return {"error": "syntax", "message": _first_line(error)}, None
+    except MemoryError:
+        return {"error": "memory", "message": "out of memory"}, None
+    except (ValueError, RuntimeError):
+        pass  # it has been parsed, and its evaluation says nothing about another engine's
+    return {"rows": 0, "truncated": False}, b""
 
 
 def _open(stores: _Stores, path: str) -> ox.Store:

@@ -123,7 +123,6 @@ def make_store(request, tmp_path_factory) -> Callable[[str], GraphStore]:
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch):
     monkeypatch.setattr("kbqa.kg.endpoint.reader.WINDOW", WINDOW)
-    monkeypatch.setattr("kbqa.kg.endpoint.syntax_check._MAX_S", 10)
 
 
 @pytest.fixture(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from kbqa.errors import (
     ConfigurationError,
     GraphUnavailableError,
     QueryError,
+    QueryOverloadError,
     QueryRefusedError,
     QuerySyntaxError,
     QueryTimeoutError,
@@ -52,12 +55,6 @@ def queries():
     pool = QueryPool(size=1)
     yield pool
     pool.close()
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """Tests share the machine: the process that judges syntax may be slow."""
-    monkeypatch.setattr("kbqa.kg.endpoint.syntax_check._MAX_S", 10)
 
 
 @pytest.fixture
@@ -190,6 +187,29 @@ def test_what_does_not_parse_or_may_not_run_is_never_sent(server, connect):
     with pytest.raises(QueryRefusedError):
         store.query("SELECT * { SERVICE <http://ex.org/> { ?s ?p ?o } }")
     assert server.requests == []
+
+
+@pytest.mark.parametrize("query", ["SELECT * { ?s ?p", "SELECT * { ?s ?p ?o }"])
+def test_a_query_whose_syntax_cannot_be_checked_in_time_is_not_sent(server, connect, queries, query):
+    store = connect(server.url)
+    store.query("ASK { ?s ?p ?o }", deadline_s=10)
+    server.requests.clear()
+    process = queries._idle.get(timeout=10)
+    with pytest.raises(QueryOverloadError, match="no query process became free within 0.1 s"):
+        store.query(query, deadline_s=0.1)
+    queries._idle.put(process)
+    os.kill(process._child.pid, signal.SIGSTOP)
+    with pytest.raises(QueryTimeoutError, match=r"syntax could not be checked within 0\.1 s: send it again"):
+        store.query(query, deadline_s=0.1)
+    assert server.requests == []
+
+
+def test_a_query_is_parsed_and_not_executed_before_it_is_sent(server, connect):
+    server.answer_with(lambda request: request.reply(200, b'{"head":{"vars":[]},"results":{"bindings":[]}}'))
+    many = " ".join(f"{number}" for number in range(1000))
+    long = " ".join(f"VALUES ?v{place} {{ {many} }}" for place in range(5))
+    assert connect(server.url).query(f"SELECT * {{ {long} }}", deadline_s=10).rows == 0
+    assert len(server.requests) == 1
 
 
 def test_a_server_s_own_extensions_pass_if_syntax_is_not_checked(server, connect):
