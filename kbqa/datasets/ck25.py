@@ -10,7 +10,6 @@ gold answers are what the queries find there: the values in all columns and rows
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -24,6 +23,7 @@ from kbqa.datasets.programs import of_query, path_from
 from kbqa.errors import DatasetError, GraphLoadError, QueryError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import graph_files
+from kbqa.kg.loading.scratch import ScratchDirectory
 from kbqa.kg.retrieval.execute_sparql import solve
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
@@ -55,7 +55,7 @@ def _store_beside(file: Path, opened: ExitStack) -> GraphStore | None:
         graph_files(file.parent)
     except GraphLoadError:
         return None
-    directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="kbqa-graph-")))
+    directory = opened.enter_context(ScratchDirectory()).path
     catalog = opened.enter_context(closing(GraphCatalog(directory)))
     catalog.load("gold", file.parent)
     return catalog.get("gold")

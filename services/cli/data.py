@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, fields, replace
@@ -28,6 +27,7 @@ from kbqa.datasets.splits import Splits, split_at_random, split_by_path
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.loading.files import GraphFormat
+from kbqa.kg.loading.scratch import ScratchDirectory
 from kbqa.kg.tools import LocalGraphTools
 from kbqa.trajectory import Question
 from services.cli.options import DEFAULT_HOME, AsJson, Home, data_directory
@@ -161,8 +161,8 @@ def load_rog(
     home.mkdir(parents=True, exist_ok=True)
     catalog = GraphCatalog(home)
     # In HOME, because the subgraphs of a data set are several gigabytes.
-    with tempfile.TemporaryDirectory(dir=home, prefix="rog-") as apart, closing(catalog):
-        records = Path(apart) / f"{name}.jsonl"
+    with ScratchDirectory(home) as apart, closing(catalog):
+        records = apart.path / f"{name}.jsonl"
         written = rog.convert(files, name, directory, records)
         graph = catalog.load(name, records, format=GraphFormat.ROG)
     counts = ", ".join(f"{part} {count}" for part, count in written.questions.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -79,6 +78,7 @@ def open_graphs(
     """
     from kbqa.kg.catalog import FixedGraphs, GraphCatalog
     from kbqa.kg.client import HttpGraphTools
+    from kbqa.kg.loading.scratch import ScratchDirectory
 
     if kg_server is not None:
         with HttpGraphTools(kg_server, api_key=os.environ.get("KBQA_KG_SERVER_API_KEY")) as served:
@@ -87,7 +87,7 @@ def open_graphs(
             yield AskedGraphs(served, {graph.name: versions[graph.name] for graph in graphs})
         return
     with ExitStack() as opened:
-        apart = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="kbqa-graph-")))
+        apart = opened.enter_context(ScratchDirectory()).path
         loaded = opened.enter_context(closing(GraphCatalog(home)))
         included = opened.enter_context(closing(GraphCatalog(apart)))
         _require_loaded(graphs, loaded)  # before the others are read, which takes time
@@ -112,16 +112,14 @@ def load_graphs(home: Path, dataset: str, seed: int) -> tuple[Graph, ...]:
     """
     from kbqa.datasets import load_dataset
     from kbqa.kg.catalog import GraphCatalog
+    from kbqa.kg.loading.scratch import ScratchDirectory
 
     graphs = load_dataset(dataset, seed, data_directory(home)).graphs
-    with (
-        closing(GraphCatalog(home)) as catalog,
-        tempfile.TemporaryDirectory(prefix="kbqa-graph-") as apart,
-    ):
+    with closing(GraphCatalog(home)) as catalog, ScratchDirectory() as apart:
         _require_loaded(graphs, catalog)
         for graph in graphs:
             if graph.is_included:
-                catalog.load(graph.name, graph.as_source(Path(apart)))
+                catalog.load(graph.name, graph.as_source(apart.path))
     return graphs
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +29,7 @@ from kbqa.kg.embedded.vocabulary import Vocabulary, naming_relations, texts, voc
 from kbqa.kg.languages import DEFAULT_LANGUAGES, rank
 from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.loading.facts import Fact, Label, label_quad, statement_quads
+from kbqa.kg.loading.scratch import ScratchDirectory
 from kbqa.kg.naming import ENTITY_NAMESPACE, RELATION_NAMESPACE, entity_iri, name_of, relation_iri
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
@@ -76,11 +75,11 @@ class OxigraphStore(Adjacency):
     def from_triples(cls, triples: Iterable[tuple[str, str, str]]) -> OxigraphStore:
         """A store of named triples in a temporary directory that is removed with the store."""
         unique = sorted(set(triples))
-        directory = Path(tempfile.mkdtemp(prefix="kbqa-graph-"))
-        write_graph(directory, (Fact(named_quad(*triple)) for triple in unique), named=True)
+        scratch = ScratchDirectory()
+        write_graph(scratch.path, (Fact(named_quad(*triple)) for triple in unique), named=True)
         version = hashlib.sha256(repr(unique).encode()).hexdigest()[:12]
-        store = cls(directory, version=version, named=True)
-        weakref.finalize(store, shutil.rmtree, directory, ignore_errors=True)
+        store = cls(scratch.path, version=version, named=True)
+        weakref.finalize(store, scratch.close)
         return store
 
     @property
