@@ -64,5 +64,19 @@ def read_examples(home: Path, kg: str) -> Sequence[Question]:
     return read_questions(file) if file.is_file() else ()
 
 
+def is_answered(question: Question, found: Sequence[str]) -> bool:
+    """Whether a graph, which may have changed, still answers an example.
+
+    A count of nothing is not an answer, and neither is a yes that has become a no, or the reverse: such a
+    question would tell what the graph had when it was made, or what a view no longer shows.
+
+    Args:
+        found: labels of the answers that the graph has now.
+    """
+    if question.operation == "boolean":
+        return tuple(found) == question.answers
+    return bool(found) and not (question.operation == "count" and list(found) == ["0"])
+
+
 def _file(home: Path, kg: str) -> Path:
     return home / "examples" / f"{kg}.jsonl"

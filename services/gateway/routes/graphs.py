@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +11,14 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import StringConstraints
 
 from kbqa.client.models import ExamplesModel, GraphModel, GraphsModel, NameModel, NamesModel
-from kbqa.datasets.examples import read_examples
-from kbqa.errors import GraphNotFoundError, GraphUnavailableError
+from kbqa.datasets.examples import is_answered, read_examples
+from kbqa.errors import DatasetError, GraphNotFoundError, GraphUnavailableError
 from kbqa.kg.actions import COMPLETE_NAME, EXECUTE_LOGICAL_FORM, Action, Failure
 from kbqa.kg.tools import ListedGraphTools
+from kbqa.trajectory import Question
 from services.gateway.access.control import Caller, caller_of
+
+logger = logging.getLogger(__name__)
 
 
 def graphs_router(tools: ListedGraphTools, home: Path) -> APIRouter:
@@ -59,15 +64,28 @@ def graphs_router(tools: ListedGraphTools, home: Path) -> APIRouter:
         caller.require(kg)
         if kg not in {graph.name for graph in tools.graphs()}:
             raise GraphNotFoundError(kg)
-        questions = read_examples(home, kg)
+        questions = _examples(home, kg)
         forms = [Action(EXECUTE_LOGICAL_FORM, {"expression": one.form, "return": True}) for one in questions]
         found = tools.execute(kg, forms) if forms else []
         return ExamplesModel(
             questions=[
                 question.text
                 for question, result in zip(questions, found, strict=True)
-                if not isinstance(result, Failure) and result.items
+                if not isinstance(result, Failure)
+                and is_answered(question, [item.label for item in result.items])
             ]
         )
 
     return router
+
+
+def _examples(home: Path, kg: str) -> Sequence[Question]:
+    """Those that were made; none if they cannot be read, because nobody who asks can do anything about it."""
+    try:
+        return read_examples(home, kg)
+    except (DatasetError, OSError) as error:
+        logger.warning(
+            "examples cannot be read: make them again (kbqa questions examples)",
+            extra={"kg": kg, "reason": str(error)},
+        )
+        return ()
