@@ -14,7 +14,13 @@ from kbqa.kg.namespaces import Namespace, NamespaceOptions
 from services import settings
 
 Home = Annotated[
-    Path, typer.Option("--home", envvar="KBQA_HOME", help="Directory that holds graphs, policies and runs.")
+    Path,
+    typer.Option(
+        "--home",
+        envvar="KBQA_HOME",
+        file_okay=False,
+        help="Directory that holds graphs, policies and runs.",
+    ),
 ]
 StoreLocation = Annotated[
     str | None,

@@ -105,16 +105,22 @@ commands.command()(review.accept)
 
 
 def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
+    """Raises: DatasetError: they cannot be written."""
     try:
         return write_examples(home, graph, made.questions)
     except OSError as error:
-        raise DatasetError(f"examples cannot be written to {home}: {error.strerror}") from error
+        raise DatasetError(
+            f"examples cannot be written to {home} ({error.strerror}): make it writable, or choose another "
+            "with --home"
+        ) from error
 
 
 def make_and_show(
     store: GraphStore, graph: str, count: int, called: Mapping[str, str], seed: int, home: Path
 ) -> Made:
     """Make questions about a graph, with a progress bar, and print what was made; some become its examples.
+
+    Examples that cannot be written are reported, because the questions took longer to make.
 
     Args:
         called: relation → noun for its heads.
@@ -133,7 +139,10 @@ def make_and_show(
             report=lambda done: progress.update(task, completed=done),
         )
     _print(made)
-    _keep_examples(home, graph, made)
+    try:
+        _keep_examples(home, graph, made)
+    except DatasetError as error:
+        typer.echo(f"no examples are shown: {error}", err=True)
     return made
 
 

@@ -45,6 +45,8 @@ runs.command()(begin)
 
 Run = Annotated[str, typer.Argument(help="Training run.")]
 
+_COUNT = 2_000  # questions about a graph that has none
+
 
 def train(
     dataset: Annotated[
@@ -62,11 +64,13 @@ def train(
         ),
     ] = None,
     count: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--count", min=FEWEST, help="Number of questions to make about the graph that --graph names."
+            "--count",
+            min=FEWEST,
+            help=f"Number of questions to make about the graph that --graph names (default: {_COUNT}).",
         ),
-    ] = 2_000,
+    ] = None,
     heads: Heads = None,
     recipe: Annotated[
         str | None,
@@ -103,15 +107,17 @@ def train(
             "give one of: a data set to train on (--dataset world), a graph without questions "
             "(--graph films), or a run to resume (--resume RUN)"
         )
-    if heads and graph is None:
-        raise ConfigurationError("--heads is for --graph")
+    if graph is None:
+        _refuse({"--heads": heads, "--count": count}, "makes questions: give it with --graph")
     if resume is not None:
+        own = {"--recipe": recipe, "--set": overrides, "--limit": limits, "--name": name}
+        _refuse(own, "is for a new run: a run is resumed with what it began with")
         _go_on(resume, trainer, home)
         return
     if graph is not None:
         wanted = GraphTraining(
             graph,
-            count=count,
+            count=count or _COUNT,
             called=called_heads(heads),
             recipe=recipe or GRAPH_RECIPE,
             overrides=read_pairs("--set", overrides),
@@ -142,6 +148,13 @@ def train(
             with suppress(GraphNotFoundError):  # its kg_server may have what is not loaded here
                 load_graphs(home, dataset, seed)
         _tell_how_to_promote(follow_to_its_end(api, str(api.post("/v1/runs", order)["id"]), is_ours))
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    """Raises: ConfigurationError: one of the options is given."""
+    for option, value in given.items():
+        if value:
+            raise ConfigurationError(f"{option} {why}")
 
 
 def resume(

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 
 from kbqa.datasets import load_dataset
 from kbqa.datasets.from_graph import split_made, write_splits
@@ -27,14 +28,16 @@ from kbqa.evaluation import Record
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.planning.guard import fitted
 from kbqa.policy_store import PolicyStore, PolicyVersion, open_store
+from kbqa.policy_store.durable import new_directory
 from kbqa.policy_store.shipped import shipped_reader
 from kbqa.recipes import Recipe, load_recipe
-from kbqa.runs.directory import RunDirectory, Runs, State, read_json
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State, read_json
+from kbqa.wire import RUN_PATTERN
 from services.cli.api import Api, ApiError
 from services.cli.graphs import local_tools
-from services.cli.options import data_directory
+from services.cli.options import DEFAULT_TRAINER, data_directory
 from services.cli.questions import make_and_show, print_leaks
-from services.cli.training import follow_to_its_end, is_here, open_trainer, with_base_here
+from services.cli.training import follow_to_its_end, is_here, open_trainer, trainer_api, with_base_here
 
 GRAPH_RECIPE = "kg-r1-reader"
 
@@ -94,6 +97,8 @@ def train_on_graph(training: GraphTraining, trainer: str, home: Path, location: 
 
     Raises:
         GraphNotFoundError: the graph is not loaded.
+        ConfigurationError: the options do not fit, or the trainer.
+        RunConflictError: there is another run of that name.
         DatasetError: no questions can be made, or too few.
         typer.Exit: the run was stopped or has failed, or the result is not promoted.
     """
@@ -101,33 +106,66 @@ def train_on_graph(training: GraphTraining, trainer: str, home: Path, location: 
     def recipe() -> Recipe:
         return with_base_here(fitted(load_recipe(training.recipe, training.changes)))
 
-    recipe()  # before questions are made, which takes time
+    chosen = recipe()
+    _check(training, trainer, home)
     dataset = _questions(training, home)
     order = training.order(dataset)
     run = str(order["name"])
     found = _run(home, run)
     if found is not None:
-        _check_same(run, found.read().dataset, dataset)
+        _check_same(found, order, chosen)
     if found is None or found.read().state is not State.DONE:
-        with open_trainer(trainer, home, recipe) as (api, is_ours):
-            if not is_ours and not is_here(api.url):
-                raise ConfigurationError(
-                    f"--graph needs a trainer on this machine, and {api.url} is on another: leave --trainer "
-                    "out, or run this command there"
-                )
-            _begin(api, order)
+        with open_trainer(trainer, home, recipe, location) as (api, is_ours):
+            _begin(api, order, is_known=found is not None, home=home)
             view = follow_to_its_end(api, run, is_ours, _AGAIN)
         if view["state"] != "done":
             raise typer.Exit(_STOPPED)
     _promote_if_better(training.graph, dataset, training.seed, run, home, open_store(home, location))
 
 
+def _check(training: GraphTraining, trainer: str, home: Path) -> None:
+    """Find out what would fail later, before questions are made, which takes time.
+
+    Raises:
+        ConfigurationError: the options are no order of a run.
+        DatasetError: data sets cannot be written.
+        UnreachableError: no trainer answers at a URL that is not the default.
+    """
+    if not is_here(trainer):
+        raise ConfigurationError(
+            f"--graph needs a trainer on this machine, and {trainer} is on another: leave --trainer out, or "
+            "run this command there"
+        )
+    if trainer != DEFAULT_TRAINER:
+        trainer_api(trainer).get("/v1/runs")
+    if training.name is not None and not re.fullmatch(RUN_PATTERN, training.name):
+        raise ConfigurationError(
+            f'--name "{training.name}": use up to 64 small letters, digits and "-", beginning with a letter '
+            "or digit"
+        )
+    try:
+        SplitLimits.model_validate(dict(training.limits))
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"--limit {error.errors()[0]['loc'][0]}: write train=N, validation=N or test=N, with a whole "
+            "number"
+        ) from None
+    root = data_directory(home)
+    try:
+        with new_directory(root):
+            pass
+    except OSError as error:
+        raise _unwritable(root, error) from error
+
+
 def _questions(training: GraphTraining, home: Path) -> str:
     """The data set of questions about the graph as it is, which are made unless they were made before."""
     with closing(GraphCatalog(home)) as catalog:
         store = catalog.get(training.graph)
-        made_of = [store.version, training.count, training.seed, sorted(training.called.items())]
-        name = f"{training.graph}-made-{_digest(made_of)}"
+        made_of = [training.graph, store.version, training.count, training.seed]
+        # The @ of a view would begin the design of a data set.
+        stem = training.graph.replace("@", "-")
+        name = f"{stem}-made-{_digest([*made_of, sorted(training.called.items())])}"
         directory = data_directory(home) / name
         if directory.exists():
             typer.echo(f"{directory}: the questions were made before")
@@ -137,13 +175,18 @@ def _questions(training: GraphTraining, home: Path) -> str:
     try:
         write_splits(splits, directory)
     except OSError as error:
-        raise DatasetError(
-            f"{directory} cannot be written ({error.strerror}): set KBQA_DATA to a directory that can"
-        ) from error
+        if not directory.exists():  # else the same command made them at the same time
+            raise _unwritable(directory, error) from error
     parts = ", ".join(f"{len(getattr(splits, part))} {part}" for part in ("train", "validation", "test"))
     typer.echo(f"{directory}: {parts} questions")
     print_leaks(splits)
     return name
+
+
+def _unwritable(directory: Path, error: OSError) -> DatasetError:
+    return DatasetError(
+        f"{directory} cannot be written ({error.strerror}): set KBQA_DATA to a directory that can"
+    )
 
 
 def _run(home: Path, run: str) -> RunDirectory | None:
@@ -153,26 +196,50 @@ def _run(home: Path, run: str) -> RunDirectory | None:
         return None
 
 
-def _begin(api: Api, order: Mapping[str, Any]) -> None:
-    """Begin a run, or continue it if it was begun."""
-    run = order["name"]
+def _begin(api: Api, order: Mapping[str, Any], *, is_known: bool, home: Path) -> None:
+    """Begin a run, or continue it if it was begun.
+
+    Args:
+        is_known: whether the run is in `home`.
+
+    Raises:
+        ConfigurationError: the trainer uses another directory than `home`.
+    """
+    run = str(order["name"])
     try:
         view = api.get(f"/v1/runs/{run}")
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise
-        api.post("/v1/runs", order)
-        return
-    _check_same(run, view["dataset"], order["dataset"])
-    if view["state"] in (State.STOPPED, State.FAILED):
-        api.post(f"/v1/runs/{run}/resume")
+        if not is_known:
+            api.post("/v1/runs", order)
+            if _run(home, run) is not None:
+                return
+            api.post(f"/v1/runs/{run}/stop")
+    else:
+        if is_known:
+            if view["state"] in (State.STOPPED, State.FAILED):
+                api.post(f"/v1/runs/{run}/resume")
+            return
+    raise ConfigurationError(
+        f"the trainer at {api.url} does not use {home.absolute()}: give its directory with --home, or stop it"
+    )
 
 
-def _check_same(run: str, dataset: str, wanted: str) -> None:
-    if dataset != wanted:
-        raise RunConflictError(
-            f"run {run} learns from {dataset} and not from {wanted}: choose another --name"
-        )
+def _check_same(found: RunDirectory, order: Mapping[str, Any], recipe: Recipe) -> None:
+    """Raises: RunConflictError: a run of that name has another order."""
+    record = found.read()
+    began_with = {
+        "other questions": (record.dataset, order["dataset"]),
+        "another recipe": (record.resolved_recipe().digest(), recipe.digest()),
+        "other limits": (record.limits, SplitLimits.model_validate(order["limits"])),
+        "another seed": (record.seed, order["seed"]),
+    }
+    for what, (before, wanted) in began_with.items():
+        if before != wanted:
+            raise RunConflictError(
+                f"run {found.id} was begun with {what}: choose another --name, or leave it out"
+            )
 
 
 def _promote_if_better(graph: str, dataset: str, seed: int, run: str, home: Path, store: PolicyStore) -> None:
@@ -181,11 +248,7 @@ def _promote_if_better(graph: str, dataset: str, seed: int, run: str, home: Path
     Raises:
         typer.Exit: the new version is not promoted.
     """
-    trained = _run(home, run)
-    if trained is None:
-        raise RunNotFoundError(
-            f"run {run} is not in {home}, which the trainer does not use: kbqa promote {run} lets it answer"
-        )
+    trained = Runs(home / "runs").get(run)
     after = store.get(run, read_json(trained.summary_path)["policy"])
     promoted = _promoted(store)
     if promoted == after:
@@ -203,7 +266,7 @@ def _promote_if_better(graph: str, dataset: str, seed: int, run: str, home: Path
         old, new = (_f1(answered(version, asked, tools)) for version in (before, after))
     for level, value in old.items():
         typer.echo(f"  {level}: F1 {value:.3f} → {new[level]:.3f}")
-    reason = _objection(graph, promoted, old, new)
+    reason = _objection(graph, run, promoted, old, new)
     if not reason and _promoted(store) != promoted:
         reason = f"another version was promoted meanwhile; to compare it, {_AGAIN}"
     if reason:
@@ -214,7 +277,7 @@ def _promote_if_better(graph: str, dataset: str, seed: int, run: str, home: Path
 
 
 def _objection(
-    graph: str, promoted: PolicyVersion | None, old: Mapping[str, float], new: Mapping[str, float]
+    graph: str, run: str, promoted: PolicyVersion | None, old: Mapping[str, float], new: Mapping[str, float]
 ) -> str:
     """Why a new version may not be promoted; "" if it may."""
     if new[_ALL] <= old[_ALL]:
@@ -223,10 +286,13 @@ def _objection(
         named = ", ".join(sorted(others))
         return (
             f"{_named(promoted)}, which it would replace, answers about {named}; to replace it all the same: "
-            f"kbqa promote"
+            f"kbqa promote {run}"
         )
     if promoted is not None and not promoted.manifest.graphs:
-        return f"{_named(promoted)}, which it would replace, answers about every graph"
+        return (
+            f"{_named(promoted)}, which it would replace, answers about every graph; to replace it all the "
+            f"same: kbqa promote {run}"
+        )
     return ""
 
 

@@ -22,7 +22,9 @@ _START_S = 180.0
 
 
 @contextmanager
-def open_trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[tuple[Api, bool]]:
+def open_trainer(
+    url: str, home: Path, check: Callable[[], Recipe], store: str | None = None
+) -> Iterator[tuple[Api, bool]]:
     """The trainer at `url`, and whether it is ours.
 
     If `url` is the default and no trainer answers there, a stack with a trainer of our own is started.
@@ -30,6 +32,7 @@ def open_trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[
     Args:
         check: returns the recipe to train; called before the stack is started, it raises the errors that
             the new trainer would report.
+        store: where a trainer of our own publishes policies, unless in `home`.
     """
     api = trainer_api(url)
     try:
@@ -44,7 +47,7 @@ def open_trainer(url: str, home: Path, check: Callable[[], Recipe]) -> Iterator[
     typer.echo("no trainer is running: starting one, with the services that it needs")
     services = ("kg_server", "rollout_worker", "trainer")
     # An unfinished run of an earlier stack must not resume by itself, because only one run can be active.
-    manners = {"KBQA_TRAINER_AUTO_RESUME": "false"}
+    manners = {"KBQA_TRAINER_AUTO_RESUME": "false"} | ({"KBQA_POLICY_STORE": store} if store else {})
     with Stack(
         home,
         services=services,

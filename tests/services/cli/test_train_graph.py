@@ -191,9 +191,22 @@ def test_a_graph_that_gives_no_questions_is_refused_before_a_run(
     ("arguments", "told"),
     [
         (("--graph", "films", "--dataset", "world"), "give one of"),
-        (("--dataset", "world", "--heads", "directed_by=film"), "--heads is for --graph"),
+        (
+            ("--dataset", "world", "--heads", "directed_by=film"),
+            "--heads makes questions: give it with --graph",
+        ),
+        (("--dataset", "world", "--count", "200"), "--count makes questions: give it with --graph"),
+        (("--resume", "mine", "--set", "schedule.steps=1"), "--set is for a new run"),
+        (("--resume", "mine", "--recipe", "kg-r1-chooser"), "--recipe is for a new run"),
         (("--graph", "films", "--recipe", "nope"), 'no recipe named "nope"'),
         (("--graph", "films", "--heads", "film"), "RELATION=NOUN"),
+        (("--graph", "films", "--count", "0"), "Invalid value for '--count'"),
+        (("--graph", "films", "--limit", "tset=0"), "--limit tset: write train=N, validation=N or test=N"),
+        (("--graph", "films", "--limit", "train=few"), "--limit train: write train=N"),
+        (("--graph", "films", "--name", "My Films"), '--name "My Films": use up to 64 small letters'),
+        (("--graph", "films", "--trainer", "http://gpu-1:8003"), "http://gpu-1:8003 is on another"),
+        (("--graph", "films", "--trainer", "http://127.0.0.1:1"), "no trainer answers at http://127.0.0.1:1"),
+        (("--graph", "films", "--home", __file__), "is a file"),
     ],
 )
 def test_options_that_do_not_fit_say_what_to_write(arguments, told, in_process):
@@ -207,3 +220,56 @@ def test_a_run_of_that_name_on_other_questions_is_left_alone(trainer, scores, in
     trainer.ends = ["stopped"]
     code, _, err = in_process(*ARGUMENTS[:-2], "--seed", "2", "--name", "mine")
     assert (code, "choose another --name" in err) == (2, True), err
+
+
+def test_a_run_of_that_name_that_learns_otherwise_is_left_alone(trainer, scores, in_process):
+    scores["reader"] = 0.5
+    assert in_process(*ARGUMENTS, "--name", "mine")[0] == 0
+    for other, told in (
+        (("--set", "schedule.steps=3"), "another recipe"),
+        (("--limit", "train=50"), "other limits"),
+    ):
+        code, _, err = in_process(*ARGUMENTS, "--name", "mine", *other)
+        assert (code, f"run mine was begun with {told}" in err) == (2, True), err
+    assert len(trainer.received) == 1
+
+
+def test_a_trainer_of_another_home_is_found_out_before_it_trains(trainer, scores, in_process, tmp_path):
+    trainer.home, trainer.stopped = tmp_path / "elsewhere", []
+    trainer.app.post("/v1/runs/{run}/stop")(lambda run: trainer.stopped.append(run) or {})
+    trainer.ends = ["running"]
+    code, _, err = in_process(*ARGUMENTS)
+    assert (code, "does not use" in err, "--home" in err) == (2, True, True), err
+    assert trainer.stopped == [trainer.received[0][1]["name"]]
+    assert in_process(*ARGUMENTS)[0] == 2  # repeated, it does not follow that run
+    assert len(trainer.received) == 1
+
+
+def test_a_view_is_trained_on_like_a_graph(trainer, scores, in_process, tmp_path):
+    scores["reader"] = 0.5
+    assert (
+        in_process("kg", "view", "films", "all", *(f"--relation={fact[1]}" for fact in film_facts()))[0] == 0
+    )
+    code, _, err = in_process(*("films@all" if word == "films" else word for word in ARGUMENTS))
+    assert code == 0, err
+    [(_, order)] = trainer.received
+    questions = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits.all
+    assert {question.kg for question in questions} == {"films@all"}
+
+
+def test_where_data_sets_cannot_be_written_it_is_said_before_questions_are_made(
+    trainer, in_process, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KBQA_DATA", str(tmp_path / "file"))
+    code, out, err = in_process(*ARGUMENTS)
+    assert (code, "cannot be written" in err, "set KBQA_DATA to" in err) == (2, True, True), err
+    assert "questions" not in out
+
+
+def test_examples_that_cannot_be_written_cost_no_questions(trainer, scores, in_process, tmp_path):
+    scores["reader"] = 0.5
+    (tmp_path / "home" / "examples").write_text("in the way")
+    code, _, err = in_process(*ARGUMENTS)
+    assert (code, "no examples are shown: examples cannot be written" in err) == (0, True), err
+    assert len(trainer.received) == 1
