@@ -9,7 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -290,14 +290,16 @@ class RemoteShelf:
             except OSError:
                 if not here.is_dir():  # else another process was faster
                     raise
+        self.use(path)  # a long download began long ago
         self._tidy(here.parent)
 
     def use(self, path: str) -> bool:
-        try:
-            os.utime(self.path / path)  # the other processes that share the cache see it
-        except FileNotFoundError:
-            return False
-        return True
+        here = self.path / path
+        with suppress(
+            OSError
+        ):  # one of another user, or on a disk that is read-only, can be read all the same
+            os.utime(here)  # the other processes that share the cache see it
+        return here.is_dir()
 
     def forget(self, path: str) -> None:
         remove_directory(self.path / path)
@@ -316,9 +318,12 @@ class RemoteShelf:
     def _tidy(self, directory: Path) -> None:
         """Keep the versions of a run that were used last, and all that any process loads or uses now."""
         used = sorted((_used_at(path), path) for path in directory.iterdir() if not path.name.startswith("."))
-        for at, path in used[:-_CACHED_VERSIONS]:
-            if time.time() - at > _SPARED_S:
-                remove_directory(path)
+        for _, path in used[:-_CACHED_VERSIONS]:
+            if (
+                time.time() - _used_at(path) > _SPARED_S
+            ):  # as late as possible: another may just begin to use it
+                with suppress(OSError):  # one of another user, who removes it
+                    remove_directory(path)
 
     def _list(self, under: str) -> list[str]:
         try:

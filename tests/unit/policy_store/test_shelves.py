@@ -12,6 +12,7 @@ import pytest
 
 from kbqa.errors import ConfigurationError, PolicyIntegrityError, PolicyStoreUnavailableError
 from kbqa.policy_store import LocalShelf, PolicyStore, PolicyVersion, RemoteShelf, open_store
+from kbqa.policy_store.durable import put_in_place
 from tests.unit.policy_store.conftest import publish
 
 
@@ -107,6 +108,39 @@ def test_what_another_process_loads_or_uses_stays_in_a_shared_cache(bucket, tmp_
     for version in others:
         pull(here, version)
     assert cached(tmp_path / "shared") == {version.id for version in (held, loaded, *others)}
+
+
+def test_a_version_whose_download_took_long_is_not_removed_at_its_end(bucket, tmp_path, monkeypatch) -> None:
+    there, here = (PolicyStore(RemoteShelf(bucket, tmp_path / name)) for name in ("trainer", "worker"))
+    slow, *others = [publish(there, number, f"w{number}") for number in range(6)]
+    for version in others:
+        pull(here, version)
+
+    def put_in_place_after_an_hour(aside: Path, final: Path) -> None:
+        put_in_place(aside, final)
+        os.utime(final, (time.time() - 3600,) * 2)
+
+    monkeypatch.setattr("kbqa.policy_store.shelves.put_in_place", put_in_place_after_an_hour)
+    pull(here, slow)
+    assert slow.id in cached(tmp_path / "worker")
+
+
+def test_a_cache_that_belongs_to_another_user_is_read_and_not_tidied(bucket, tmp_path, monkeypatch) -> None:
+    there, here = (PolicyStore(RemoteShelf(bucket, tmp_path / name)) for name in ("trainer", "worker"))
+    versions = [publish(there, number, f"w{number}") for number in range(7)]
+    for version in versions[:-1]:
+        pull(here, version)
+    grow_old(tmp_path / "worker")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr("kbqa.policy_store.shelves.remove_directory", refuse)
+    here.hold("gateway", [versions[0]])
+    pull(here, versions[0])
+    pull(here, versions[-1])
+    assert cached(tmp_path / "worker") == {version.id for version in versions}
 
 
 def test_a_store_that_is_away_is_asked_again_and_then_named(tmp_path, monkeypatch) -> None:
