@@ -164,6 +164,26 @@ def test_what_is_kept_takes_no_more_of_redis_than_its_room(redis_url):
     assert values == set(costs), "nothing is kept that does not count"
 
 
+@pytest.mark.parametrize("lost", ["test:ages", "test:costs"])
+def test_a_redis_that_evicts_what_counts_the_values_keeps_new_ones(redis_url, lost):
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+
+        async def play():
+            shelf = in_redis(redis_url)
+            for number in range(300):
+                await shelf.put(f"old-{number}", os.urandom(8192), 60, f"owner-{number}")
+            client.delete(lost)
+            await shelf.put("first", b"x", 60, "owner")
+            await shelf.put("second", b"y", 60, "owner")
+            found = await shelf.get("first"), await shelf.get("second")
+            await shelf.close()
+            return found
+
+        assert asyncio.run(play()) == (b"x", b"y")
+        assert int(client.hget("test:costs", "total")) < 3 * 1024
+
+
 def test_a_claim_makes_room_for_nobody(on_a_shelf):
     async def play(shelf):
         await shelf.claim("k", b"claim", 60)
