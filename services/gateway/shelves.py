@@ -26,8 +26,8 @@ _RENEW = _STILL + "return redis.call('pexpire', KEYS[1], ARGV[2])"
 _RELEASE = _STILL + "return redis.call('del', KEYS[1])"
 # `ages` has the names of all values by the time at which they expire, in milliseconds. `costs` has what each
 # takes with the index of its owner ("COST INDEX"), and the sum as `total`. It is one script, so that the sum
-# stays right whatever several gateways do at a time. A Redis that evicts keys may drop one of the two; the other is
-# then dropped, too, or the sum would be too high for ever.
+# stays right whatever several gateways do at a time. A Redis that evicts keys may drop one of the two; the
+# other is then dropped, too, or the sum would be too high for ever.
 _PUT = """
 local name, index, ages, costs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local value, cost, ttl, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
