@@ -281,8 +281,8 @@ ACTIONS.register(
         "joins that lead nowhere, written like `expansions`. `topics` has the `label` of each where a form "
         "begins; `expression` is the form, if there is one, and `return` is true if it comes back to the "
         "topics. `nameless` is true if the form leads from entities with names to members without, which "
-        "hold the parts of a fact and are no answers. `ways` has for each of the first members the facts of one way from the form's entities to "
-        "it; not at an endpoint.",
+        "hold the parts of a fact and are no answers. `ways` has for each of the first members the facts of "
+        "one way from the form's entities to it; not at an endpoint.",
         errors=(
             ErrorKind.ENTITY_NOT_IN_KG,
             ErrorKind.NO_ENTITIES_FOUND,
