@@ -15,7 +15,10 @@ MOST = 6
 """Examples of a graph."""
 
 _FEW = 5  # answers that an example has at most
-_BEGIN = ("who", "whom", "which", "what", "when", "where", "how many", "is ", "does", "did", "was ")
+_BEGIN = ("who ", "whom ", "which ", "when ", "where ", "how many ", "is ", "does ", "did ", "was ")
+# Words that fit people and things alike ("what directs Heat", "who or what is", "who are the films"), number
+# that does not fit ("is people"), and a question within a question.
+_VAGUE = re.compile(r"\b(things?|what|or|who (is|are|was|were) the|(is|was) people)\b|.\b(who|which)\b")
 
 
 def choose_examples(questions: Sequence[Question]) -> tuple[Question, ...]:
@@ -29,10 +32,11 @@ def choose_examples(questions: Sequence[Question]) -> tuple[Question, ...]:
     )
 
 
-def _unnatural(question: Question) -> tuple[bool, bool, int]:
-    """Greater for what asks about a bare number ("the films of 94"), is no sentence, or is long."""
+def _unnatural(question: Question) -> tuple[bool, bool, bool, int]:
+    """Greater for what asks about a bare number ("the films of 94"), is vague, is no sentence, or is long."""
     about_numbers = any(map(is_computed, question.topic_entities))
-    return about_numbers, not question.text.startswith(_BEGIN), len(question.text)
+    is_vague = _VAGUE.search(question.text) is not None
+    return about_numbers, is_vague, not question.text.startswith(_BEGIN), len(question.text)
 
 
 def _written(text: str) -> str:

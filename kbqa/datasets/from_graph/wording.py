@@ -94,7 +94,7 @@ class Reader:
             case "circumstance":
                 return wording.noun
             case "verb" if wording.is_reversed:
-                return self._agent(wording.word)
+                return self.noun_of_agents(wording.word)
         return ""
 
     def noun_of_heads(self, wording: Wording) -> str:
@@ -104,10 +104,11 @@ class Reader:
         """
         if wording.shape == "role" and wording.is_reversed:
             return wording.word
-        agent = self._agent(wording.word) if wording == Wording("verb", wording.word) else ""
+        agent = self.noun_of_agents(wording.word) if wording == Wording("verb", wording.word) else ""
         return "" if agent == wording.word else agent
 
-    def _agent(self, verb: str) -> str:
+    def noun_of_agents(self, verb: str) -> str:
+        """Who does what a verb says: director, of direct; "" if there is no word."""
         spelled = (f"{verb}or", f"{verb}er", f"{verb.removesuffix('e')}er", f"{verb.removesuffix('e')}or")
         known = (noun for noun in spelled if self._lexicon.is_person(noun))
         return self._lexicon.agent(verb) or next(known, "")
@@ -175,7 +176,9 @@ def phrases_of(
     match wording.shape:
         case "verb":
             agent, patient = (tail, head) if wording.is_reversed else (head, tail)
-            patients, agents = phrasing.of_verb(word, agent, patient)
+            # A film that stars somebody is not the star of anybody.
+            names_agent = agent.is_person or reader.noun_of_agents(word) != word
+            patients, agents = phrasing.of_verb(word, agent, patient, names_agent=names_agent)
             return (agents, patients) if wording.is_reversed else (patients, agents)
         case "circumstance":
             is_time = wording.noun in _TIMES or tail.kind.singular in _TIMES

@@ -265,8 +265,14 @@ class Phrasing:
         self._lexicon, self._inflect, self._rng = lexicon, inflections, rng
         self._faithful, self._most, self._terse = faithful, most, terse
 
-    def of_verb(self, verb: str, agent: Party, patient: Party) -> tuple[Phrases, Phrases]:
-        """Phrases for what an agent does something to, and for who does it."""
+    def of_verb(
+        self, verb: str, agent: Party, patient: Party, *, names_agent: bool = True
+    ) -> tuple[Phrases, Phrases]:
+        """Phrases for what an agent does something to, and for who does it.
+
+        Args:
+            names_agent: whether the verb's noun for an agent may be used (the director of).
+        """
         fixed = self._kinds("A", agent) | self._kinds("P", patient) | {"who": agent.who, "whom": agent.whom}
 
         def words() -> dict[str, str]:
@@ -276,7 +282,7 @@ class Phrasing:
         asked: Sequence[str] = _AGENTS_ASKED
         sharing: Sequence[str] = _AGENTS_SHARING
         together: Sequence[str] = _PATIENTS_SHARING
-        if noun := self._lexicon.agent(verb):
+        if names_agent and (noun := self._lexicon.agent(verb)):
             fixed["r"] = noun
             named, asked = (*named, *_AGENT_NOUN * 2), (*asked, *_AGENT_NOUN_ASKED)
             sharing = (*sharing, *_AGENT_NOUN_SHARING)

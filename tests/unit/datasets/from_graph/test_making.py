@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from statistics import median
 
@@ -143,6 +144,21 @@ def test_kinds_have_the_nouns_of_most_of_their_members_or_general_ones():
     assert nouns("films") == {"film", "person", "genre", "year", "thing"}
     assert nouns("films", directed_by="movie") == {"movie", "person", "genre", "year", "thing"}
     assert nouns("genres") == {"thing", "person", "genre", "year"}
+
+
+def test_a_film_that_stars_people_is_not_called_their_star():
+    lexicon, rng = lexicon_or_skip(), random.Random(1)
+    facts = [
+        (film, {"starred_actors": "starring"}.get(relation, relation), tail)
+        for film, relation, tail in film_facts()
+    ]
+    graph = reading.read_graph(OxigraphStore.from_triples(facts), rng)
+    phrases = ""
+    for seed in range(12):  # each draws some of the phrases
+        described = describe(graph, lexicon, Inflections(), random.Random(seed), {}, "films")
+        phrases += repr(described.facts.schema)
+    assert re.search(r"\bdirectors? of|'s directors?\b", phrases)
+    assert not re.search(r"\bstars? of|'s stars?\b", phrases)
 
 
 @pytest.mark.parametrize(
