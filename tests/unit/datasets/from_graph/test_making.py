@@ -148,16 +148,14 @@ def test_kinds_have_the_nouns_of_most_of_their_members_or_general_ones():
 
 def test_a_film_that_stars_people_is_not_called_their_star():
     lexicon, rng = lexicon_or_skip(), random.Random(1)
-    facts = [
-        (film, {"starred_actors": "starring"}.get(relation, relation), tail)
-        for film, relation, tail in film_facts()
-    ]
+    renamed = {"starred_actors": "starring", "directed_by": "written_by"}
+    facts = [(film, renamed.get(relation, relation), tail) for film, relation, tail in film_facts()]
     graph = reading.read_graph(OxigraphStore.from_triples(facts), rng)
     phrases = ""
-    for seed in range(12):  # each draws some of the phrases
+    for seed in range(5):  # each draws some of the phrases
         described = describe(graph, lexicon, Inflections(), random.Random(seed), {}, "films")
         phrases += repr(described.facts.schema)
-    assert re.search(r"\bdirectors? of|'s directors?\b", phrases)
+    assert re.search(r"\bwriters? of|'s writers?\b", phrases)
     assert not re.search(r"\bstars? of|'s stars?\b", phrases)
 
 
