@@ -144,7 +144,15 @@ def lines(file: Path) -> Iterator[tuple[int, str]]:
 
 def json_lines(name: str, question: Callable[[Any, QuestionSource], Question]) -> Format:
     """A format with one JSON record per line."""
-    return Format(name, lines, lambda line, source: question(json.loads(line), source), unit="line")
+
+    def read_line(line: str, source: QuestionSource) -> Question:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the line is not JSON: {error.msg}, at character {error.pos + 1}") from None
+        return question(record, source)
+
+    return Format(name, lines, read_line, unit="line")
 
 
 def json_list(name: str, question: Callable[[Any, QuestionSource], Question], key: str = "") -> Format:
