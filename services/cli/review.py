@@ -63,7 +63,7 @@ def accept(
 ) -> None:
     """Write the questions of a reviewed file without the rejected ones, and with the new wordings.
 
-    Questions that nobody has decided about stay as they are.
+    Questions without a decision are written unchanged.
     """
     reviewed = Review(file)
     if output.exists() and any(

@@ -119,7 +119,7 @@ def tell_that_it_goes_on(run: str) -> None:
 
 
 def with_base_here(recipe: Recipe) -> Recipe:
-    """Return the recipe, if its base model and its reference model are on this machine.
+    """Check that a recipe's base model and reference model are on this machine; return the recipe.
 
     Raises:
         BaseNotFoundError: one of them is not.
