@@ -11,8 +11,9 @@ from pathlib import Path
 
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
-from benchmarks.learning.table import current, findings_table, variants_table
+from benchmarks.learning.table import findings_table, variants_table
 from benchmarks.learning.trial import run
+from benchmarks.learning.verdicts import current, missing
 
 _SHELF = Path("var/learning")
 
@@ -24,12 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="run nothing, only print")
     parser.add_argument("--shelf", type=Path, default=_SHELF, help="where bases and cold starts are kept")
     parser.add_argument("--run", nargs=2, metavar=("VARIANT", "SEED"), help="one run, here")
-    parser.add_argument("--only", metavar="TEXT", default="", help="variants whose name holds this")
+    parser.add_argument(
+        "--finding", nargs="+", metavar="NAME", help="run what these need (default: all of the design)"
+    )
     parser.add_argument(
         "--loop", choices=("production", "own"), default="production", help="show the runs of this loop"
     )
     options = parser.parse_args(arguments)
     design = load_design()
+    options.finding = options.finding or list(design.findings)
+    for name in options.finding:
+        if name not in design.findings:
+            parser.error(f"there is no finding {name}: name one of {', '.join(design.findings)}")
     if options.run:
         variant, seed = options.run[0], int(options.run[1])
         outcome = run(design, design.variants[variant], seed, options.shelf)
@@ -45,19 +52,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_all(design: Design, options: argparse.Namespace) -> list[str]:
-    """Run what is missing, each run in a process of its own; returns those that failed."""
-    runs = current(design, read())
-    # Seed by seed, so that every finding has a pair early.
-    missing = [
-        (variant, seed)
-        for seed in design.seeds
-        for variant in design.variants
-        if (variant, seed) not in runs and options.only in variant
-    ]
+    """Run what the next looks need, each run in a process of its own; returns the runs that failed.
+
+    It ends when every finding is decided or has had its last look.
+    """
+    failed: list[str] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        started = [pool.submit(_run, options.shelf, variant, seed) for variant, seed in missing]
-        codes = [one.result() for one in started]
-    return [f"{variant} {seed}" for (variant, seed), code in zip(missing, codes, strict=True) if code]
+        while True:
+            wanted = [
+                (variant, seed)
+                for variant, seed in missing(design, current(design, read()), options.finding)
+                if f"{variant} {seed}" not in failed
+            ]
+            if not wanted:
+                return failed
+            codes = pool.map(lambda one: _run(options.shelf, *one), wanted)
+            failed += [
+                f"{variant} {seed}" for (variant, seed), code in zip(wanted, codes, strict=True) if code
+            ]
 
 
 def _run(shelf: Path, variant: str, seed: int) -> int:

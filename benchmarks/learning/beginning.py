@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel
@@ -42,10 +43,12 @@ _LOOK_UP = re.compile(r'get_(?P<side>tail|head)_entities\((?P<entity>".*?"), "(?
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Attributes:
+    key: its name on the shelf.
     path: its directory.
     demonstrations: that it has imitated.
     """
 
+    key: str
     path: Path
     demonstrations: int
 
@@ -60,6 +63,14 @@ class Beginning:
     def __init__(self, scene: Scene, shelf: Path) -> None:
         self._scene, self._shelf = scene, shelf
 
+    def f1(self, policy: Policy) -> float:
+        """Mean F1 of the test questions by one of its policies; measured once."""
+        path = self._shelf / f"{policy.key}.f1"
+        with _alone(path):
+            if not path.is_file():
+                path.write_text(f"{fmean(self._scene.f1(policy.path)):.4f}", encoding="utf-8")
+        return float(path.read_text(encoding="utf-8"))
+
     def cold_started(self, cold: ColdStart) -> Policy:
         """The policy after its cold start; made unless it is there."""
         base, section = self._base(), self._scene.recipe.cold_start
@@ -69,11 +80,13 @@ class Beginning:
         return self._made(key, lambda: self._demonstrations(cold), base)
 
     def _base(self) -> Policy:
-        """A policy that has learned to copy and nothing else; made unless it is there."""
-        small = self._scene.recipe.small_policy
-        if small is None:
-            raise RunError(f"recipe {self._scene.recipe.name} has no small policy")
-        return self._made(f"base-{self._key(_chosen(small))}", self._gold, None)
+        """The recipe's base model, or a small policy that can copy at most; made unless it is there."""
+        recipe = self._scene.recipe
+        if recipe.base_model is not None:
+            return self._made(f"base-{self._key(recipe.base_model, recipe.chooser_head)}", list, None)
+        if recipe.small_policy is None:
+            raise RunError(f"recipe {recipe.name} has neither a base model nor a small policy")
+        return self._made(f"base-{self._key(_chosen(recipe.small_policy))}", self._gold, None)
 
     def _made(
         self, key: str, demonstrations: Callable[[], Sequence[Demonstration]], base: Policy | None
@@ -86,7 +99,7 @@ class Beginning:
                     self._make(Path(aside) / "home", demonstrations(), base)
                     (Path(aside) / "home").rename(path)
         kept = json.loads((path / _KEPT).read_text(encoding="utf-8"))
-        return Policy(path / kept["policy"], kept["demonstrations"])
+        return Policy(key, path / kept["policy"], kept["demonstrations"])
 
     def _make(self, home: Path, demonstrations: Sequence[Demonstration], base: Policy | None) -> None:
         scene = self._scene

@@ -65,6 +65,31 @@ class Variant(_Part):
         return load_recipe(self.recipe, self.set)
 
 
+class Needs(_Part):
+    """What the runs must have for a finding to be able to show there.
+
+    Attributes:
+        gain: of F1 by reinforcement learning: without one, there is nothing that a reward could change.
+        partly: share of answers that are partly right among the test answers with an F1 above 0; only these are
+            rewarded differently by F1, other F-measures and a hit.
+    """
+
+    gain: float = -1.0
+    partly: float = 0.0
+
+
+class Look(_Part):
+    """A moment at which a finding is looked at.
+
+    Attributes:
+        pairs: of runs that there are then.
+        error: probability of a wrong verdict that this look may have.
+    """
+
+    pairs: int = Field(ge=2)
+    error: float = Field(gt=0.0, lt=0.5)
+
+
 class Finding(_Part):
     """A claim of a paper.
 
@@ -75,6 +100,8 @@ class Finding(_Part):
         has, lacks: variants with and without it.
         measure: what is compared: the F1 at the end, at the start of reinforcement learning, or how
             much `has` gained by it.
+        smallest: effect on F1 that matters; a smaller one is equivalent to none.
+        needs: without which it is not decided.
         learned: what was learned where ours differs.
     """
 
@@ -85,17 +112,21 @@ class Finding(_Part):
     has: str
     lacks: str
     measure: Literal["end", "start", "gain"] = "end"
+    smallest: float = Field(0.03, gt=0.0)
+    needs: Needs = Needs()
     learned: str = ""
 
 
 class Design(_Part):
     """Attributes:
-    seeds: of each variant; a seed has a world and a base policy of its own.
+    seeds: of each variant, as many as the last look needs; a seed has a world and a base policy of its own.
+    looks: at the findings, see `benchmarks.learning.verdicts`.
     steps: of a variant that says nothing else.
     max_seconds: of processor time, after which a run's reinforcement learning ends in any case.
     """
 
     seeds: tuple[int, ...]
+    looks: tuple[Look, ...]
     steps: int
     max_seconds: float
     variants: dict[str, Variant]
@@ -107,6 +138,12 @@ class Design(_Part):
             for variant in (finding.has, finding.lacks):
                 if variant not in self.variants:
                     raise ValueError(f"findings: {name}: there is no variant {variant}")
+        if list(self.looks) != sorted(self.looks, key=lambda look: look.pairs):
+            raise ValueError("looks: each must have more pairs than the one before")
+        if self.looks[-1].pairs > len(self.seeds):
+            raise ValueError(
+                f"looks: the last needs {self.looks[-1].pairs} seeds, and there are {len(self.seeds)}"
+            )
         return self
 
     def digest(self, variant: str) -> str:

@@ -57,7 +57,9 @@ def run(design: Design, variant: Variant, seed: int, shelf: Path) -> Outcome:
     """
     torch.set_num_threads(1)
     with Scene.open(variant, seed) as scene:
-        start = Beginning(scene, shelf).cold_started(variant.cold_start)
+        beginning = Beginning(scene, shelf)
+        start = beginning.cold_started(variant.cold_start)
+        before = beginning.f1(start)
         began = time.process_time()
         with tempfile.TemporaryDirectory(prefix="kbqa-trial-", dir=shelf) as home:
             directory = Runs(Path(home) / "runs").create(
@@ -69,13 +71,13 @@ def run(design: Design, variant: Variant, seed: int, shelf: Path) -> Outcome:
                 train(context)
                 trained = context.version(context.journal.results["versions"]["rl"])
             records = [record for record in directory.records() if record["kind"] == "step"]
-            f1 = scene.f1(trained.path)
+            f1 = scene.f1(trained.path, trained.manifest)
         rewards = [record["reward"] for record in records]
         quarter = max(1, -(-len(rewards) // 4))
         return Outcome(
             f1=tuple(round(value, 4) for value in f1),
             hops=tuple(question.hops for question in scene.questions.test),
-            start=round(fmean(scene.f1(start.path)), 4),
+            start=before,
             steps=len(records),
             sampled_tokens=records[-1]["sampled_tokens"] if records else 0,
             reward=tuple(round(fmean(rewards[i : i + quarter]), 4) for i in range(0, len(rewards), quarter)),
@@ -92,5 +94,8 @@ def recipe_of(design: Design, variant: Variant) -> Recipe:
         "schedule.max_sampled_tokens": variant.tokens,
         "schedule.max_seconds": design.max_seconds,
         "schedule.max_run_seconds": None,
+        # The last weights are compared: to choose among several by a validation would add noise.
+        "schedule.validate_every": _ENDLESS,
+        "schedule.best_by": None,
     }
     return load_recipe(variant.recipe, {**variant.set, **schedule})

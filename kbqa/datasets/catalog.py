@@ -24,7 +24,8 @@ GENERATED_NAMES = ("world", *GENERATED)
 DATASETS = (*GENERATED_NAMES, *FAMILIES)
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_SAMPLE = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
+SAMPLE_SIZES = {"cold_start": 150, "train": 4000, "validation": 120, "test": 240}
+"""Questions by split, of `world` and of the design `SAMPLE`."""
 _COLD_START, _VALIDATION = 2000, 500  # at most, for a set that is used whole
 
 
@@ -119,8 +120,8 @@ def open_published(
 def _generated(name: str, seed: int, data_directory: Path | None) -> Dataset:
     if name == "world":
         world = generate_world(seed)
-        text = "".join("\t".join(triple) + "\n" for triple in world.triples)
-        return Dataset(name, generate_questions(world, seed, _SAMPLE, "world"), (Graph("world", text),))
+        questions = generate_questions(world, seed, SAMPLE_SIZES, "world")
+        return Dataset(name, questions, (Graph("world", world.text()),))
     splits, texts = GENERATED[name](seed, data_directory)
     return Dataset(name, splits, tuple(Graph(kg, text) for kg, text in texts.items()))
 
@@ -175,7 +176,7 @@ def _divided(questions: tuple[Question, ...], design: Design, seed: int) -> Spli
     """Split a set that its publishers did not split."""
     if design is Design.SAMPLE:
         most = max(1, len(questions) // 7)  # the limit for a small set
-        sizes = {part: min(_SAMPLE[part], most) for part in ("cold_start", "validation", "test")}
+        sizes = {part: min(SAMPLE_SIZES[part], most) for part in ("cold_start", "validation", "test")}
         return split_by_path(questions, seed, **sizes)
     tenth = max(1, len(questions) // 10)
     split = split_by_path if design is Design.WHOLE else split_at_random
@@ -206,12 +207,12 @@ def _official(
         )
         return Splits(programmed or material, material, validation, test)
     if sampled:
-        test = _sample(test, _SAMPLE["test"], f"metaqa/{seed}")
+        test = _sample(test, SAMPLE_SIZES["test"], f"metaqa/{seed}")
     if not material:
         held_out = {(question.topic_entities, question.path) for question in test}
         material = tuple(q for q in validation if (q.topic_entities, q.path) not in held_out)
         validation = ()
-    most = (_SAMPLE["cold_start"], _SAMPLE["validation"]) if sampled else (_COLD_START, _VALIDATION)
+    most = (SAMPLE_SIZES["cold_start"], SAMPLE_SIZES["validation"]) if sampled else (_COLD_START, _VALIDATION)
     splits = split_by_path(
         material,
         seed,

@@ -8,8 +8,10 @@ from pydantic import ValidationError
 from benchmarks.learning.beginning import halving, listing_turns, merged_turns
 from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
-from benchmarks.learning.table import current, effect, findings_table, variants_table, verdict
+from benchmarks.learning.scene import TESTS
+from benchmarks.learning.table import findings_table, variants_table
 from benchmarks.learning.trial import Outcome, run
+from benchmarks.learning.verdicts import current, effect, missing, verdict
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.trajectory import Hop, Question
 
@@ -22,7 +24,8 @@ FINDING = {
     "lacks": "b",
 }
 VALUES = {
-    "seeds": [1, 2, 3],
+    "seeds": [1, 2, 3, 4, 5, 6],
+    "looks": [{"pairs": 3, "error": 0.01}, {"pairs": 6, "error": 0.04}],
     "steps": 60,
     "max_seconds": 200,
     "variants": {
@@ -61,7 +64,8 @@ def test_the_shipped_design_names_recipes_and_findings_of_all_five_papers():
     assert {finding.paper for finding in shipped.findings.values()} == {
         *("KBQA-R1", "KG-R1", "KnowCoder-A1", "ISP-KGR", "Learning-to-Refine")
     }
-    assert len(shipped.seeds) == 3
+    assert len(shipped.seeds) == shipped.looks[-1].pairs
+    assert sum(look.error for look in shipped.looks) == pytest.approx(0.05)
     used = {name for finding in shipped.findings.values() for name in (finding.has, finding.lacks)}
     assert used == set(shipped.variants)
     assert len({shipped.digest(name) for name in shipped.variants}) == len(shipped.variants)
@@ -99,24 +103,78 @@ def test_an_effect_has_students_interval_over_the_seeds():
     )
     assert found is not None
     assert found.mean == pytest.approx(0.12)
-    assert found.margin == pytest.approx(4.303 * 0.02 / 3**0.5, rel=1e-3)
+    assert found.margin(0.05) == pytest.approx(4.303 * 0.02 / 3**0.5, rel=1e-3)
+    assert found.margin(0.01) == pytest.approx(9.925 * 0.02 / 3**0.5, rel=1e-3)
     assert (found.pairs, found.sign) == (3, 1)
 
 
+NONE = [0.40] * 6
+
+
 @pytest.mark.parametrize(
-    ("a", "b", "sign", "says"),
+    ("a", "sign", "says"),
     [
-        ([0.50, 0.52, 0.54], [0.40, 0.40, 0.40], 1, "same sign"),
-        ([0.50, 0.52, 0.54], [0.40, 0.40, 0.40], -1, "opposite"),
-        ([0.50, 0.52, 0.54], [0.40, 0.40, 0.40], 0, "helps"),
-        ([0.50, 0.30, 0.54], [0.40, 0.40, 0.40], 1, "undecided"),
-        ([0.50], [0.40], 1, "undecided"),
-        ([0.50], [], 1, "not run yet"),
+        ([0.50, 0.52, 0.54], 1, "same sign"),
+        ([0.50, 0.52, 0.54], -1, "opposite"),
+        ([0.50, 0.52, 0.54], 0, "helps"),
+        ([0.30, 0.28, 0.26], 0, "harms"),
+        ([0.50, 0.30, 0.54], 1, "undecided"),
+        ([0.50, 0.52], 1, "undecided"),
+        ([0.401, 0.400, 0.399], 1, "equivalent"),
+        ([0.42, 0.38, 0.41, 0.40, 0.39, 0.40], 1, "equivalent"),
+        ([0.48, 0.32, 0.44, 0.36, 0.40, 0.40], 1, "undecided"),
+        ([], 1, "not run yet"),
     ],
 )
-def test_the_verdict_waits_for_the_interval(a, b, sign, says):
+def test_the_verdict_waits_for_the_interval(a, sign, says):
     chosen = design(findings={"x": {**FINDING, "sign": sign}})
-    assert verdict(sign, effect(chosen, chosen.findings["x"], finished(a=a, b=b))) == says
+    assert verdict(chosen, chosen.findings["x"], finished(a=a, b=NONE)) == says
+
+
+def test_what_a_look_has_decided_stands():
+    differences = [0.12, 0.10, 0.14, 0.5, -0.9, 0.1]
+    found = effect(
+        design(), design().findings["turn-rewards"], finished(a=[0.4 + d for d in differences], b=NONE)
+    )
+    assert found is not None
+    assert (found.pairs, found.sign) == (3, 1)
+
+
+def test_between_looks_nothing_is_decided():
+    made = finished(a=[0.50, 0.30, 0.54, 0.9, 0.9], b=NONE)
+    found = effect(design(), design().findings["turn-rewards"], made)
+    assert found is not None
+    assert found.pairs == 3
+
+
+@pytest.mark.parametrize("needs", [{"gain": 0.4}, {"partly": 1.1}])
+def test_a_finding_that_its_runs_cannot_show_is_not_decided(needs):
+    chosen = design(findings={"x": {**FINDING, "needs": needs}})
+    made = finished(a=[0.50, 0.52, 0.54], b=NONE)
+    assert verdict(chosen, chosen.findings["x"], made) == "cannot show"
+    assert not missing(chosen, made, ["x"])
+
+
+def test_runs_are_wanted_until_the_next_look_and_no_longer_than_a_finding_is_open():
+    chosen = design()
+    wanted = missing(chosen, finished(a=[0.5]), ["turn-rewards"])
+    assert wanted == [("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3)]
+    open_still = finished(a=[0.50, 0.30, 0.54], b=[0.4] * 3)
+    assert {seed for _, seed in missing(chosen, open_still, ["turn-rewards"])} == {4, 5, 6}
+    assert not missing(chosen, finished(a=[0.50, 0.52, 0.54], b=[0.4] * 3), ["turn-rewards"])
+    assert not missing(chosen, finished(a=[0.48, 0.32, 0.44, 0.36, 0.40, 0.40], b=NONE), ["turn-rewards"])
+
+
+@pytest.mark.parametrize(
+    ("looks", "says"),
+    [
+        ([{"pairs": 6, "error": 0.04}, {"pairs": 3, "error": 0.01}], "more pairs than the one before"),
+        ([{"pairs": 7, "error": 0.05}], "the last needs 7 seeds, and there are 6"),
+    ],
+)
+def test_looks_that_cannot_be_taken_are_refused(looks, says):
+    with pytest.raises(ValidationError, match=says):
+        design(looks=looks)
 
 
 def test_the_gain_of_reinforcement_is_measured_against_the_start():
@@ -129,7 +187,7 @@ def test_the_gain_of_reinforcement_is_measured_against_the_start():
 def test_the_tables_show_every_finding_and_every_variant_that_ran():
     chosen, made = design(), finished(a=[0.50, 0.52, 0.54], b=[0.40, 0.40, 0.40])
     (*_, row) = findings_table(chosen, made)
-    assert row == ("| Turn rewards | KG-R1: F1 10.1 | 0.520, 0.400; +0.120 ± 0.050 | same sign |")
+    assert row == ("| Turn rewards | KG-R1: F1 10.1 | 0.520, 0.400; +0.120 ± 0.115 (3) | same sign |")
     assert [line.split(" |")[0] for line in variants_table(chosen, made)][2:] == ["| `a`", "| `b`"]
 
 
@@ -198,7 +256,7 @@ def test_a_run_trains_evaluates_and_shares_its_beginning(tmp_path, recipe, chang
     variant = {"recipe": recipe, "set": {**TINY, **changes}, "cold_start": {"demonstrations": 4}}
     chosen = design(steps=2, variants={"a": variant, "b": variant})
     made = run(chosen, chosen.variants["a"], 1, tmp_path)
-    assert (made.steps, len(made.f1), set(made.hops)) == (2, 240, {1, 2, 3})
+    assert (made.steps, len(made.f1), set(made.hops)) == (2, TESTS, {1, 2, 3})
     assert made.sampled_tokens > 0
     assert len(made.reward) == 2
     shelf = {path.name for path in tmp_path.iterdir() if path.is_dir()}

@@ -9,6 +9,7 @@ from kbqa.datasets.splits import Splits
 from kbqa.datasets.world.events import Event, dated_lines, generate_events, read_icews14
 from kbqa.datasets.world.everything import generate_world_all
 from kbqa.datasets.world.many import generate_worlds
+from kbqa.datasets.world.overlapping import generate_overlapping_world
 from kbqa.datasets.world.temporal import ask_about_events, temporal_splits
 from kbqa.errors import DatasetError
 
@@ -16,12 +17,18 @@ Generated = tuple[Splits, Mapping[str, str]]
 """Questions in splits, and the graphs that they are about: name → text of the graph's file."""
 
 _SIZES = {"cold_start": 450, "train": 3600, "validation": 180, "test": 450}
+_OVERLAPPING_SIZES = {"cold_start": 150, "train": 2400, "validation": 120, "test": 900}
 _TEMPORAL_SIZES = {"cold_start": 150, "train": 1500, "validation": 120, "test": 240}
 
 
 def _world_all(seed: int, _: Path | None) -> Generated:
     facts, splits = generate_world_all(seed, _SIZES, "world-all")
     return splits, {"world-all": "".join(f"{line}\n" for line in facts.lines())}
+
+
+def _world_overlapping(seed: int, _: Path | None) -> Generated:
+    world, splits = generate_overlapping_world(seed, _OVERLAPPING_SIZES, "world-overlapping")
+    return splits, {"world-overlapping": world.text()}
 
 
 def _temporal_world(seed: int, _: Path | None) -> Generated:
@@ -47,6 +54,7 @@ def _worlds(seed: int, _: Path | None) -> Generated:
 
 GENERATED: Mapping[str, Callable[[int, Path | None], Generated]] = {
     "world-all": _world_all,
+    "world-overlapping": _world_overlapping,
     "worlds": _worlds,
     "temporal-world": _temporal_world,
     "icews14": _icews14,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbqa.datasets.splits import Splits
@@ -29,6 +29,10 @@ class World:
 
     triples: tuple[Triple, ...]
     types: dict[str, str]  # entity -> type
+
+    def text(self) -> str:
+        """Of a file of tab-separated triples."""
+        return "".join("\t".join(triple) + "\n" for triple in self.triples)
 
 
 def generate_world(seed: int, size: float = 1.0) -> World:
@@ -59,12 +63,27 @@ def generate_world(seed: int, size: float = 1.0) -> World:
     return World(tuple(triples), types)
 
 
-def generate_questions(world: World, seed: int, sizes: dict[str, int], kg: str) -> Splits:
+def generate_questions(
+    world: World,
+    seed: int,
+    sizes: dict[str, int],
+    kg: str,
+    *,
+    min_answers: int = 1,
+    max_answers: int = MAX_ANSWERS,
+    max_lookups: int = MAX_LOOKUPS,
+) -> Splits:
     """Generate questions with gold paths and complete answer sets.
 
     Args:
         sizes: number of questions of each split; hop counts share it equally.
+        min_answers, max_answers: of a question.
+        max_lookups: one-hop look-ups for a question, one per node on the way.
     """
+
+    def fits(topic: str, answers: Sequence[str], lookups: int) -> bool:
+        return min_answers <= len(answers) <= max_answers and lookups <= max_lookups and topic not in answers
+
     rng = random.Random(f"questions/{seed}")
     graph = _Index(world.triples)
     by_type: dict[str, list[str]] = defaultdict(list)
@@ -76,7 +95,7 @@ def generate_questions(world: World, seed: int, sizes: dict[str, int], kg: str) 
         questions: list[Question] = []
         for number in range(total):
             hops = number % 3 + 1
-            topic, steps, answers = _draw(graph, by_type, hops, seen, rng)
+            topic, steps, answers = _draw(graph, by_type, hops, seen, fits, rng)
             path = tuple(hop for step in steps for hop in step.hops)
             seen.add((topic, path))
             text = _phrase(topic, steps, rng)
@@ -106,6 +125,7 @@ def _draw(
     by_type: dict[str, list[str]],
     hops: int,
     seen: set[tuple[str, tuple[Hop, ...]]],
+    fits: Callable[[str, Sequence[str], int], bool],
     rng: random.Random,
 ) -> tuple[str, tuple[WorldStep, ...], tuple[str, ...]]:
     """A topic, a chain of steps from it with `hops` hops, and the answers."""
@@ -115,8 +135,7 @@ def _draw(
         topic = rng.choice(by_type[steps[0].head])
         path = tuple(hop for step in steps for hop in step.hops)
         answers, lookups = graph.follow(topic, path)
-        fits = 0 < len(answers) <= MAX_ANSWERS and lookups <= MAX_LOOKUPS and topic not in answers
-        if fits and (topic, path) not in seen:
+        if fits(topic, answers, lookups) and (topic, path) not in seen:
             return topic, steps, tuple(sorted(answers))
 
 
