@@ -97,5 +97,6 @@ def recipe_of(design: Design, variant: Variant) -> Recipe:
         # The last weights are compared: to choose among several by a validation would add noise.
         "schedule.validate_every": _ENDLESS,
         "schedule.best_by": None,
+        "guards.patience": None,
     }
     return load_recipe(variant.recipe, {**variant.set, **schedule})

@@ -10,7 +10,7 @@ from benchmarks.learning.design import Design, load_design
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.scene import TESTS
 from benchmarks.learning.table import findings_table, variants_table
-from benchmarks.learning.trial import Outcome, run
+from benchmarks.learning.trial import Outcome, recipe_of, run
 from benchmarks.learning.verdicts import current, effect, missing, verdict
 from kbqa.cold_start.demonstrations import Demonstration
 from kbqa.trajectory import Hop, Question
@@ -69,6 +69,7 @@ def test_the_shipped_design_names_recipes_and_findings_of_all_five_papers():
     used = {name for finding in shipped.findings.values() for name in (finding.has, finding.lacks)}
     assert used == set(shipped.variants)
     assert len({shipped.digest(name) for name in shipped.variants}) == len(shipped.variants)
+    assert all(recipe_of(shipped, variant).schedule.best_by is None for variant in shipped.variants.values())
 
 
 def test_a_finding_about_a_variant_that_is_none_is_refused():
