@@ -1,15 +1,19 @@
-"""python -m benchmarks.learning [--jobs N] [--table]: run what the record lacks, then print the table."""
+"""python -m benchmarks.learning [--jobs N] [--table]: run what the record lacks, then print the table.
+
+With --power, print what the design can decide, and how much the findings of the record vary.
+"""
 
 from __future__ import annotations
 
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.learning.design import Design, load_design
+from benchmarks.learning.power import power_table, spreads_table
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.table import findings_table, variants_table
 from benchmarks.learning.trial import run
@@ -23,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.learning", description="The papers' ablations.")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
     parser.add_argument("--table", action="store_true", help="run nothing, only print")
+    parser.add_argument("--power", action="store_true", help="run nothing, print what the design can decide")
     parser.add_argument("--shelf", type=Path, default=_SHELF, help="where bases and cold starts are kept")
     parser.add_argument("--run", nargs=2, metavar=("VARIANT", "SEED"), help="one run, here")
     parser.add_argument(
@@ -42,13 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = run(design, design.variants[variant], seed, options.shelf)
         append(Entry(variant, seed, design.digest(variant), outcome))
         return 0
-    failed = [] if options.table else _run_all(design, options)
+    failed = [] if options.table or options.power else _run_all(design, options)
     runs = current(design, read(), options.loop)
-    for line in (*findings_table(design, runs), "", *variants_table(design, runs)):
-        sys.stdout.write(line + "\n")
+    if options.power:
+        _show(power_table(design), spreads_table(design, runs))
+        return 0
+    _show(findings_table(design, runs), variants_table(design, runs))
     for what in failed:
         sys.stderr.write(f"failed: {what}\n")
     return 1 if failed else 0
+
+
+def _show(*tables: Iterable[str]) -> None:
+    sys.stdout.write("\n\n".join("\n".join(table) for table in tables) + "\n")
 
 
 def _run_all(design: Design, options: argparse.Namespace) -> list[str]:

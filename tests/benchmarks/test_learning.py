@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
 from benchmarks.learning.beginning import halving, listing_turns, merged_turns
 from benchmarks.learning.design import Design, load_design
+from benchmarks.learning.power import chances, spread, spreads_table
 from benchmarks.learning.record import Entry, append, read
 from benchmarks.learning.scene import TESTS
 from benchmarks.learning.table import findings_table, variants_table
@@ -107,6 +110,35 @@ def test_an_effect_has_students_interval_over_the_seeds():
     assert found.margin(0.05) == pytest.approx(4.303 * 0.02 / 3**0.5, rel=1e-3)
     assert found.margin(0.01) == pytest.approx(9.925 * 0.02 / 3**0.5, rel=1e-3)
     assert (found.pairs, found.sign) == (3, 1)
+
+
+def test_the_spread_of_a_finding_is_parted_into_training_and_drawn_questions():
+    def made(*f1: float) -> Outcome:
+        return replace(outcome(0.0), f1=f1)
+
+    # Differences of questions are 0 and 0.2 in one seed, 0 and 0.4 in the other: means 0.1 and 0.2.
+    runs = {
+        ("a", 1): made(0.5, 0.7),
+        ("b", 1): made(0.5, 0.5),
+        ("a", 2): made(0.2, 0.8),
+        ("b", 2): made(0.2, 0.4),
+    }
+    found = spread(design(), design().findings["turn-rewards"], runs)
+    assert found is not None
+    assert found.whole == pytest.approx(0.1 / 2**0.5)
+    assert found.questions == pytest.approx(((0.02 / 2 + 0.08 / 2) / 2) ** 0.5)
+    assert found.training == 0.0  # less than what the questions alone would make
+    assert [line.split(" |")[0] for line in spreads_table(design(), runs)][2:] == ["| `turn-rewards`"]
+
+
+def test_the_looks_keep_their_promise_about_errors():
+    looks = load_design().looks
+    sign, equivalent = chances(looks, deviation=0.02, smallest=0.03, effect=0.0)
+    assert sign < 0.05
+    assert equivalent > 0.9
+    sign, equivalent = chances(looks, deviation=0.02, smallest=0.03, effect=0.03)
+    assert sign > 0.9
+    assert equivalent < 0.05
 
 
 NONE = [0.40] * 6
