@@ -16,6 +16,7 @@ from kbqa.kg.handlers import Surroundings, failure
 from kbqa.kg.retrieval import ACTIONS
 from kbqa.kg.specs import Cost
 from kbqa.kg.store import GraphStore
+from kbqa.kg.time_limits import look_ups_before
 from kbqa.kg.tools import execute
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
@@ -128,7 +129,8 @@ class CostlyBatches:
         store = GuardedStore(source, self._queries, asked.caller, asked.until, action.name, trace)
         guarded = replace(asked.surroundings, store=cast(GraphStore, store))
         try:
-            return execute(guarded, [action], graph=asked.graph)[0], trace
+            with look_ups_before(asked.until):
+                return execute(guarded, [action], graph=asked.graph)[0], trace
         except Exception:
             # An error in one action must not affect the others.
             logger.exception("action failed", extra={"action": action.name})

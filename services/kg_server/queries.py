@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import anyio
 
-from kbqa.errors import GraphError, QuerySyntaxError, QueryTimeoutError
+from kbqa.errors import GraphError, QuerySyntaxError
 from kbqa.kg.sparql.guard import CheckedQuery, QueryResult, ResultFormat, check_query
 from kbqa.kg.store import GraphStore
+from kbqa.kg.time_limits import left_s
 from kbqa.telemetry.metrics import Metrics
 from services.kg_server.cache import Cache, cache_key
 from services.kg_server.callers import Caller
@@ -222,9 +222,7 @@ class GuardedStore:
     def query(self, text: str, *, result: ResultFormat | None = None, deadline_s: float = 3.0) -> QueryResult:
         query = check_query(text)
         result = result or query.default_format
-        remaining_s = self._until - time.monotonic()
-        if remaining_s <= 0:
-            raise QueryTimeoutError("the batch's deadline has passed: send fewer actions, or narrower ones")
+        remaining_s = left_s(self._until)
         answer, cached = self._queries.run(
             self._source,
             query,

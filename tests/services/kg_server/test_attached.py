@@ -73,17 +73,23 @@ def test_failures_of_an_endpoint_are_items_and_pass(client, home, server):
     assert [result["status"] for result in execute(client, STARRED, SPARQL)] == ["ok", "ok"]
 
 
-def test_look_ups_have_the_time_that_their_action_asks_for(client, home, server, monkeypatch):
-    client = client(query_deadline_max_s=600)
-    deadlines, listing_s = [], Endpoint(server.url).schema_deadline_s
-    ask = EndpointClient.ask
+@pytest.fixture
+def deadlines(server, monkeypatch):
+    """Seconds that each look-up was given."""
+    found: list[float] = []
+    ask, listing_s = EndpointClient.ask, Endpoint(server.url).schema_deadline_s
 
     def recorded(self, query, accept, *, deadline_s, max_bytes):
         if deadline_s != listing_s:  # the server lists the schema on its own
-            deadlines.append(deadline_s)
+            found.append(deadline_s)
         return ask(self, query, accept, deadline_s=deadline_s, max_bytes=max_bytes)
 
     monkeypatch.setattr(EndpointClient, "ask", recorded)
+    return found
+
+
+def test_look_ups_have_the_time_that_their_action_asks_for(client, home, deadlines):
+    client = client(query_deadline_max_s=600)
     # The store remembers what it was asked: other names make it ask again.
     terms = [("Big", {}, 3, 3), ("http://ex.org/big", {"timeout_s": 900}, 500, 600)]
     for name, asks, least_s, most_s in terms:
@@ -93,6 +99,29 @@ def test_look_ups_have_the_time_that_their_action_asks_for(client, home, server,
         assert result["details"]["distance"] == 1
         assert least_s <= min(deadlines) <= max(deadlines) <= most_s
         deadlines.clear()
+
+
+def test_look_ups_end_with_their_batch(client, home, server, deadlines):
+    client = client(batch_deadline_s=1.0, query_deadline_s=0.5)
+    assert execute(client, STARRED)[0]["status"] == "ok"  # the schema has been listed
+    deadlines.clear()
+
+    def answer(request):
+        time.sleep(0.7)
+        server.execute(request)
+
+    server.answer_with(answer)
+    path = ["^http://ex.org/starred", "http://ex.org/starred"] * 2
+    [late, never] = execute(
+        client,
+        {"action": "follow_path", "entity": "Tom Hanks", "path": path, "return": True},
+        {**STARRED, "entity": "Tom Hanks"},
+    )
+    assert deadlines
+    assert max(deadlines) <= 1.0
+    for result in (late, never):
+        assert (result["status"], result["kind"]) == ("error", "query_timeout")
+    assert "send fewer actions" in never["message"]
 
 
 @pytest.mark.parametrize("allowed_s", [60.0, None])
