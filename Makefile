@@ -14,7 +14,7 @@ SECONDS ?= 3600
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help setup demo reader up down images fmt check test test-integration test-gpu coverage chart fuzz bench bench-large bench-metaqa bench-pathquestion \
-	bench-reader bench-learning soak campaign clean
+	bench-curves bench-reader bench-learning soak campaign clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ bench-metaqa: setup ## train policies on MetaQA's questions and answers with thr
 
 bench-pathquestion: setup ## the same on PathQuestion, with three splits by path and three at random (an hour, KBQA_DATA)
 	@$(BIN)/python -m benchmarks.multihop pathquestion-2h pathquestion-3h pathquestion-2h-random pathquestion-3h-random
+
+bench-curves: setup ## train the reader on MetaQA for five minutes, with 100, 1,000 and all question-answer pairs (half an hour, KBQA_DATA)
+	@$(BIN)/python -m benchmarks.curves
 
 bench-reader: setup ## ask the shipped reader about graphs that it has never seen (10 minutes, KBQA_DATA); as root, installs WordNet
 	@bash scripts/wordnet.sh

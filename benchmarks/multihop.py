@@ -158,9 +158,9 @@ def _train(name: str, task: Task, seed: int, home: Path) -> None:
     if not (run / "run.json").is_file():
         order = ["--dataset", task.at(task.dataset, seed), "--recipe", task.recipe, "--seed", str(seed)]
         more = [f"--limit={limit}" for limit in task.limits] + [f"--set={option}" for option in task.options]
-        _kbqa("train", *order, "--name", run.name, *more, home=home)
+        kbqa("train", *order, "--name", run.name, *more, home=home)
     elif not (run / "summary.json").is_file():
-        _kbqa("resume", run.name, home=home)
+        kbqa("resume", run.name, home=home)
 
 
 def report(name: str, task: Task, home: Path) -> Iterator[str]:
@@ -175,7 +175,7 @@ def report(name: str, task: Task, home: Path) -> Iterator[str]:
         mine = dataset in task.tests
         policy = f"{runs[seed].name}@{versions[seed]['rl']}"
         where = task.at(dataset, seed) if mine else dataset
-        return _evaluate(runs[seed], "rl", policy, where, limit=None if mine else _FEW, home=home)
+        return ask(runs[seed], "rl", policy, where, limit=None if mine else _FEW, home=home)
 
     def beside(dataset: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """What needs no training: the policy as it began, and the ranking of paths."""
@@ -184,8 +184,8 @@ def report(name: str, task: Task, home: Path) -> Iterator[str]:
         base = f"{run.name}@{versions[_SEEDS[0]]['base']}"
         ranking = ("--baseline", "ranking")
         return (
-            _evaluate(run, "base", base, where, limit=_FEW, home=home),
-            _evaluate(run, "ranking", _ENCODER, where, *ranking, limit=_FEW, home=home),
+            ask(run, "base", base, where, limit=_FEW, home=home),
+            ask(run, "ranking", _ENCODER, where, *ranking, limit=_FEW, home=home),
         )
 
     with ThreadPoolExecutor(_JOBS) as pool:
@@ -245,21 +245,31 @@ def _results(run: Path) -> dict[str, Any]:
     return results
 
 
-def _evaluate(
+def ask(
     run: Path, what: str, policy: str, dataset: str, *options: str, limit: int | None, home: Path
 ) -> dict[str, Any]:
-    """What `kbqa eval` says of a policy; kept beside the run."""
+    """What `kbqa eval` says of a policy; kept beside the run.
+
+    Args:
+        what: names the policy in the file.
+        limit: test questions; None asks all.
+    """
     file = run / f"eval-{what}-{dataset.replace('@', '-')}.json"
     if not file.is_file():
         few = () if limit is None else ("--limit", str(limit))
         aside = file.with_suffix(".part")
-        _kbqa("eval", policy, dataset, "--json", str(aside), *few, *options, home=home)
+        kbqa("eval", policy, dataset, "--json", str(aside), *few, *options, home=home)
         aside.rename(file)
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
-def _kbqa(*arguments: str, home: Path) -> None:
+def kbqa(*arguments: str, home: Path) -> None:
+    """Run a command of kbqa on one core a process.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; it has said why.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "KBQA_HOME": str(home)}
     subprocess.run([sys.executable, "-m", "services.cli", *arguments], check=True, env=environment)
 

@@ -40,7 +40,7 @@ def test_a_report_is_made_of_what_was_kept(tmp_path, monkeypatch):
     def refuse(*arguments, home):
         raise AssertionError(arguments)
 
-    monkeypatch.setattr(multihop, "_kbqa", refuse)
+    monkeypatch.setattr(multihop, "kbqa", refuse)
     for seed in (1, 2, 3):
         run = tmp_path / "runs" / f"pathquestion-2h-{seed}"
         run.mkdir(parents=True)
