@@ -45,9 +45,9 @@ SEED = 1
 # training, since a head learns more about worlds than holds on real graphs; chosen on questions of
 # PathQuestion and MetaQA, from which the reader does not learn (docs/measurements/reader.md).
 DIRECT = (1.5, 5.0, 5.0)
-# A relation that is missing is read like one that is there, so nothing has to be learned of it. Readers that
-# were trained with such options were worse (docs/measurements/reader.md).
-TRAINED_WITH = {"protocol.list_missing": False}
+# A relation that is missing is read like one that is there, and two relations like one, so nothing has to be
+# learned of them. Readers that were trained with the former were worse (docs/measurements/reader.md).
+TRAINED_WITH = {"protocol.list_missing": False, "protocol.pass_nameless": False}
 DIRECT_NAME = "base_model.model.head.direct"
 NEEDED = (
     WEIGHTS,

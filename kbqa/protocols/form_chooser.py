@@ -23,6 +23,11 @@ others like these nodes have. To choose one is to decline, and it says why.
 
     <options><1> directed by<2> release year<3><missing> written by<4><none> none of these</options>   <3>
 
+If it says `pass_nameless`, two relations through nodes without names are one option, too:
+
+    <question> the mayor of <topic> in 1987 </question>
+    <options><1> government<2> government mayor<3> population …</options>       <2>
+
 If the protocol says `may_ask`, the policy can find out whether a topic is one of the members at hand:
 
     <question> did <topic> direct <topic2> ? </question>
@@ -87,6 +92,8 @@ class FormChoosingProtocol:
             lack, where the graph is not behind an endpoint.
         look_ahead: whether each relation is listed with those of the nodes that it leads to, where the graph
             is not behind an endpoint.
+        pass_nameless: whether two relations through nodes without names can be followed in one turn, where
+            the graph is not behind an endpoint.
     """
 
     max_options: Annotated[int, Field(ge=1, lt=MOST_OPTIONS)] = 200
@@ -96,6 +103,7 @@ class FormChoosingProtocol:
     may_ask: bool = False
     list_missing: bool = False
     look_ahead: bool = False
+    pass_nameless: bool = False
 
     name: ClassVar[str] = "form-chooser"
     begins_anywhere: ClassVar[bool] = True
@@ -222,6 +230,7 @@ class FormDialogue(Dialogue):
             "ask": protocol.may_ask,
             "missing": protocol.list_missing and self._may_decline,
             "ahead": protocol.look_ahead,
+            "through": protocol.pass_nameless,
         }
         return Action(EXPAND, {**arguments, **{flag: True for flag, is_set in flags.items() if is_set}})
 

@@ -15,6 +15,9 @@ question may be about a fact that the graph lacks.
 
 Nodes without names, which hold the parts of a fact, are members on the way, and no answers: `nameless`.
 
+With `through`, two joins through such nodes are listed as one, too: what leads to a term of office and from
+there to the mayor.
+
 With `ahead`, each join also says which relations the nodes have that it leads to. In "the nationality of
 Heat's director", a nationality lies behind the director and behind no actor's gender.
 """
@@ -22,7 +25,7 @@ Heat's director", a nationality lies behind the director and behind no actor's g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,7 +117,7 @@ class _Expanding:
         for item, nodes, survey in known:
             of = survey.classes[0][0].label if named[item.label] > 1 and survey.classes else ""
             source = Source(self._topics[item.id], nodes, survey, item, of)
-            joins += expansions.joins(source)
+            joins += self._joins(expansions, source)
             lacking += self._missing(expansions, source)
         found = [*joins, *expansions.starts()]
         if not found and unknown:
@@ -144,7 +147,7 @@ class _Expanding:
         survey = self._store.survey(form, tuple(self._topics), returning=self._returns)
         source = Source(form, [item.id for item in members.items], survey)
         expansions = self._expansions()
-        found = list(expansions.joins(source))
+        found = list(self._joins(expansions, source))
         lacking = list(self._missing(expansions, source))
         if members.total > 1:
             found += expansions.selections(form, survey, members.total)
@@ -173,6 +176,12 @@ class _Expanding:
         wanted = frozenset(map(Operation, self._arguments.get("operations", Operation)))
         types = self._surroundings.schema.types
         return Expansions(self._store, types, self._question, self._topics, wanted, self._returns)
+
+    def _joins(self, expansions: Expansions, source: Source) -> Iterator[Expansion]:
+        yield from expansions.joins(source)
+        # Over a network, a query for each relation would take too long.
+        if self._arguments.get("through", False) and not self._store.is_remote:
+            yield from expansions.through(source)
 
     def _missing(self, expansions: Expansions, source: Source) -> Iterable[Expansion]:
         # Over a network, a query for each relation would take too long.
@@ -208,7 +217,7 @@ class _Expanding:
         # Over a network, one query for each join would take too long.
         if self._arguments.get("ahead", False) and not self._store.is_remote:
             found = [
-                behind(self._store, one.nodes, one.path[0]) if one.operation is Operation.JOIN else []
+                behind(self._store, one.nodes, one.path) if one.operation is Operation.JOIN else []
                 for one in listed
             ]
             fit = fitting(found, self._question, self._surroundings.schema.relations)
@@ -226,12 +235,13 @@ class _Expanding:
         joins = [one for one in expansions if one.operation is Operation.JOIN]
         others = [one for one in expansions if one.operation is not Operation.JOIN]
         others = others[: max(most - len(joins), most // 2)]
-        relations = {one.path[0][0].id: one.path[0][0] for one in joins}
+        # Of two hops through a node without a name, the second says what is at their end.
+        relations = {one.path[-1][0].id: one.path[-1][0] for one in joins}
         ranked = self._surroundings.schema.relations.rank(
             self._question, relations.values(), instruction=INSTRUCTION
         )
         places = {item.id: place for place, item in enumerate(ranked)}
-        joins.sort(key=lambda one: places[one.path[0][0].id])
+        joins.sort(key=lambda one: places[one.path[-1][0].id])
         return [*joins[: most - len(others)], *others]
 
 
@@ -266,6 +276,10 @@ ACTIONS.register(
                 FLAG,
                 "whether to list joins that lead nowhere, with relations of others that share a neighbour "
                 "with these nodes; not at an endpoint",
+            ),
+            "through": Argument(
+                FLAG,
+                "whether to list joins of two hops through nodes that have no names, too; not at an endpoint",
             ),
             "ahead": Argument(
                 FLAG,

@@ -6,6 +6,7 @@ whole form that has members (a comparison, one that may have), and its operation
 
     start   all members of a class                       (film.film)
     join    to what a relation leads to                  (JOIN (R directed_by) …); back: (JOIN directed_by …)
+            through nodes without names, if wanted       (JOIN (R mayor) (JOIN (R government) Rome))
     keep    the members with a path to another topic     (AND … (JOIN starring Al Pacino))
     max     the members with the greatest value; min     (ARGMAX … runtime)
     gt      the members whose value is greater than one that the question mentions; ge, lt, le
@@ -23,14 +24,15 @@ and not for all films of its genre.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from kbqa.kg.actions import Item
 from kbqa.kg.ranking.ranker import Ranker
-from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, Hop
+from kbqa.kg.retrieval.compound_values import is_nameless
+from kbqa.kg.retrieval.look_ahead import MAX_FOLLOWED, MAX_SHARING, NAMING, TYPING, Hop, hops_of, steps
 from kbqa.kg.retrieval.missing import missing
 from kbqa.kg.store import MAX_SURROUNDED, Attribute, Bond, GraphStore, Survey
 from kbqa.kg.values import literal_value
@@ -55,6 +57,7 @@ from kbqa.logical_forms.s_expression import print_s_expression
 LARGEST = 6
 """Operators and leaves that an operation adds to a form, at most."""
 _CLASSES = 12  # classes with which a form may begin
+_LOOKED_AT = 5  # nodes, to see whether they have names
 
 
 class Operation(StrEnum):
@@ -175,6 +178,25 @@ class Expansions:
                 if not self._turns_back(source.join(hop)):
                     yield source.expansion(hop, source.nodes[:MAX_FOLLOWED])
 
+    def through(self, source: Source) -> Iterator[Expansion]:
+        """Two hops at once, through nodes without names, from others.
+
+        Such a node holds the parts of a fact (a term of office: who, where, from when), so one hop to it
+        leads to nothing that a question asks for. A class without a name is none of these.
+        """
+        if self._are_nameless(self.store.items(source.nodes[:_LOOKED_AT]).values()):
+            return
+        for join in self.joins(source):
+            if self._leads(TYPING, join.path[0]):
+                continue
+            walk = self.store.follow(join.nodes, steps(join.path), limit=_LOOKED_AT)
+            if not self._are_nameless(walk.ends.items):
+                continue
+            for relation, inverse in hops_of(walk):
+                form = Join(Relation(relation.id, inverse=not inverse), join.form)
+                if not self._leads(NAMING | TYPING, (relation, inverse)) and not self._turns_back(form):
+                    yield replace(join, form=form, path=(*join.path, (relation, inverse)))
+
     def missing(self, source: Source) -> Iterator[Expansion]:
         """The joins that lead nowhere from the nodes, and from others like them somewhere."""
         if Operation.JOIN in self.wanted:
@@ -214,6 +236,13 @@ class Expansions:
             yield from self._if_wanted(
                 Ask(form, leaf), Operation.ASK, operand=Item(topic, self._label(topic))
             )
+
+    def _leads(self, relations: Collection[str], hop: Hop) -> bool:
+        """Whether a hop is along one of some relations, which are SPARQL terms."""
+        return self.store.relation_term(hop[0].id) in relations
+
+    def _are_nameless(self, items: Collection[Item]) -> bool:
+        return bool(items) and all(is_nameless(self.store, item) for item in items)
 
     def _turns_back(self, join: Join) -> bool:
         """Whether a join goes straight back to nothing new, or to too much.

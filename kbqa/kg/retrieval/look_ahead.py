@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from kbqa.kg.actions import Item
-from kbqa.kg.embedded.names import LABEL_RELATIONS
+from kbqa.kg.embedded.names import LABEL_RELATIONS, TYPE_RELATIONS
 from kbqa.kg.ranking.ranker import Ranker
 from kbqa.kg.retrieval.node_relations import INSTRUCTION
-from kbqa.kg.store import GraphStore, PathStep
+from kbqa.kg.store import GraphStore, PathStep, Walk
 
 Hop = tuple[Item, bool]
 """A relation, and whether it is followed from tail to head."""
@@ -22,25 +22,35 @@ MAX_FOLLOWED = 20
 """Nodes from which a join is followed."""
 NAMING = frozenset(f"<{iri}>" for iri in LABEL_RELATIONS)
 """Relations that give names, as SPARQL terms."""
+TYPING = frozenset(f"<{iri}>" for iri in TYPE_RELATIONS)
+"""Relations that lead to classes, as SPARQL terms."""
 
 
-def behind(store: GraphStore, nodes: Sequence[str], join: Hop) -> list[Hop]:
-    """The relations of the nodes to which a join leads from some nodes, without those of names.
+def behind(store: GraphStore, nodes: Sequence[str], path: Sequence[Hop]) -> list[Hop]:
+    """The relations of the nodes to which a path leads from some nodes, without those of names.
 
     The relation that leads straight back is left out where it leads to more than `MAX_SHARING` entities.
 
     Raises:
         QueryError, GraphUnavailableError: as `GraphStore.follow`.
     """
-    relation, inverse = join
-    there, back = PathStep((relation.id,), inverse), PathStep((relation.id,), not inverse)
-    walk = store.follow(nodes, [there], limit=0)
-    found = [
-        (item, is_inverse) for items, is_inverse in ((walk.into, True), (walk.out, False)) for item in items
-    ]
-    if store.follow(nodes, [there, back], limit=0).ends.total > MAX_SHARING:
+    there = steps(path)
+    relation, inverse = path[-1]
+    found = hops_of(store.follow(nodes, there, limit=0))
+    back = PathStep((relation.id,), not inverse)
+    if store.follow(nodes, [*there, back], limit=0).ends.total > MAX_SHARING:
         found = [hop for hop in found if hop != (relation, not inverse)]
     return [hop for hop in found if store.relation_term(hop[0].id) not in NAMING]
+
+
+def steps(path: Sequence[Hop]) -> list[PathStep]:
+    """A path as `GraphStore.follow` takes it."""
+    return [PathStep((relation.id,), inverse) for relation, inverse in path]
+
+
+def hops_of(walk: Walk) -> list[Hop]:
+    """The relations of the nodes at the end of a walk."""
+    return [(item, inverse) for items, inverse in ((walk.into, True), (walk.out, False)) for item in items]
 
 
 def fitting(listed: Sequence[Sequence[Hop]], question: str, ranker: Ranker) -> list[list[Hop]]:

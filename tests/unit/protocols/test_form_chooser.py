@@ -356,6 +356,15 @@ def test_only_forms_may_begin_without_a_topic(tools):
     assert "<max> greatest runtime" in shown
 
 
+def test_two_relations_through_a_node_without_a_name_are_one_option(tools):
+    asked = question("whom did Al Pacino play ?", "pacino")
+    assert "> played character<" not in said(begun(tools, asked).prompt())
+    dialogue = begun(tools, asked, pass_nameless=True)
+    assert "> played character<" in said(dialogue.prompt())
+    choose(tools, dialogue, " played character")
+    assert answers(dialogue) == ["Lowell Bergman", "Vincent Hanna"]
+
+
 def test_a_policy_that_looks_ahead_reads_what_lies_behind_each_relation(tools):
     dialogue = begun(tools, question("where was the director of Heat born", "heat"), look_ahead=True)
     shown = said(dialogue.prompt())

@@ -267,6 +267,39 @@ def test_nodes_without_names_are_told_from_those_that_can_be_answers(expand):
     assert "nameless" not in expand(f"(JOIN {EX}at {EX}studio)").details
 
 
+def test_nodes_without_names_can_be_passed_in_one_step(expand_here):
+    def passing(form, *topics, **more):
+        return set(listed(expand_here(form, *topics, operations=["join"], through=True, **more))) - set(
+            listed(expand_here(form, *topics, operations=["join"], **more))
+        )
+
+    stints = "(JOIN (R role) pacino)"
+    expected = {f"(JOIN (R {name}) {stints})" for name in ("at", "stint.from", "stint.to")}
+    assert passing(None, f"{EX}pacino") == expected
+    # From a film by way of its star, whose stints have no names.
+    star = f"(JOIN (R {EX}star) {EX}heat)"
+    assert f"(JOIN (R at) (JOIN (R role) {short(star)}))" in passing(star)
+    # Films have names, so that nothing passes them. From what has no name itself, nothing more is listed.
+    assert passing(None, f"{EX}mann") == set()
+    assert passing(f"(JOIN (R {EX}role) {EX}pacino)") == set()
+    assert passing(None, f"{EX}studio") == set()
+
+
+def test_what_passes_a_node_without_a_name_says_both_relations_and_what_lies_behind(expand_here):
+    result = expand_here(None, f"{EX}pacino", operations=["join"], through=True, ahead=True)
+    [there] = [one for one in result.details["expansions"] if short(one["form"]).startswith("(JOIN (R at) ")]
+    assert [(short(hop["id"]), hop["inverse"]) for hop in there["path"]] == [("role", False), ("at", False)]
+    assert [(short(hop["id"]), hop["inverse"]) for hop in there["behind"]] == [("at", True)]
+    assert names(expand_here(there["form"], f"{EX}pacino")) == ["studio", "theatre"]
+
+
+def test_a_graph_of_ids_has_no_more_options_for_it(tmp_path):
+    with ExitStack() as opened:
+        catalog = loaded(opened, tmp_path, "ids", f"@prefix : <{EX}> . :a :to :b . :b :to :c . :c :by :d .")
+        expand = expanding(FixedGraphs({"ids": catalog.get("ids")}), "ids")
+        assert listed(expand(None, f"{EX}a", through=True)) == listed(expand(None, f"{EX}a"))
+
+
 @pytest.mark.parametrize("returns", [False, True])
 def test_what_is_listed_has_members(expand, returns):
     """Every expansion, and every expansion of each: none is empty, unless it compares."""
