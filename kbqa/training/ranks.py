@@ -11,8 +11,10 @@ On CPUs the processes communicate through gloo, on GPUs through NCCL.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import pickle
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +23,9 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import Store  # type: ignore[attr-defined]
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from kbqa.training.likelihood import Precision
@@ -47,6 +51,8 @@ class Ranks:
         idle: a second group of the same processes, with a long timeout for the wait between batches;
             None for a process that trains alone.
         saving: a third group, for the threads that write checkpoints while the model is trained.
+        lacking: if some of the processes have a GPU of their own and others have none, what each machine of
+            the others has, for people. Then all have joined on the CPU, and there is nothing to train on.
     """
 
     rank: int = 0
@@ -54,22 +60,25 @@ class Ranks:
     device: torch.device = torch.device("cpu")
     idle: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
+    lacking: tuple[str, ...] = ()
 
     @classmethod
     def join(cls) -> Ranks:
-        """Join the other processes that torchrun has started; without any, train alone."""
+        """Join the other processes that torchrun has started; without any, train alone.
+
+        On GPUs, if each process has one of its own; otherwise on the CPU.
+        """
         size = int(os.environ.get("WORLD_SIZE", "1"))
-        gpus = torch.cuda.is_available()
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
-        if gpus:
-            torch.cuda.set_device(device)
-            torch.set_float32_matmul_precision("high")  # TF32 where autocast leaves fp32
         if size == 1:
-            return cls(device=device)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo", timeout=_LONGEST_WAIT)
+            return cls(device=_enter(0 if torch.cuda.is_available() else None))
+        store, rank, size = next(rendezvous("env://", timeout=_LONGEST_WAIT))
+        gpus, lacking = _agree(store, rank, size)
+        device = _enter(int(os.environ["LOCAL_RANK"]) if gpus else None)
+        backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+        dist.init_process_group(backend, timeout=_LONGEST_WAIT, store=store, rank=rank, world_size=size)
         idle = dist.new_group(backend="gloo", timeout=_LONGEST_IDLE)
         saving = dist.new_group(backend="gloo", timeout=_LONGEST_IDLE)
-        return cls(dist.get_rank(), size, device, idle, saving)
+        return cls(rank, size, device, idle, saving, lacking)
 
     @property
     def devices(self) -> str:
@@ -203,6 +212,30 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def _agree(store: Store, rank: int, size: int) -> tuple[bool, tuple[str, ...]]:
+    """Whether each process has a GPU of its own, and `Ranks.lacking`; the same for all processes.
+
+    They agree before they open groups: with different backends, each would wait for the others in vain.
+    """
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    store.set(f"gpus/{rank}", json.dumps([socket.gethostname(), found, here]))
+    machines = [json.loads(store.get(f"gpus/{other}")) for other in range(size)]
+    lacking = {f"{name}: {gpus} of {of} GPUs" for name, gpus, of in machines if gpus < of}
+    if lacking and any(gpus for _, gpus, _ in machines):
+        return False, tuple(sorted(lacking))
+    return not lacking, ()
+
+
+def _enter(gpu: int | None) -> torch.device:
+    """Make a GPU this process's device, or the CPU if it has none."""
+    if gpu is None:
+        return torch.device("cpu")
+    torch.cuda.set_device(gpu)
+    torch.set_float32_matmul_precision("high")  # TF32 where autocast leaves fp32
+    return torch.device("cuda", gpu)
 
 
 def layer_policy(precision: Precision, device: torch.device) -> MixedPrecisionPolicy:

@@ -118,10 +118,16 @@ def record_device(settings: TrainerSettings, ranks: Ranks, journal: Journal) -> 
     """Let the run's results say on what it is trained.
 
     Raises:
-        ConfigurationError: it is the CPU, although this trainer is to have GPUs.
+        ConfigurationError: it is the CPU, although this trainer is to have GPUs or some of its processes
+            have them.
     """
     if ranks.device.type == "cpu":
         advice = "check the driver, the container runtime and which GPUs this process gets (nvidia-smi)"
+        if ranks.lacking:
+            raise ConfigurationError(
+                f"not every process has a GPU of its own ({'; '.join(ranks.lacking)}): {advice}, or set "
+                "KBQA_TRAINING_PROCESSES to the number of GPUs of each machine; then resume the run"
+            )
         if settings.device == "cuda":
             raise ConfigurationError(
                 f"KBQA_TRAINER_DEVICE=cuda: torch finds no GPU: {advice}, or set KBQA_TRAINER_DEVICE=auto to "

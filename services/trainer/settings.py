@@ -34,7 +34,7 @@ class TrainerSettings(QueueSettings, KeySettings):
             nothing, and slows training down if anything else runs on the same cores. With GPUs, the probe of
             a model that is sharded is taken on the host.
         device: "cuda" fails a run if torch finds no GPU; "auto" then trains it on the CPU, and logs a warning
-            if torch is built for GPUs.
+            if torch is built for GPUs. If only some of the processes have a GPU, either fails it.
         auto_resume: resume an unfinished run when the trainer starts.
         stop_wait_s: seconds that a run which is stopped on request has for its checkpoint.
         max_restarts: how often in a row a training process is restarted that dies without completing a

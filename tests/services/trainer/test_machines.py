@@ -79,3 +79,10 @@ def test_a_trainer_that_is_to_have_gpus_does_not_train_on_the_cpu(journal, monke
     with pytest.raises(ConfigurationError, match=r"torch finds no GPU.*KBQA_TRAINER_DEVICE=auto"):
         record_device(TrainerSettings.load(), ALONE, journal)
     assert "device" not in journal.results
+
+
+def test_a_run_fails_if_only_some_of_its_processes_have_a_gpu(journal):
+    ranks = Ranks(size=4, lacking=("b: 1 of 2 GPUs",))
+    with pytest.raises(ConfigurationError, match=r"\(b: 1 of 2 GPUs\).*KBQA_TRAINING_PROCESSES.*resume"):
+        record_device(TrainerSettings.load(), ranks, journal)
+    assert "device" not in journal.results

@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -12,7 +14,7 @@ from kbqa.training.checkpoints import Checkpoints
 from kbqa.training.learner import begin, follow
 from kbqa.training.ranks import Ranks
 from kbqa.training.tensor_files import trained_parameters
-from tests.children import Child, play
+from tests.children import Child, Pipe, play
 from tests.unit.training.training_cases import CASES, STEPS, build, config, reference, train
 
 
@@ -24,18 +26,35 @@ def launch(size: int, directory: Path, saved: Path | None = None, resumed: Path 
         saved: each case is also continued from the checkpoint in this directory.
         resumed: for the results of these.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     ranks = [Child(target=take_part, args=(n, size, port, directory, saved, resumed)) for n in range(size)]
     assert play(*ranks) == [0] * size
+
+
+def join(gpus: Sequence[int]) -> list[tuple[str, tuple[str, ...]]]:
+    """Join one process for each machine, on which torch finds so many GPUs.
+
+    Returns:
+        The device of each process, and what it says that machines lack.
+    """
+    port, pipes = free_port(), [Pipe(duplex=False) for _ in gpus]
+    ranks = [
+        Child(target=tell_device, args=(rank, len(gpus), port, found, pipe[1]))
+        for (rank, found), pipe in zip(enumerate(gpus), pipes, strict=True)
+    ]
+    assert play(*ranks) == [0] * len(gpus)
+    return [reading.recv() for reading, _ in pipes]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
 
 
 def take_part(
     rank: int, size: int, port: int, directory: Path, saved: Path | None, resumed: Path | None
 ) -> None:
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.set_num_threads(1)
+    be_rank(rank, size, port)
     ranks = Ranks.join()
     if ranks.rank:
         follow(ranks)
@@ -45,6 +64,24 @@ def take_part(
             if saved is not None and resumed is not None:
                 lead(name, case, resumed, saved, ranks)
     ranks.leave()
+
+
+def tell_device(rank: int, size: int, port: int, gpus: int, test: Connection) -> None:
+    be_rank(rank, size, port)
+    os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    torch.cuda.is_available, torch.cuda.device_count = lambda: gpus > 0, lambda: gpus
+    socket.gethostname = lambda: f"machine-{rank}"
+    ranks = Ranks.join()
+    if ranks.rank:
+        assert ranks.hear() is None
+    ranks.leave()
+    test.send((ranks.device.type, ranks.lacking))
+
+
+def be_rank(rank: int, size: int, port: int) -> None:
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
 
 
 def lead(name: str, case: dict, directory: Path, saved: Path | None, ranks: Ranks) -> None:

@@ -14,7 +14,7 @@ from kbqa.training.likelihood import token_logprobs
 from kbqa.training.ranks import Ranks, layer_policy
 from kbqa.training.sft import Example, SftConfig, fine_tune
 from kbqa.training.tensor_files import trained_parameters
-from tests.unit.training.sharded import launch
+from tests.unit.training.sharded import join, launch
 from tests.unit.training.training_cases import (
     CASES,
     STEPS,
@@ -235,3 +235,9 @@ def test_layers_are_gathered_in_bf16_on_gpus_alone_and_gradients_are_summed_in_f
     assert not policy.cast_forward_inputs
     for precision, device in (("bf16", "cpu"), ("fp32", "cuda")):
         assert layer_policy(precision, torch.device(device)).param_dtype is None
+
+
+def test_processes_of_which_only_some_have_a_gpu_join_on_the_cpu_and_say_where_it_lacks():
+    lacking = ("machine-0: 0 of 1 GPUs",)
+    assert join([0, 2]) == [("cpu", lacking)] * 2
+    assert join([0, 0]) == [("cpu", ())] * 2
