@@ -30,6 +30,7 @@ _CONNECT_S = 3.0
 _POLL_S = 0.05  # delay until a cancellation is noticed
 _TRIED_AGAIN = frozenset({408, 409, 425, 429})  # and all from 500
 _LONGEST_PAUSE_S = 20.0
+_MOST_BYTES = 16 * 2**20  # of an answer; that to the longest completion has less than one
 # Parts of servers' errors for a conversation that exceeds the context: OpenAI's code, and vLLM's texts.
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len", "too many tokens")
 
@@ -161,7 +162,10 @@ class ChatClient:
         self.model = model
         self._url = f"{model.url.rstrip('/')}/chat/completions"
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {model.api_key}"} if model.api_key else None,
+            headers={
+                "Accept-Encoding": "identity",  # a few compressed bytes may become any number
+                **({"Authorization": f"Bearer {model.api_key}"} if model.api_key else {}),
+            },
             timeout=httpx.Timeout(model.timeout_s, connect=_CONNECT_S),
         )
         self._loop = asyncio.new_event_loop()
@@ -257,7 +261,8 @@ class ChatClient:
         for attempt in range(self.model.attempts):
             pause = self.model.back_off_s * 2**attempt * random.uniform(0.75, 1.25)
             try:
-                response = await self._http.post(self._url, json=body)
+                async with self._http.stream("POST", self._url, json=body) as response:
+                    data = await self._read(response)
             except httpx.TransportError as error:
                 reason = str(error) or type(error).__name__
             except httpx.HTTPError as error:
@@ -265,10 +270,11 @@ class ChatClient:
             else:
                 status = response.status_code
                 if status < 300:
-                    return self._read(response)
-                reason = f"{status}: {response.text[:300]}"
+                    return self._parse(data)
+                text = data.decode("utf-8", "replace")
+                reason = f"{status}: {text[:300]}"
                 if status < 500 and status not in _TRIED_AGAIN:
-                    if status in (400, 413, 422) and any(words in response.text for words in _TOO_LONG):
+                    if status in (400, 413, 422) and any(words in text for words in _TOO_LONG):
                         return ChatReply("", cut=True, model=self.model.name)
                     raise self._refused(reason)
                 pause = max(pause, _retry_after_s(response))
@@ -281,9 +287,19 @@ class ChatClient:
             f"{self._who} gave no reply in {self.model.attempts} attempts: {reason}; check that it is running"
         )
 
-    def _read(self, response: httpx.Response) -> ChatReply:
+    async def _read(self, response: httpx.Response) -> bytes:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise self._refused("it compresses its answers although it was not asked to")
+        data = bytearray()
+        async for chunk in response.aiter_raw():
+            data += chunk
+            if len(data) > _MOST_BYTES:
+                raise self._refused(f"its answer is longer than {_MOST_BYTES} bytes")
+        return bytes(data)
+
+    def _parse(self, data: bytes) -> ChatReply:
         try:
-            answer = response.json()
+            answer = json.loads(data)
             choice = answer["choices"][0]
             message, usage = choice["message"], answer.get("usage") or {}
             reasoning = message.get("reasoning_content") or message.get("reasoning")
@@ -297,7 +313,8 @@ class ChatClient:
                 model=str(answer.get("model") or self.model.name),
             )
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise self._refused(f"no chat completion: {response.text[:300]!r}") from error
+            text = data[:300].decode("utf-8", "replace")
+            raise self._refused(f"no chat completion: {text!r}") from error
 
     @property
     def _who(self) -> str:

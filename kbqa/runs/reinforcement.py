@@ -99,7 +99,7 @@ class Reinforcement:
             self._course,
             context.request(Purpose.TRAIN, kg_versions, self._stage_of),
             context.rollouts,
-            self._student.fault,
+            partial(self._student.fault, longest=context.recipe.rollout.max_tokens),
             start,
             partial(context.look, kg_versions=kg_versions),
         )

@@ -193,13 +193,19 @@ class Student:
                 (Path(directory) / name).write_bytes(data)
             return replace(self, tokenizer_files=files, codec=TokenizerCodec.load(Path(directory)))
 
-    def fault(self, rollout: ScoredRollout) -> str | None:
+    def fault(self, rollout: ScoredRollout, longest: int) -> str | None:
         """Why no step can be taken with a rollout; None if one can.
 
-        It contains a token that the model does not know, or a choice that its turn did not offer. Neither
-        can be seen in the message alone.
+        It is longer than its recipe allows, so that a step may need more memory than there is, or it contains
+        a token that the model does not know, or a choice that its turn did not offer. None of these can be
+        seen in the message alone.
+
+        Args:
+            longest: tokens of an episode at most, up to the end of its last turn.
         """
         for name, trajectory in _longest(rollout):
+            if trajectory.turns and (end := trajectory.turns[-1].end) > longest:
+                return f"{name}: {end} tokens are more than the recipe's {longest}"
             fault = self._fault_of(trajectory)
             if fault is not None:
                 return f"{name}: {fault}"

@@ -16,6 +16,7 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 """Maximum bytes of a message's JSON, before compression."""
 
 _PLAIN_BYTES = 4096  # shorter messages stay readable
+_ENCODED = 1.5  # characters of base64 for each byte at most, with those that compression may add
 
 M = TypeVar("M", bound=WireMessage)
 
@@ -46,6 +47,8 @@ def decode(kind: type[M], text: object) -> M:
     """
     if not isinstance(text, str):
         raise MessageError(f"{kind.__name__}: a string is needed, not {type(text).__name__}")
+    if len(text) > _ENCODED * MAX_MESSAGE_BYTES:
+        raise MessageError(f"{kind.__name__}: larger than {MAX_MESSAGE_BYTES} bytes")
     data = text if text.startswith("{") else _inflate(kind.__name__, text)
     if len(data) > MAX_MESSAGE_BYTES:
         raise MessageError(f"{kind.__name__}: larger than {MAX_MESSAGE_BYTES} bytes")

@@ -239,7 +239,8 @@ class RequestHandler:
         try:
             text = encode(reply)
         except MessageError as error:
-            failure = RolloutFailure(reason=FailureReason.INTERNAL, detail=str(error))
+            detail = f"{error}: lower rollout.n or rollout.max_tokens of the recipe"
+            failure = RolloutFailure(reason=FailureReason.INTERNAL, detail=detail)
             text = encode(reply.model_copy(update={"group": None, "tree": None, "failure": failure}))
         try:
             retry(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import threading
 import time
 
 import pytest
 from fastapi import Response
+from fastapi.responses import StreamingResponse
 
 from kbqa.chat import ChatClient, ChatModel, ChatParams, Conversation, Message
 from kbqa.errors import ChatRefusedError, ChatUnavailableError, ConfigurationError
@@ -104,6 +107,22 @@ def test_what_is_no_chat_completion_is_refused(server, ask, body):
     server.says(failing(200, body))
     with pytest.raises(ChatRefusedError, match="no chat completion"):
         ask()
+
+
+def test_an_answer_without_end_is_refused_and_abandoned(server, ask):
+    sent = itertools.count()
+    server.says(StreamingResponse(b"x" * 2**20 for _ in sent))
+    with pytest.raises(ChatRefusedError, match="longer than 16777216 bytes.*correct its URL"):
+        ask()
+    assert next(sent) < 100
+
+
+def test_an_answer_that_is_packed_is_refused_before_it_is_unpacked(server, ask):
+    bomb = gzip.compress(b" " * 2**26)
+    server.says(Response(bomb, headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(ChatRefusedError, match="compresses its answers"):
+        ask()
+    assert server.headers[-1]["accept-encoding"] == "identity"
 
 
 def test_a_conversation_that_does_not_fit_gets_a_reply_without_room(server, ask):

@@ -22,6 +22,7 @@ from kbqa.errors import ConfigurationError, PolicyUnavailableError
 
 _CONNECT_TIMEOUT_S = 3.0
 _IDLE_S = 4.0  # vLLM closes a connection that was idle for 5 s
+_MOST_BYTES = 64 * 2**20  # of an answer, unless the caller knows better
 
 Answer = tuple[int, bytes]
 """The status and the body of an answer."""
@@ -56,17 +57,21 @@ class Client:
         self._thread.start()
         atexit.register(self.close)  # a session that is left open complains when the interpreter ends
 
-    def submit(self, method: str, path: str, body: Mapping[str, Any], timeout_s: float) -> Future[Answer]:
+    def submit(
+        self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float, max_bytes: int
+    ) -> Future[Answer]:
         """Begin an exchange; cancelling its future closes its connection.
 
         Args:
             timeout_s: maximum seconds from sending the request to the end of the answer. Time that it waits
                 for its turn does not count.
+            max_bytes: maximum bytes of the answer.
 
         Raises:
-            PolicyUnavailableError: the client is closed. The future raises it if there is no answer.
+            PolicyUnavailableError: the client is closed. The future raises it if there is no answer, or a
+                longer one.
         """
-        return self._schedule(self._in_turn(method, path, _encoded(body), timeout_s))
+        return self._schedule(self._in_turn(method, path, _encoded(body), timeout_s, max_bytes))
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
@@ -74,10 +79,11 @@ class Client:
         """An exchange that does not wait for others: its status, and the JSON value (or text) of the answer.
 
         Raises:
-            PolicyUnavailableError: there is no answer.
+            PolicyUnavailableError: there is no answer, or a very long one.
         """
+        exchange = self._exchange(method, path, _encoded(body), timeout_s, _MOST_BYTES)
         try:
-            return decoded(self._schedule(self._exchange(method, path, _encoded(body), timeout_s)).result())
+            return decoded(self._schedule(exchange).result())
         except CancelledError as error:
             raise PolicyUnavailableError(f"the client of vLLM at {self.url} was closed") from error
 
@@ -100,32 +106,46 @@ class Client:
         exchange.close()
         raise PolicyUnavailableError(f"the client of vLLM at {self.url} is closed")
 
-    async def _in_turn(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Answer:
+    async def _in_turn(
+        self, method: str, path: str, body: bytes | None, timeout_s: float, max_bytes: int
+    ) -> Answer:
         async with self._room:
-            return await self._exchange(method, path, body, timeout_s)
+            return await self._exchange(method, path, body, timeout_s, max_bytes)
 
-    async def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Answer:
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, timeout_s: float, max_bytes: int
+    ) -> Answer:
         try:
             async with asyncio.timeout(timeout_s):
                 # The server may have closed the connection just before it was used again.
                 with suppress(aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
-                    return await self._send(method, path, body)
-                return await self._send(method, path, body)
+                    return await self._send(method, path, body, max_bytes)
+                return await self._send(method, path, body, max_bytes)
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             reason = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PolicyUnavailableError(
                 f"vLLM at {self.url} does not answer {path} ({reason!s}): start it, or correct KBQA_VLLM_URL"
             ) from error
 
-    async def _send(self, method: str, path: str, body: bytes | None) -> Answer:
+    async def _send(self, method: str, path: str, body: bytes | None, max_bytes: int) -> Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
-                headers={"Content-Type": "application/json"},
+                # A few compressed bytes may become any number.
+                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
             )
+        data = bytearray()
         async with self._session.request(method, self.url + path, data=body) as response:
-            return response.status, await response.read()
+            async for chunk in response.content.iter_any():
+                data += chunk
+                if len(data) > max_bytes:
+                    raise PolicyUnavailableError(
+                        f"vLLM at {self.url} answers {path} with more than {max_bytes} bytes: check what "
+                        "answers there (KBQA_VLLM_URL)"
+                    )
+        return response.status, bytes(data)
 
     async def _end(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -141,7 +161,7 @@ def decoded(answer: Answer) -> tuple[int, Any]:
     status, data = answer
     try:
         return status, json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return status, data.decode("utf-8", "replace")
 
 

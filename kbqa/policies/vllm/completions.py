@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,6 +14,9 @@ from kbqa.policies.vllm.server import refusal
 from kbqa.trajectory import Segment
 
 GENERATE = "/inference/v1/generate"
+
+# Of an answer, for each token (its text and bytes, perhaps twice) and besides. vLLM's have a tenth of that.
+_A_TOKEN_BYTES, _BESIDES_BYTES = 2048, 2**20
 
 _WHATEVER_THE_PROMPT = frozenset({401, 403, 404})  # statuses of a server that refuses every completion
 
@@ -40,8 +43,18 @@ def request_bodies(
         yield body
 
 
-def choice_of(url: str, exchange: Future[Answer]) -> dict[str, Any] | PolicyUnavailableError:
-    """What the server has written, or why it has written nothing.
+def longest_answer(body: Mapping[str, Any]) -> int:
+    """Maximum bytes of the answer to a request."""
+    return _BESIDES_BYTES + _A_TOKEN_BYTES * int(body["sampling_params"]["max_tokens"])
+
+
+def choice_of(
+    url: str, body: Mapping[str, Any], exchange: Future[Answer]
+) -> dict[str, Any] | PolicyUnavailableError:
+    """What the server has written, or why it has written nothing that can be used.
+
+    Args:
+        body: the request.
 
     Raises:
         PolicyUnavailableError: it refuses all completions: it has no such weights, or no such interface.
@@ -55,9 +68,17 @@ def choice_of(url: str, exchange: Future[Answer]) -> dict[str, Any] | PolicyUnav
         raise refusal(url, GENERATE, status, answer)
     if status != 200:
         return refusal(url, GENERATE, status, answer)
-    choice: dict[str, Any] = answer["choices"][0]
-    reason = choice["finish_reason"]
-    written = [entry["token_id"] for entry in choice["logprobs"]["content"]]
+    try:
+        choice: dict[str, Any] = answer["choices"][0]
+        reason = choice["finish_reason"]
+        written = [entry["token_id"] for entry in choice["logprobs"]["content"]]
+    except (KeyError, IndexError, TypeError):
+        return refusal(url, GENERATE, status, answer)
+    if len(written) > (most := body["sampling_params"]["max_tokens"]):
+        return PolicyUnavailableError(
+            f"vLLM at {url} has written {len(written)} tokens, although at most {most} were asked for: check "
+            "what answers there (KBQA_VLLM_URL)"
+        )
     if reason not in ("stop", "length") or written != choice["token_ids"]:
         return PolicyUnavailableError(f"vLLM at {url} aborted a completion ({reason})")
     return choice

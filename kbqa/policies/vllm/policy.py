@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -27,7 +27,7 @@ from kbqa.errors import PolicyMismatchError, PolicyUnavailableError
 from kbqa.policies.base import Codec, Completion, FinishReason, SamplingParams
 from kbqa.policies.probe import Precision
 from kbqa.policies.vllm.client import Answer
-from kbqa.policies.vllm.completions import GENERATE, choice_of, request_bodies
+from kbqa.policies.vllm.completions import GENERATE, choice_of, longest_answer, request_bodies
 from kbqa.policies.vllm.server import VllmServer
 from kbqa.policies.vllm.weights import Weights
 from kbqa.telemetry.metrics import Metrics
@@ -161,7 +161,7 @@ class VllmPolicy:
                 raise ValueError(f"a prompt of {len(prompt)} tokens leaves no room within {limit}")
         with self._using() as weights:
             model = weights.label if weights.kind == "lora" else None
-            bodies = request_bodies(prompts, params, limit, self._codec, model)
+            bodies = list(request_bodies(prompts, params, limit, self._codec, model))
             answers = self._answers(bodies, deadline, cancelled)
             self._settle()
             return [self._completion(answer, weights) for answer in answers]
@@ -308,7 +308,7 @@ class VllmPolicy:
             self._await_update()
 
     def _answers(
-        self, bodies: Iterable[Mapping[str, Any]], deadline: float | None, cancelled: threading.Event | None
+        self, bodies: Sequence[Mapping[str, Any]], deadline: float | None, cancelled: threading.Event | None
     ) -> list[dict[str, Any] | PolicyUnavailableError | None]:
         """The choice that answers each request, or why there is none; None if the call was aborted before.
 
@@ -325,15 +325,17 @@ class VllmPolicy:
                     "new weights could not be loaded"
                 )
             return [
-                None if late else choice_of(self._server.url, e)
-                for e, late in zip(exchanges, aborted, strict=True)
+                None if late else choice_of(self._server.url, body, exchange)
+                for body, exchange, late in zip(bodies, exchanges, aborted, strict=True)
             ]
         finally:
             for exchange in exchanges:
                 exchange.cancel()
 
     def _submit(self, body: Mapping[str, Any]) -> Future[Answer]:
-        exchange = self._server.client.submit("POST", GENERATE, body, self._timeout_s)
+        exchange = self._server.client.submit(
+            "POST", GENERATE, body, timeout_s=self._timeout_s, max_bytes=longest_answer(body)
+        )
         self._in_flight.inc()
         with self._changed:
             self._exchanges.add(exchange)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -269,6 +270,43 @@ def test_one_stuck_completion_and_one_refused_cost_nobody_else(fake, weights, me
     assert fake.label == weights(1).label
     policy.close()
     server.close()
+
+
+def _longer(document):
+    document["choices"][0]["text"] = "x" * 2**22
+    return document
+
+
+def _too_many_tokens(document):
+    choice = document["choices"][0]
+    choice["token_ids"] *= 9
+    choice["logprobs"]["content"] *= 9
+    return document
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (_longer, r"more than \d+ bytes.*KBQA_VLLM_URL"),
+        (_too_many_tokens, "at most 6 were asked for.*KBQA_VLLM_URL"),
+        (lambda document: {"choices": []}, "answered /inference/v1/generate with 200"),
+        (lambda document: "hello", "hello"),
+    ],
+)
+def test_an_answer_that_is_no_completion_of_that_length_is_lost_alone(
+    policy, fake, weights, spoil, told
+) -> None:
+    policy.hold(weights(1))
+    first = threading.Semaphore(1)
+
+    def answer(path, body):
+        status, document = fake.execute(path, body)
+        return status, spoil(document) if path == GENERATE and first.acquire(blocking=False) else document
+
+    fake.answer = answer
+    [lost] = [c for c in write(policy, count=3) if c.finish_reason is FinishReason.LOST]
+    assert re.search(told, lost.detail)
+    assert policy.alive
 
 
 def test_closing_ends_calls_in_flight(policy, fake, weights, never, metrics) -> None:

@@ -59,10 +59,11 @@ def test_a_rollout_with_a_token_beyond_the_vocabulary_is_at_fault(tmp_path) -> N
         return RewardedTrajectory(Trajectory(token_ids, (turn,), Status.ANSWERED), (0.0,), 0.0)
 
     known = Group("t", asked, (member(0, 1, 2), member(0, 1, first - 1)))
-    assert student.fault(known) is None
+    assert student.fault(known, 3) is None
     foreign = replace(known, members=(*known.members, member(0, 1, first)))
     assert (
-        student.fault(foreign) == f"members.2: token 2: {first} is not in the policy's vocabulary of {first}"
+        student.fault(foreign, 3)
+        == f"members.2: token 2: {first} is not in the policy's vocabulary of {first}"
     )
 
     def step(parent: int | None, start: int, token: int) -> Step:
@@ -71,7 +72,20 @@ def test_a_rollout_with_a_token_beyond_the_vocabulary_is_at_fault(tmp_path) -> N
     steps = (step(None, 1, 3), step(None, 1, 4), step(0, 2, first))
     tree = RewardedTree("t", asked, Tree((0,), steps, 3), (0.0,) * 3, ({},) * 3)
     assert (
-        student.fault(tree)
+        student.fault(tree, 3)
         == f"path to steps.2: token 2: {first} is not in the policy's vocabulary of {first}"
     )
-    assert student.fault(replace(tree, tree=replace(tree.tree, steps=steps[:2]))) is None
+    assert student.fault(replace(tree, tree=replace(tree.tree, steps=steps[:2])), 3) is None
+
+
+def test_a_rollout_that_is_longer_than_its_recipe_allows_is_at_fault(tmp_path) -> None:
+    """A step with it could need more memory than the machine has, again after every restart."""
+    save_model(make_model(), make_tokenizer(), tmp_path)
+    student = Student.load(tmp_path)
+    asked = Question("q", "Who?", ("Ann",), ("Bob",), "world")
+    turn = Turn(2, 5, (-0.5,) * 3, "x", Status.ANSWERED)
+    # What comes after the last turn is not trained on.
+    member = RewardedTrajectory(Trajectory((0,) * 9, (turn,), Status.ANSWERED), (0.0,), 0.0)
+    group = Group("t", asked, (member,))
+    assert student.fault(group, 5) is None
+    assert student.fault(group, 4) == "members.0: 5 tokens are more than the recipe's 4"

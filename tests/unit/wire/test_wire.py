@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import zlib
 
 import pytest
@@ -205,6 +206,14 @@ def test_size_is_bounded_before_and_after_packing(monkeypatch: pytest.MonkeyPatc
         decode(RolloutReply, bomb)
     with pytest.raises(MessageError, match="more than 100000"):
         encode(reply(tuple(-i / 997 for i in range(10_000))))
+
+
+def test_a_message_that_no_sender_could_have_packed_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = base64.b64encode(random.Random(0).randbytes(120_000)).decode()
+    monkeypatch.setattr(encoding_module, "MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(encoding_module, "_inflate", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(MessageError, match="larger than 100000"):
+        decode(RolloutReply, noise)
 
 
 def test_half_a_surrogate_pair_is_refused_not_sent() -> None:
