@@ -16,7 +16,7 @@ from services.broker import create_celery
 from services.rollout_worker.settings import RolloutWorkerSettings
 from services.trainer.depths import STATES
 from tests.deploy.conftest import ALL
-from tests.deploy.helm import defaults
+from tests.deploy.helm import defaults, helm_error
 from tests.deploy.objects import component, of_kind, pods, selects, service_of, services, title, variables
 
 pytestmark = pytest.mark.chart
@@ -261,6 +261,20 @@ def test_disk_without_a_bound_has_no_limit_and_a_users_own_figures_stay(chart):
         "limits": "5Gi",
         "requests": "3Gi",
     }
+
+
+@pytest.mark.parametrize(("kind", "quantity"), [("limits", "999Mi"), ("limits", 2**20), ("requests", "2Pi")])
+def test_a_users_figure_that_kubernetes_would_refuse_beside_ours_is_refused_here(chart, kind, quantity):
+    own = {kind: {"ephemeral-storage": quantity}}
+    with pytest.raises(helm_error(), match=r"gateway/deployment.*set both, or lower"):
+        chart(gateway={"resources": own})
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_a_user_may_give_storage_in_bytes(chart, kind):
+    objects = chart(gateway={"resources": {kind: {"ephemeral-storage": 2**33}}})
+    [gateway] = [found["resources"] for _, found, service in services(objects) if service == "gateway"]
+    assert float(gateway[kind]["ephemeral-storage"]) == 2**33
 
 
 @pytest.mark.parametrize(

@@ -78,17 +78,19 @@ whose tag then ends in that build of torch unless it is given whole.
 {{- toYaml $resources -}}
 {{- end }}
 
-{{/* A quantity in MiB, rounded up: "50Gi" → 51200 */}}
+{{/* A quantity in MiB, rounded up: "50Gi" → 51200; a number is in bytes */}}
 {{- define "kbqa.mebibytes" -}}
-{{- $unit := regexFind "[A-Za-z]*$" . -}}
-{{- $bytes := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- divf (mulf (trimSuffix $unit . | float64) (get $bytes $unit | float64)) 1048576 | ceil | int64 -}}
+{{- $quantity := ternary (int64 . | toString) . (kindIs "float64" .) | toString -}}
+{{- $unit := regexFind "[A-Za-z]*$" $quantity -}}
+{{- $bytes := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- divf (mulf (trimSuffix $unit $quantity | float64) (get $bytes $unit | float64)) 1048576 | ceil | int64 -}}
 {{- end }}
 
 {{/*
 resources, as YAML, with ephemeral storage beside them: (list $ resources volumes…), each of the last being YAML. A container that
 declares it answers for all volumes of its pod on the node's disk: it requests room for those that fill (models, and what is pulled from
-a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest.
+a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest. The figures of `resources` come first, and Kubernetes refuses a request
+above a limit.
 */}}
 {{- define "kbqa.withStorage" -}}
 {{- $ := index . 0 -}}{{- $resources := index . 1 | fromYaml -}}
@@ -103,7 +105,14 @@ a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest.
 {{- end }}{{ end }}{{ end -}}
 {{- $storage := dict "requests" (dict "ephemeral-storage" (printf "%dMi" (int64 $requested))) -}}
 {{- if not $open }}{{ $_ := set $storage "limits" (dict "ephemeral-storage" (printf "%dMi" (int64 $limit))) }}{{ end -}}
-{{- toYaml (merge $resources $storage) -}}
+{{- $resources = merge $resources $storage -}}
+{{- $request := index $resources.requests "ephemeral-storage" -}}
+{{- with $resources.limits }}{{ with index . "ephemeral-storage" -}}
+{{- if gt (include "kbqa.mebibytes" $request | int64) (include "kbqa.mebibytes" . | int64) -}}
+{{- fail (printf "resources: the pod would request %v of ephemeral storage, and its limit is %v: set both, or lower what its caches may fill (model.emptyDirSize, policyStore.s3.cacheSize)" $request .) -}}
+{{- end -}}
+{{- end }}{{ end -}}
+{{- toYaml $resources -}}
 {{- end }}
 
 {{/* The name of a claim: (list $ "trainer" .Values.trainer.persistence) */}}
