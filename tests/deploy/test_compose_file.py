@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -20,6 +21,7 @@ from tests.deploy.helm import CHART, defaults
 BY_SERVICE = {settings.service: settings for settings in SETTINGS.values()}
 COMPOSE = ROOT / "compose.yaml"
 DOCKERFILE = (ROOT / "deploy" / "images" / "Dockerfile").read_text(encoding="utf-8")
+QWEN = "Qwen/Qwen2.5-3B-Instruct"
 GPU = {"model", "vllm-rollouts", "vllm-gateway"}
 MONITORING = {"prometheus", "alertmanager", "grafana"}
 
@@ -237,8 +239,37 @@ def test_services_send_the_key_that_they_require(services):
     assert shared.startswith("${SERVICE_KEY:?"), "without a key nothing starts"
 
 
-def test_what_is_downloaded_is_what_is_served_and_what_the_trainer_finds(services):
-    revision = f"${{MODEL_REVISION:-{REVISIONS['Qwen/Qwen2.5-3B-Instruct']}}}"
+def filled_in(text: str, **variables: str) -> str:
+    """A value of compose.yaml, which fills in variables as a shell does.
+
+    Raises:
+        ValueError: it requires a variable that is not there; with what it says then.
+    """
+    script = f"cat <<END\n{text}\nEND"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=os.environ | variables)
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return done.stdout.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "base", "revision"),
+    [
+        ({}, QWEN, REVISIONS[QWEN]),
+        ({"MODEL_REVISION": "main"}, QWEN, "main"),
+        ({"MODEL": "other/model", "MODEL_REVISION": "abc"}, "other/model", "abc"),
+    ],
+)
+def test_what_is_downloaded_is_what_is_served_and_what_the_trainer_finds(services, variables, base, revision):
     for name in ("model", "vllm-rollouts", "vllm-gateway"):
-        assert f"--revision={revision}" in services[name]["command"]
-    assert services["trainer"]["environment"]["KBQA_BASE_REVISION"] == revision
+        words = [filled_in(word, **variables) for word in services[name]["command"]]
+        assert base in words
+        assert words[words.index("--revision") + 1] == revision
+    assert filled_in(services["trainer"]["environment"]["KBQA_BASE_REVISION"], **variables) == revision
+
+
+def test_the_commit_of_one_model_is_not_asked_of_another(services):
+    asked = [services["trainer"]["environment"]["KBQA_BASE_REVISION"], *services["model"]["command"]]
+    assert asked.count(asked[0]) == 2
+    with pytest.raises(ValueError, match="MODEL_REVISION: set it with MODEL .*main for the newest"):
+        filled_in(asked[0], MODEL="other/model", MODEL_REVISION="")
