@@ -128,31 +128,34 @@ class EndpointClient:
             future.cancel()
 
     async def _ask(self, query: str, accept: str, deadline_s: float, max_bytes: int) -> EndpointAnswer:
-        sent = False
+        progress = _Progress()
         try:
             async with asyncio.timeout(deadline_s) as deadline, self._places:
-                sent = True
+                progress.begun = True
                 ends_at = deadline.when()
                 assert ends_at is not None
-                return await self._until_answered(query, accept, ends_at, max_bytes)
+                return await self._until_answered(query, accept, ends_at, max_bytes, progress)
         except TimeoutError:
-            if not sent:
+            if not progress.begun:
                 raise QueryOverloadError(
                     f"all {self._endpoint.connections} connections to {self._endpoint.url} were busy "
                     f"for {deadline_s:g} s: try again later"
                 ) from None
+            if not progress.sent:  # the last attempt began just before the deadline
+                self._unreachable_until = time.monotonic() + _PAUSE_S
+                raise self._unavailable("cannot be reached in time") from None
             raise QueryTimeoutError(
                 f"the query was given up after {deadline_s:g} s: narrow it, for instance by a LIMIT"
             ) from None
 
     async def _until_answered(
-        self, query: str, accept: str, ends_at: float, max_bytes: int
+        self, query: str, accept: str, ends_at: float, max_bytes: int, progress: _Progress
     ) -> EndpointAnswer:
         resent = 0
         for tries in itertools.count():
-            remaining_s = ends_at - self._loop.time()
+            remaining_s, progress.sent = ends_at - self._loop.time(), False
             try:
-                return await self._once(query, accept, remaining_s, max_bytes)
+                return await self._once(query, accept, remaining_s, max_bytes, progress)
             except _Passing as passing:
                 problem, wait_s = passing, passing.retry_after_s
             resent += problem.broken
@@ -164,7 +167,9 @@ class EndpointClient:
             await asyncio.sleep(wait_s)
         raise AssertionError
 
-    async def _once(self, query: str, accept: str, remaining_s: float, max_bytes: int) -> EndpointAnswer:
+    async def _once(
+        self, query: str, accept: str, remaining_s: float, max_bytes: int, progress: _Progress
+    ) -> EndpointAnswer:
         # A policy may emit half of a surrogate pair, which UTF-8 cannot carry.
         form: dict[str, Any] = {"query": query.encode("utf-8", "replace").decode()}
         if self._endpoint.default_graphs:
@@ -174,7 +179,12 @@ class EndpointClient:
         timeout = httpx.Timeout(None, connect=min(_CONNECT_S, 0.9 * max(remaining_s, 0.01)))
         try:
             request = self._http.build_request(
-                "POST", self._endpoint.url, data=form, headers={"Accept": accept}, timeout=timeout
+                "POST",
+                self._endpoint.url,
+                data=form,
+                headers={"Accept": accept},
+                timeout=timeout,
+                extensions={"trace": progress.trace},
             )
             response = await self._http.send(request, stream=True, auth=self._auth())
             try:
@@ -260,6 +270,23 @@ class EndpointClient:
 
     def _unavailable(self, what: str) -> GraphUnavailableError:
         return GraphUnavailableError(f"the SPARQL endpoint {self._endpoint.url} {what}")
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a request has come.
+
+    Attributes:
+        begun: it has one of the connections.
+        sent: the newest attempt has reached the server.
+    """
+
+    begun: bool = False
+    sent: bool = False
+
+    async def trace(self, event: str, _: object) -> None:
+        """Take an event of httpcore."""
+        self.sent |= event.endswith(".send_request_headers.started")
 
 
 class _Passing(Exception):
