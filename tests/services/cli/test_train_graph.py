@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +15,7 @@ from kbqa.datasets import load_dataset
 from kbqa.policy_store import PolicyStore
 from kbqa.recipes import load_recipe
 from kbqa.runs.directory import Runs, SplitLimits, State
-from services.cli import following
+from services.cli import following, train_graph, training
 from services.http import background, problem
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
@@ -25,6 +28,7 @@ class Trainer:
 
     def __init__(self, home):
         self.home, self.ends, self.received = home, [], []
+        self.policies = home / "policies"
         self.app = FastAPI()
         self.app.get("/v1/runs")(lambda: {"runs": []})
         self.app.post("/v1/runs", status_code=201)(self.start)
@@ -48,7 +52,7 @@ class Trainer:
         state = State(self.ends.pop(0) if self.ends else "done")
         directory.write(directory.read().model_copy(update={"state": state}))
         if state is State.DONE:
-            version = publish(self.home, run, "films")
+            version = publish(self.policies, run, "films")
             directory.summary_path.write_text(json.dumps({"policy": version.id}))
         return self.show(run)
 
@@ -60,8 +64,8 @@ class Trainer:
         return view | {"step": 1, "of": 1, "seconds": 1.0, "split": "validation", "f1": {"rl": 0.5}}
 
 
-def publish(home, run, *graphs):
-    return PolicyStore(home / "policies").publish(
+def publish(policies, run, *graphs):
+    return PolicyStore(policies).publish(
         run,
         1,
         lambda into: (into / "x.txt").write_text(run) and None,
@@ -148,7 +152,7 @@ def test_what_does_not_answer_better_is_not_promoted(trainer, scores, in_process
     code, out, _ = in_process(*ARGUMENTS)
     assert (code, "not promoted: it does not answer better" in out) == (1, True)
     store = PolicyStore(tmp_path / "home" / "policies")
-    before = publish(tmp_path / "home", "mine", "films")
+    before = publish(trainer.policies, "mine", "films")
     store.promote("mine", before.id)
     scores["mine"] = 0.7
     assert in_process(*ARGUMENTS)[0] == 0  # it answers better than what answers about this graph
@@ -162,7 +166,7 @@ def test_what_does_not_answer_better_is_not_promoted(trainer, scores, in_process
 def test_what_answers_about_other_graphs_is_not_replaced(graphs, told, trainer, scores, in_process, tmp_path):
     scores |= {"reader": 0.5, "other": 0.5}
     store = PolicyStore(tmp_path / "home" / "policies")
-    store.promote("other", publish(tmp_path / "home", "other", *graphs).id)
+    store.promote("other", publish(trainer.policies, "other", *graphs).id)
     code, out, _ = in_process(*ARGUMENTS)
     assert (code, told in out) == (1, True)
     assert store.promoted().run == "other"
@@ -255,6 +259,34 @@ def test_a_view_is_trained_on_like_a_graph(trainer, scores, in_process, tmp_path
     [(_, order)] = trainer.received
     questions = load_dataset(order["dataset"], 1, tmp_path / "home" / "data").splits.all
     assert {question.kg for question in questions} == {"films@all"}
+
+
+def test_a_trainer_of_its_own_publishes_where_the_result_is_looked_for(
+    trainer, scores, in_process, tmp_path, monkeypatch
+):
+    """In `--store`, if it is given; the trainer is started with what the command knows."""
+    scores["reader"] = 0.5
+    url, nobody = os.environ["KBQA_TRAINER_URL"], "http://127.0.0.1:1"
+
+    class Stack(nullcontext):
+        urls = {"trainer": url}
+
+        def __init__(self, home, *, environment, **_):
+            super().__init__(self)
+            trainer.policies = Path(environment.get("KBQA_POLICY_STORE", home / "policies"))
+
+        def wait_ready(self, within_s):
+            pass
+
+    monkeypatch.setattr(training, "Stack", Stack)
+    for module in (training, train_graph):
+        monkeypatch.setattr(module, "DEFAULT_TRAINER", nobody)
+    shelf = tmp_path / "shelf"
+    for options, published in (((), tmp_path / "home" / "policies"), (("--store", str(shelf)), shelf)):
+        name = f"in-{published.name}"
+        code, out, err = in_process(*ARGUMENTS, "--name", name, *options, KBQA_TRAINER_URL=nobody)
+        assert (code, "starting one" in out) == (0, True), err
+        assert PolicyStore(published).promoted().run == name
 
 
 def test_where_data_sets_cannot_be_written_it_is_said_before_questions_are_made(
