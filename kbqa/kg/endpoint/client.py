@@ -141,7 +141,7 @@ class EndpointClient:
                     f"all {self._endpoint.connections} connections to {self._endpoint.url} were busy "
                     f"for {deadline_s:g} s: try again later"
                 ) from None
-            if not progress.sent:  # the last attempt began just before the deadline
+            if progress.unreachable and not progress.sent:  # the last attempt began just before the deadline
                 self._unreachable_until = time.monotonic() + _PAUSE_S
                 raise self._unavailable("cannot be reached in time") from None
             raise QueryTimeoutError(
@@ -158,6 +158,7 @@ class EndpointClient:
                 return await self._once(query, accept, remaining_s, max_bytes, progress)
             except _Passing as passing:
                 problem, wait_s = passing, passing.retry_after_s
+            progress.unreachable = problem.unreachable
             resent += problem.broken
             wait_s = max(wait_s, min(_FIRST_WAIT_S * 2**tries, _LONGEST_WAIT_S) * random.uniform(0.5, 1))
             if resent > _RESENT or self._loop.time() + wait_s >= ends_at:
@@ -278,10 +279,12 @@ class _Progress:
 
     Attributes:
         begun: it has one of the connections.
-        sent: the newest attempt has reached the server.
+        unreachable: the attempt before did not reach the server.
+        sent: the newest attempt has reached it.
     """
 
     begun: bool = False
+    unreachable: bool = False
     sent: bool = False
 
     async def trace(self, event: str, _: object) -> None:

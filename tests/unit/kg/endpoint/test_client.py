@@ -203,6 +203,13 @@ def test_a_deadline_that_passes_while_connecting_does_not_blame_the_query(connec
     assert len(attempts) == asked
 
 
+def test_a_deadline_that_has_passed_before_is_not_the_servers_fault(server, connect, long_pause):
+    client = connect(server.url)
+    with pytest.raises(QueryError):
+        ask(client, deadline_s=-0.1)
+    assert ask(client).complete
+
+
 def test_a_server_that_comes_back_is_used_again(connect):
     port = free_port()
     client = connect(f"http://127.0.0.1:{port}/sparql")
