@@ -29,6 +29,7 @@ class Trainer:
     def __init__(self, home):
         self.home, self.ends, self.received = home, [], []
         self.policies = home / "policies"
+        self.row = None  # the longest that fits its machine
         self.app = FastAPI()
         self.app.get("/v1/runs")(lambda: {"runs": []})
         self.app.post("/v1/runs", status_code=201)(self.start)
@@ -39,6 +40,9 @@ class Trainer:
     def start(self, body: dict):
         self.received.append(("start", body))
         recipe = load_recipe(body["recipe"], body["overrides"])
+        if self.row is not None:
+            optimisation = recipe.optimisation.model_copy(update={"token_budget": self.row})
+            recipe = recipe.model_copy(update={"optimisation": optimisation})
         limits = SplitLimits(**body["limits"])
         Runs(self.home / "runs").create(recipe, body["dataset"], limits, body["seed"], body["name"])
         return self.end(body["name"])
@@ -236,6 +240,15 @@ def test_a_run_of_that_name_that_learns_otherwise_is_left_alone(trainer, scores,
         code, _, err = in_process(*ARGUMENTS, "--name", "mine", *other)
         assert (code, f"run mine was begun with {told}" in err) == (2, True), err
     assert len(trainer.received) == 1
+
+
+def test_a_run_whose_rows_the_trainer_has_shortened_goes_on(trainer, scores, in_process):
+    scores["reader"] = 0.5
+    trainer.row, trainer.ends = 512, ["stopped"]
+    assert in_process(*ARGUMENTS, "--name", "mine")[0] == 130
+    code, _, err = in_process(*ARGUMENTS, "--name", "mine")
+    assert (code, err) == (0, "")
+    assert trainer.received[1:] == [("resume", "mine")]
 
 
 def test_a_trainer_of_another_home_is_found_out_before_it_trains(trainer, scores, in_process, tmp_path):
