@@ -9,7 +9,8 @@ and cut outside, because Virtuoso sorts at most 10,000 rows if only a part is re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import pyoxigraph as ox
 
@@ -34,6 +35,11 @@ COUNT_TRIPLES = "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }"
 # Every head and tail except literals, as ?x.
 ENTITIES = "{ ?x ?p ?o } UNION { ?s ?q ?x FILTER(!ISLITERAL(?x)) }"
 
+NODES_AT_ONCE = 200
+"""Nodes per query where a list is split into several queries."""
+
+T = TypeVar("T")
+
 _MAX_NAME_CHARS = 1000
 _MAX_KEY_CHARS = 200
 # Each name is prefixed with the rank of its language as a letter, so that MIN selects the best one; a name by
@@ -56,6 +62,21 @@ def node_terms(id_: str) -> tuple[str, ...]:
         return ()
     term = str(quad.object)
     return (term, f"{term}^^<{_XSD}string>") if term.endswith('"') else (term,)
+
+
+def terms_of(ids: Iterable[str]) -> list[str]:
+    """The SPARQL terms of ids."""
+    return [term for id_ in dict.fromkeys(ids) for term in node_terms(id_)]
+
+
+def subjects(ids: Iterable[str]) -> list[str]:
+    """Terms of the ids that may be subjects or predicates, which excludes literals."""
+    return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
+
+
+def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Parts of a list that is too long for one query."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def texts(name: str, tags: Sequence[str]) -> list[str]:

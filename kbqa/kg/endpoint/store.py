@@ -13,24 +13,18 @@ answers may come from caches.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TypeVar
 
 from kbqa.errors import QueryError
-from kbqa.kg import languages
 from kbqa.kg.actions import Item, Mention
-from kbqa.kg.embedded.vocabulary import Vocabulary
 from kbqa.kg.endpoint import lookups
 from kbqa.kg.endpoint.client import EndpointClient
 from kbqa.kg.endpoint.forms import FormQueries
-from kbqa.kg.endpoint.mentions import possible_names
+from kbqa.kg.endpoint.names import MAX_NODES, EndpointNames
 from kbqa.kg.endpoint.paths import EndpointPath, PathHop
 from kbqa.kg.endpoint.reader import EndpointReader, RecentAnswers, by_label
-from kbqa.kg.endpoint.record import Endpoint, is_iri
+from kbqa.kg.endpoint.record import Endpoint
 from kbqa.kg.endpoint.results import (
-    BLANK_IRI,
     GRAPH,
     ROWS,
     id_of,
@@ -39,7 +33,6 @@ from kbqa.kg.endpoint.results import (
 )
 from kbqa.kg.endpoint.schema import RELATIONS, TYPES, SchemaListing
 from kbqa.kg.endpoint.syntax_check import SyntaxCheck
-from kbqa.kg.linking.linker import EntityLinker
 from kbqa.kg.sparql.dialect import standard
 from kbqa.kg.sparql.guard import QueryResult, ResultFormat, check_query
 from kbqa.kg.sparql.pool import QueryPool
@@ -58,13 +51,7 @@ from kbqa.kg.values import written_as
 from kbqa.logical_forms.algebra import Entity, Expression, Literal
 
 _OUT, _IN = "out", "in"
-# Maximum nodes of one look-up; nodes per query where a list is split into several queries.
-_MAX_NODES, _NODES_AT_ONCE = 1000, 200
-_LITERALS_AT_ONCE = 50  # each has two terms, and each term is a pattern of its own
 _RECENT_BYTES = 64 * 2**20
-_MAX_BEARERS = 1000  # rows per query of linking
-
-T = TypeVar("T")
 
 
 class EndpointStore:
@@ -97,6 +84,7 @@ class EndpointStore:
         self._recent = RecentAnswers(_RECENT_BYTES)
         self._reader = EndpointReader(endpoint, self._client, self._recent, max_bytes=max_bytes)
         self._naming = self._reader.naming
+        self._names = EndpointNames(endpoint, self._reader)
         self._schema = SchemaListing(triples)
 
     def close(self) -> None:
@@ -130,122 +118,55 @@ class EndpointStore:
     # Names
 
     def resolve_entity(self, name: str) -> tuple[str, ...]:
-        terms = lookups.node_terms(name)
-        if terms and self._reader.ids(lookups.occurring(terms)):
-            return (name,)
-        if not name or name.startswith(BLANK_IRI):
-            return ()
-        bearers = self._reader.ids(self._naming.bearers(name, _MAX_NODES))
-        if bearers:
-            return bearers
-        literals = lookups.values_named(name, languages.ranges(self._endpoint.languages))
-        return self._reader.ids(lookups.occurring(literals))
+        return self._names.entities(name)
 
     def resolve_relation(self, name: str) -> tuple[str, ...]:
-        if is_iri(name) and self._are_relations([name]):
-            return (name,)
-        bearers = self._reader.ids(self._naming.bearers(name, _MAX_NODES)) if name else ()
-        return self._are_relations([id_ for id_ in bearers if is_iri(id_)])
+        return self._names.relations(name)
 
     def item(self, id_: str) -> Item | None:
         return self.items([id_]).get(id_)
 
     def items(self, ids: Sequence[str]) -> Mapping[str, Item]:
-        found: dict[str, Item] = {}
-        literals = [id_ for id_ in dict.fromkeys(ids) if id_.startswith('"')]
-        nodes = [id_ for id_ in dict.fromkeys(ids) if not id_.startswith('"')]
-        for some in chain(_chunks(nodes, _NODES_AT_ONCE), _chunks(literals, _LITERALS_AT_ONCE)):
-            terms = [term for id_ in some for term in lookups.node_terms(id_)]
-            if terms:
-                pattern = lookups.occurs(terms, as_relation=True)
-                found.update((item.id, item) for item in self._reader.items(self._naming.labelled(pattern)))
-        return {id_: found[id_] for id_ in ids if id_ in found}
+        return self._names.items(ids)
 
     def named(self, names: Sequence[str], *, limit: int) -> Mapping[str, tuple[Item, ...]]:
-        asked = dict.fromkeys(name for name in names if name)
-        found: dict[str, tuple[Item, ...]] = {name: (item,) for name, item in self.items(list(asked)).items()}
-        labels = [name for name in asked if name not in found and not name.startswith(BLANK_IRI)]
-        for some in _chunks(labels, _NODES_AT_ONCE // 2):
-            bearers = self._bearers(some, limit)
-            items = self.items([id_ for ids in bearers.values() for id_ in ids])
-            for name, ids in bearers.items():
-                if bearing := tuple(items[id_] for id_ in ids if id_ in items):
-                    found[name] = bearing
-        return found
-
-    def _bearers(self, labels: Sequence[str], limit: int) -> dict[str, list[str]]:
-        """The ids of what bears each label, or else of the literals with that text."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        rows = self._reader.rows(self._naming.bearers_among(labels, limit * len(labels)))
-        for row in rows:
-            found[row["text"]["value"]].append(id_of(row["x"]))
-        rest = [label for label in labels if label not in found]
-        if len(rows) == limit * len(labels):  # a frequent label has left no room for others
-            found.update((label, list(self.resolve_entity(label))) for label in rest)
-        elif rest:
-            tags = languages.ranges(self._endpoint.languages)
-            texts = [text for label in rest for text in lookups.values_named(label, tags)]
-            for some in _chunks(texts, 2 * _LITERALS_AT_ONCE):
-                for row in self._reader.rows(lookups.occurring(some)):
-                    found[row["x"]["value"]].append(id_of(row["x"]))
-        return {label: sorted(set(found[label]))[:limit] for label in labels if found[label]}
+        return self._names.named(names, limit=limit)
 
     def complete(self, text: str, *, limit: int) -> list[Item]:
         return []
 
     def link(self, question: str) -> list[Mention]:
-        """The entities that a question names exactly, apart from capitals.
-
-        Runs of up to 6 words are looked up in several capitalisations, longer runs first, at
-        most 200 names in total. An endpoint has no index for similar names, for parts of them, nor
-        for values. A declared class without instances is taken for an entity.
-        """
-        names = possible_names(question)
-        found: list[tuple[str, str]] = []
-        for some in _chunks(names, _NODES_AT_ONCE // 2):
-            rows = self._reader.rows(self._naming.bearers_among(some, _MAX_BEARERS))
-            found += [(row["text"]["value"], id_of(row["x"])) for row in rows]
-        items = self.items([id_ for _, id_ in found])
-        named = [(name, items[id_]) for name, id_ in found if id_ in items]
-        schema, classes = self._vocabulary(list(items))
-        return EntityLinker(named, schema=schema, classes=classes).link(question)
-
-    def _vocabulary(self, ids: Sequence[str]) -> Vocabulary:
-        """What of some ids is schema, and which others are classes."""
-        found: dict[str, set[str]] = {"property": set(), "declared": set(), "class": set()}
-        for some in _chunks(ids, _NODES_AT_ONCE):
-            if terms := _subjects(some):
-                rows = self._reader.rows(lookups.parts_of_schema(terms))
-                for row in rows:
-                    found[row["kind"]["value"]].add(id_of(row["x"]))
-        declared = found["declared"] & found["class"]
-        return Vocabulary(frozenset(found["property"] | declared), frozenset(found["class"] - declared))
+        return self._names.link(question)
 
     # One hop
 
     def tail_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        return self._page(_subjects(entities), "?node ?x ?other", limit, offset)
+        return self._page(lookups.subjects(entities), "?node ?x ?other", limit, offset)
 
     def head_relations(self, entities: Sequence[str], *, limit: int, offset: int = 0) -> Page:
-        return self._page(_nodes(entities), "?other ?x ?node", limit, offset)
+        return self._page(lookups.terms_of(entities), "?other ?x ?node", limit, offset)
 
     def tail_entities(
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
-        return self._page(_subjects(entities), "?node ?relation ?x", limit, offset, _subjects(relations))
+        return self._page(
+            lookups.subjects(entities), "?node ?relation ?x", limit, offset, lookups.subjects(relations)
+        )
 
     def head_entities(
         self, entities: Sequence[str], relations: Sequence[str], *, limit: int, offset: int = 0
     ) -> Page:
-        return self._page(_nodes(entities), "?x ?relation ?node", limit, offset, _subjects(relations))
+        return self._page(
+            lookups.terms_of(entities), "?x ?relation ?node", limit, offset, lookups.subjects(relations)
+        )
 
     def adjacent(self, nodes: Sequence[str]) -> frozenset[str]:
         found: set[str] = set()
-        for some in _chunks(list(dict.fromkeys(nodes)), _NODES_AT_ONCE):
+        for some in lookups.chunks(list(dict.fromkeys(nodes)), lookups.NODES_AT_ONCE):
             sides = []
-            if subjects := _subjects(some):
+            if subjects := lookups.subjects(some):
                 sides.append(lookups.each("?node", subjects, "?node ?p ?x"))
-            if terms := _nodes(some):
+            if terms := lookups.terms_of(some):
                 sides.append(lookups.each("?node", terms, "?x ?p ?node"))
             if sides:
                 pattern = " UNION ".join(f"{{ {side} }}" for side in sides)
@@ -278,8 +199,8 @@ class EndpointStore:
             sides = {
                 way: lookups.each("?end", terms, triple)
                 for way, terms, triple in (
-                    (_OUT, _subjects(nodes), "?end ?x ?other"),
-                    (_IN, _nodes(nodes), "?other ?x ?end"),
+                    (_OUT, lookups.subjects(nodes), "?end ?x ?other"),
+                    (_IN, lookups.terms_of(nodes), "?other ?x ?end"),
                 )
                 if terms
             }
@@ -411,8 +332,8 @@ class EndpointStore:
     ) -> Page:
         if not terms or relations == []:
             return Page((), 0)
-        if len(terms) > 2 * _MAX_NODES:
-            raise QueryError(f"the name stands for more than {_MAX_NODES} nodes: give the id of one")
+        if len(terms) > 2 * MAX_NODES:
+            raise QueryError(f"the name stands for more than {MAX_NODES} nodes: give the id of one")
         pattern = lookups.each("?node", terms, triple)
         if relations is not None:
             one = relations[0] if len(relations) == 1 else None
@@ -426,32 +347,11 @@ class EndpointStore:
     def _known(self, ids: Sequence[str]) -> Iterable[Item]:
         return self.items([id_ for id_ in ids if lookups.node_terms(id_)]).values()
 
-    def _are_relations(self, ids: Sequence[str]) -> tuple[str, ...]:
-        if not ids:
-            return ()
-        values = " ".join(f"<{id_}>" for id_ in ids)
-        return self._reader.ids(
-            f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {values} }} FILTER(EXISTS {{ ?s ?x ?o }}) }}"
-        )
-
-
-def _chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (values[start : start + size] for start in range(0, len(values), size))
-
-
-def _nodes(ids: Sequence[str]) -> list[str]:
-    return [term for id_ in dict.fromkeys(ids) for term in lookups.node_terms(id_)]
-
-
-def _subjects(ids: Sequence[str]) -> list[str]:
-    """Terms of the ids that may be subjects or predicates, which excludes literals."""
-    return [f"<{id_}>" for id_ in dict.fromkeys(ids) if is_iri(id_)]
-
 
 def _path(entities: Sequence[str], steps: Sequence[PathStep], *, returning: bool) -> EndpointPath | None:
     """The path in SPARQL terms; None if it cannot have results, for lack of usable starts or relations."""
-    starts = _nodes(entities) if steps[0].inverse else _subjects(entities)
-    hops = tuple(PathHop(_subjects(step.relations), step.inverse) for step in steps)
+    starts = lookups.terms_of(entities) if steps[0].inverse else lookups.subjects(entities)
+    hops = tuple(PathHop(lookups.subjects(step.relations), step.inverse) for step in steps)
     if not starts or not all(hop.relations for hop in hops):
         return None
     apart = range(0) if returning else range(2, len(hops) + 1)
