@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kbqa.errors import (
-    ConfigurationError,
     GraphUnavailableError,
     QueryError,
     QueryOverloadError,
@@ -20,139 +17,12 @@ from kbqa.errors import (
     QuerySyntaxError,
     QueryTimeoutError,
 )
-from kbqa.kg.actions import EXECUTE_SPARQL, GET_TAIL_ENTITIES, Action, ErrorCode, ErrorKind, Failure, Success
-from kbqa.kg.catalog import FixedGraphs, GraphCatalog
-from kbqa.kg.embedded.oxigraph import OxigraphStore
-from kbqa.kg.endpoint.client import EndpointClient
-from kbqa.kg.endpoint.record import Endpoint, ServerKind
-from kbqa.kg.endpoint.store import EndpointStore
-from kbqa.kg.namespaced import with_namespaces
-from kbqa.kg.namespaces import Namespaces
-from kbqa.kg.retrieval.distance import Distance, distance
+from kbqa.kg.actions import EXECUTE_SPARQL, Action, ErrorCode, ErrorKind, Failure, Success
+from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.sparql.guard import ResultFormat
-from kbqa.kg.sparql.pool import QueryPool
 from kbqa.kg.tools import LocalGraphTools
 from tests.sparql_servers import SparqlServer, free_port
-
-EX = "http://ex.org/"
-TURTLE = f"""
-@prefix : <{EX}> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-:big :starred :hanks ; rdfs:label "Big" . :hanks rdfs:label "Tom Hanks" .
-:numbers :has {", ".join(map(str, range(300)))} .
-"""
-STARRED = Action(GET_TAIL_ENTITIES, {"entity": "Big", "relation": f"{EX}starred"})
-
-
-@pytest.fixture
-def server():
-    server = SparqlServer(TURTLE)
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def queries():
-    pool = QueryPool(size=1)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def connect(queries):
-    stores = []
-
-    def make(url: str, *, max_rows=10_000, max_bytes=1 << 20, **fields) -> EndpointStore:
-        endpoint = Endpoint(url, **{"deadline_s": 10, **fields})
-        stores.append(
-            EndpointStore(endpoint, version="v", queries=queries, max_rows=max_rows, max_bytes=max_bytes)
-        )
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def catalog(tmp_path, queries):
-    return GraphCatalog(tmp_path, queries=queries, recheck_s=0)
-
-
-def test_an_attached_graph_is_listed_and_opened_like_a_loaded_one(server, catalog):
-    info = catalog.attach("films", Endpoint(server.url))
-    assert (info.name, info.triples, info.entities) == ("films", 303, 3)
-    assert catalog.list() == [info]
-    store = catalog.get("films")
-    assert store.version == info.version
-    assert store.is_remote
-    assert store.resolve_entity("Tom Hanks") == (f"{EX}hanks",)
-    [found] = LocalGraphTools(catalog).execute("films", [STARRED])
-    assert [item.label for item in found.items] == ["Tom Hanks"]
-    store.close()
-
-
-def test_attaching_again_makes_a_new_version(server, catalog):
-    first = catalog.attach("films", Endpoint(server.url))
-    store = catalog.get("films")
-    second = catalog.attach("films", Endpoint(server.url))
-    assert second.version != first.version
-    assert catalog.get("films").version == second.version
-    assert store.resolve_entity("Big") == (f"{EX}big",)  # requests that hold it go on
-    store.close()
-    catalog.get("films").close()
-
-
-def test_a_loaded_graph_and_an_attached_one_replace_each_other(server, catalog, tmp_path):
-    (tmp_path / "films.txt").write_text("Big\tstarred\tTom Hanks\n")
-    catalog.load("films", tmp_path / "films.txt")
-    catalog.attach("films", Endpoint(server.url))
-    attached = catalog.get("films")
-    assert isinstance(attached, EndpointStore)
-    catalog.load("films", tmp_path / "films.txt")
-    assert isinstance(catalog.get("films"), OxigraphStore)
-    attached.close()
-
-
-def test_what_cannot_be_attached_changes_nothing(server, catalog):
-    before = catalog.attach("films", Endpoint(server.url))
-    with pytest.raises(GraphUnavailableError):
-        catalog.attach("films", Endpoint(f"http://127.0.0.1:{free_port()}/", deadline_s=3))
-    server.answer_with(lambda request: request.reply(200, b"<html>hello", "text/html"))
-    with pytest.raises(GraphUnavailableError, match="neither true nor false"):
-        catalog.attach("films", Endpoint(server.url))
-    server.answer_with(lambda request: request.reply(200, b'{"head":{},"boolean":false}'))
-    with pytest.raises(ConfigurationError, match="holds no triples"):
-        catalog.attach("films", Endpoint(server.url))
-    with pytest.raises(ConfigurationError, match="cannot name"):
-        catalog.attach("../films", Endpoint(server.url))
-    assert catalog.list() == [before]
-
-
-def test_a_count_that_takes_too_long_is_left_out(server, catalog):
-    def slow_to_count(request):
-        if "COUNT" in request.form["query"]:
-            time.sleep(0.5)
-        server.execute(request)
-
-    server.answer_with(slow_to_count)
-    info = catalog.attach("films", Endpoint(server.url), count_s=0.1)
-    assert (info.triples, info.entities) == (None, None)
-
-
-def test_a_virtuoso_is_recognised(server, catalog):
-    def like_virtuoso(request):
-        request.server_version = "Virtuoso/07.20.3229 (Linux)"
-        server.execute(request)
-
-    server.answer_with(like_virtuoso)
-    catalog.attach("films", Endpoint(server.url))
-    store = catalog.get("films")
-    server.requests.clear()
-    store.resolve_entity("Big")
-    assert server.requests
-    assert all(int(request["timeout"]) > 1000 for request in server.requests)
-    assert ServerKind.of("Apache Jena Fuseki (5.1.0)") is ServerKind.FUSEKI
-    store.close()
+from tests.unit.kg.endpoint.starred import EX, STARRED
 
 
 def test_what_was_asked_is_not_asked_again(server, connect):
@@ -363,102 +233,3 @@ def test_execute_sparql_labels_its_rows(server, connect):
     assert isinstance(result, Success)
     assert result.items[0]["who"]["id"] == f"{EX}hanks"
     assert result.items[0]["who"]["label"] == "Tom Hanks"
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """(thread, deadline) of each request to an endpoint."""
-    requests: list[tuple[int, float]] = []
-    ask = EndpointClient.ask
-
-    def recorded(self, query, accept, *, deadline_s, max_bytes):
-        requests.append((threading.get_ident(), deadline_s))
-        return ask(self, query, accept, deadline_s=deadline_s, max_bytes=max_bytes)
-
-    monkeypatch.setattr(EndpointClient, "ask", recorded)
-    return requests
-
-
-DISTANCE = Action("entity_distance", {"set_a": ["Big"], "set_b": ["Tom Hanks"]})
-
-
-@pytest.mark.parametrize("namespaces", [Namespaces(), Namespaces((("ex", EX),))], ids=["iris", "short ids"])
-@pytest.mark.parametrize(
-    "action",
-    [
-        DISTANCE,
-        Action("find_relation", {"entity": "Big", "relation": "starred"}),
-        Action("node_relations", {"node": "Big", "question": "who starred in Big?"}),
-        Action("search_graph_patterns", {"sparql": f"SELECT DISTINCT ?x {{ ?x <{EX}starred> ?y }}"}),
-        STARRED,
-    ],
-    ids=lambda action: action.name,
-)
-def test_look_ups_have_the_time_that_their_action_asks_for(server, connect, asked, action, namespaces):
-    for asks, least_s, most_s in (({}, 10, 10), ({"timeout_s": 400}, 300, 400), ({"timeout_s": 7}, 10, 10)):
-        store = with_namespaces(connect(server.url, check_syntax=False), namespaces)
-        store.relations()
-        tools = LocalGraphTools(FixedGraphs({"films": store}), deadline_s=10, longest_s=600)
-        asked.clear()
-        [result] = tools.execute("films", [Action(action.name, {**action.arguments, **asks})])
-        assert isinstance(result, Success)
-        is_query = action.name == "search_graph_patterns"  # its first request is the query itself
-        deadlines = [deadline_s for _, deadline_s in asked][is_query:]
-        assert least_s <= min(deadlines) <= max(deadlines) <= most_s
-        asked.clear()
-        store.resolve_entity("nobody")  # the time ends with the action
-        assert {deadline_s for _, deadline_s in asked} == {10}
-
-
-def test_an_action_does_not_lend_its_time_to_another_at_once(server, connect, asked):
-    store = connect(server.url)
-    tools = LocalGraphTools(FixedGraphs({"films": store}), longest_s=600)
-    both = threading.Barrier(2, timeout=30)
-
-    def slow(request):
-        if "Tom Hanks" in request.form["query"]:
-            both.wait()
-        server.execute(request)
-
-    server.answer_with(slow)
-
-    def threads_deadlines(**asks):
-        [result] = tools.execute("films", [Action(DISTANCE.name, {**DISTANCE.arguments, **asks})])
-        assert result.details["distance"] == 1
-        return [deadline_s for thread, deadline_s in asked if thread == threading.get_ident()]
-
-    with ThreadPoolExecutor(2) as executor:
-        usual, longer = executor.submit(threads_deadlines), executor.submit(threads_deadlines, timeout_s=400)
-        assert set(usual.result()) == {10}
-        assert min(longer.result()) > 300
-
-
-def test_an_action_s_look_ups_share_its_time(server, connect, asked):
-    def slow(request):
-        time.sleep(0.3)
-        server.execute(request)
-
-    server.answer_with(slow)
-    tools = LocalGraphTools(FixedGraphs({"films": connect(server.url)}), longest_s=600)
-    tools.execute("films", [Action(DISTANCE.name, {**DISTANCE.arguments, "timeout_s": 400})])
-    deadlines = [deadline_s for _, deadline_s in asked]
-    assert len(deadlines) > 1
-    assert all(later < earlier - 0.25 for earlier, later in zip(deadlines, deadlines[1:], strict=False))
-
-
-@pytest.mark.parametrize("most", [200, 300])
-def test_a_hub_s_neighbours_are_cut_and_a_search_that_lacks_some_is_given_up(
-    server, connect, monkeypatch, most
-):
-    monkeypatch.setattr("kbqa.kg.endpoint.store.MAX_ADJACENT", most)
-    monkeypatch.setattr("kbqa.kg.endpoint.reader.WINDOW", 70)
-    store = connect(server.url)
-    numbers = [f'"{n}"^^<http://www.w3.org/2001/XMLSchema#integer>' for n in range(300)]
-    near = store.adjacent([f"{EX}numbers"])
-    assert len(near) == most
-    assert near <= set(numbers)
-    given_up = Distance(None, 1, complete=False)
-    assert distance(store, [f"{EX}numbers"], [f"{EX}big"], max_nodes=most) == given_up
-    # From the other side, even a neighbour that was cut is near.
-    for number in numbers[::50]:
-        assert distance(store, [f"{EX}numbers"], [number], max_nodes=most) == Distance(1, 1)
