@@ -63,7 +63,7 @@ function showProgress() {
 }
 
 function entry(question, index) {
-  return h("li", {}, h("button", { type: "button", class: `verdict-${question.verdict}`, "aria-current": index === place ? "true" : null, onclick: () => go(index, { focus: true }) },
+  return h("li", {}, h("button", { type: "button", class: `verdict-${question.verdict}`, "aria-current": index === place ? "true" : null, onclick: unlessSaving(() => go(index, { focus: true })) },
     h("span", { class: "mark", "aria-hidden": "true" }, MARKS[question.verdict]), h("span", { dir: "auto" }, wordsOf(question), h("span", { class: "visually-hidden" }, ` (${SAYS[question.verdict]})`))));
 }
 
@@ -112,7 +112,11 @@ function program({ topics, path, form, sparql }) {
 }
 
 function button(name, key, onclick, look = null) {
-  return h("button", { type: "button", class: look, onclick }, name, h("kbd", { "aria-hidden": "true" }, key));
+  return h("button", { type: "button", class: look, onclick: unlessSaving(onclick) }, name, h("kbd", { "aria-hidden": "true" }, key));
+}
+
+function unlessSaving(act) {
+  return () => saving || act();
 }
 
 function edit() {
@@ -152,9 +156,9 @@ function fail(error) {
 const KEYS = { a: () => decide("accepted"), r: () => decide("rejected"), e: edit, u: () => shown().verdict !== "open" && decide("open"), j: () => step(1), k: () => step(-1), ArrowRight: () => step(1), ArrowLeft: () => step(-1), t: () => at("theme").click() };
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || review === null) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || review === null) return; // a key that is held decides once
   if (editing) {
-    if (event.key === "Escape") go(place, { focus: true });
+    if (event.key === "Escape" && !saving) go(place, { focus: true });
     return;
   }
   const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];

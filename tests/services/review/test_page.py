@@ -50,6 +50,31 @@ def test_the_keyboard_does_all_of_it(open_page, serve, file):
         )
 
 
+def test_a_key_that_is_held_decides_once(open_page, serve, file):
+    with serve() as url:
+        page = open_page(url)
+        expect(heading(page)).to_be_visible()
+        for _ in range(4):
+            page.keyboard.down("a")  # the second and later ones are repeats
+            expect(page.locator("#progress")).to_contain_text("1 of 4 shown here are decided")
+        page.keyboard.up("a")
+    assert Review(file).progress().accepted == 1
+
+
+def test_while_a_decision_is_being_saved_no_other_question_is_shown(open_page, serve, file):
+    with serve() as url:
+        page = open_page(url)
+        order = [question for question, _ in Review(file).sample(9)]
+        expect(heading(page)).to_have_text(order[0].text)
+        sent = []
+        page.route("**/v1/decisions", lambda route: sent.append(route))
+        page.get_by_role("button", name="Accept", exact=True).click()
+        page.get_by_role("button", name=order[3].text).click()
+        expect(heading(page)).to_have_text(order[0].text)
+        sent[0].continue_()
+        expect(heading(page)).to_have_text(order[1].text)
+
+
 def test_the_mouse_does_it_too_and_the_end_is_told(open_page, serve, file):
     with serve() as url:
         page = open_page(url)
