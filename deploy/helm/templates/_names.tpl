@@ -89,8 +89,8 @@ whose tag then ends in that build of torch unless it is given whole.
 {{/*
 resources, as YAML, with ephemeral storage beside them: (list $ resources volumes…), each of the last being YAML. A container that
 declares it answers for all volumes of its pod on the node's disk: it requests room for those that fill (models, and what is pulled from
-a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest. The figures of `resources` come first, and Kubernetes refuses a request
-above a limit.
+a bucket), and is limited to all of them. 1Gi and 2Gi are for logs and the rest. What `resources` says comes first; a request above its
+limit, which Kubernetes would refuse, is refused here.
 */}}
 {{- define "kbqa.withStorage" -}}
 {{- $ := index . 0 -}}{{- $resources := index . 1 | fromYaml -}}
