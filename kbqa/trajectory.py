@@ -66,6 +66,9 @@ class Question:
         level: level of generalisation from the training questions (GrailQA): i.i.d., compositional,
             zero-shot.
         part: data set that the question comes from, in a mixture of several; otherwise empty.
+        wording: where the text of a made question comes from: "template", "lexicon" if the template says a
+            relation by other words than the graph does, "review" for a person's, or "model:NAME"; empty if
+            unknown.
     """
 
     id: str
@@ -82,6 +85,7 @@ class Question:
     part: str = ""
     variants: tuple[tuple[str, ...], ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
+    wording: str = ""
 
     @property
     def golds(self) -> tuple[tuple[str, ...], ...]:

@@ -2,7 +2,7 @@
 
     {"id", "text" or "question", "answers": […], "topic_entities": […],
      "kg"?, "graph"?, "path"?: [{"relation", "inverse"?}, …],
-     "form"?, "sparql"?, "operation"?, "level"?,
+     "form"?, "sparql"?, "operation"?, "level"?, "wording"?,
      "variants"?: [[…], …], "names"?: [[answer, name, …], …]}
 
 The fields are those of `Question`. RoG's records are read too: `a_entity` and `q_entity`
@@ -20,7 +20,7 @@ from typing import Any
 from kbqa.datasets.formats import QuestionSource, json_lines, optional_text, read
 from kbqa.trajectory import Hop, Question
 
-_OPTIONAL = ("form", "sparql", "operation", "level")
+_OPTIONAL = ("form", "sparql", "operation", "level", "wording")
 
 
 def read_questions(path: Path) -> list[Question]:

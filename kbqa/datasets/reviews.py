@@ -27,6 +27,8 @@ from kbqa.policy_store.durable import append_line
 from kbqa.trajectory import Question
 
 LONGEST_WORDING = 1_000  # characters
+REVIEWED = "review"
+"""Where the wording of a question comes from that a person has reworded."""
 
 _BEGINNING = b'{"id":'  # of every decision, so also of one whose writer died while writing
 
@@ -173,11 +175,14 @@ class Review:
     def kept(self) -> list[Question]:
         """The questions that were not rejected, in the file's order and in the words that were decided."""
         questions, decisions = self._read()
-        return [
-            replace(question, text=_words_of(question, decisions))
-            for question in questions.values()
-            if (decision := decisions.get(question.id)) is None or decision.verdict is not Verdict.REJECTED
-        ]
+        kept = []
+        for question in questions.values():
+            decision = decisions.get(question.id)
+            if decision is not None and decision.wording is not None:
+                question = replace(question, text=decision.wording, wording=REVIEWED)
+            if decision is None or decision.verdict is not Verdict.REJECTED:
+                kept.append(question)
+        return kept
 
     def _read(self) -> tuple[Mapping[str, Question], Mapping[str, Decision]]:
         with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from kbqa.bases import find_base
-from kbqa.chat import ChatModel
 from kbqa.confidence import Calibration
 from kbqa.datasets.formats import Answers
 from kbqa.datasets.gold import gold_form_of
@@ -41,9 +39,7 @@ from kbqa.serving.hosting import Hosted, OnVllm, open_in_process
 from kbqa.serving.players import Players
 from kbqa.telemetry.metrics import Metrics
 from kbqa.trajectory import Question, Segment
-
-CHAT = "openai:"
-"""Prefix of the name of a model at an OpenAI-compatible endpoint."""
+from services.cli.chat_models import CHAT, chat_model, variable
 
 _ROWS = 64  # concurrent episodes; another one costs memory, but hardly makes a step longer
 _CHATS = 16  # concurrent conversations
@@ -52,10 +48,6 @@ _RANKED = 4  # questions whose paths are ranked at a time; the encoder computes 
 _CACHED_TOKENS = 131_072  # tokens in the key-value cache of all concurrent episodes
 _CHAT_RECIPE = "kg-r1"
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-_CHAT_URL, _CHAT_KEY = (
-    ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"),
-    ("KBQA_GATEWAY_CHAT_API_KEY", "OPENAI_API_KEY"),
-)
 _JUDGE_MODEL, _JUDGE_URL = "KBQA_JUDGE_MODEL", ("KBQA_JUDGE_URL", "OPENAI_BASE_URL")
 
 
@@ -294,17 +286,8 @@ def _ranking(encoder: str, max_hops: int | None, *, known_hops: bool) -> Evaluat
 
 def _chat(policy: str, chosen: Recipe | None, baseline: str | None) -> EvaluatedPolicy:
     """A model at an OpenAI-compatible endpoint."""
-    model = policy.removeprefix(CHAT)
-    if not model:
-        raise ConfigurationError(f"{CHAT} must be followed by a model name that the endpoint knows")
-    url = _variable(*_CHAT_URL)
-    if url is None:
-        raise ConfigurationError(
-            f"{policy}: set {_CHAT_URL[0]} (or {_CHAT_URL[1]}) to the URL of its endpoint (https://host/v1), "
-            f"and {_CHAT_KEY[0]} (or {_CHAT_KEY[1]}) to its API key if the endpoint requires one"
-        )
-    chat = ChatModel(model, url, api_key=_variable(*_CHAT_KEY), timeout_s=120.0)
-    about = {"policy": policy, "version": model, "recipe": None, "baseline": baseline}
+    chat = chat_model(policy)
+    about = {"policy": policy, "version": chat.name, "recipe": None, "baseline": baseline}
     if baseline is not None:
         spoken = OpenAiPolicy(replace(chat, extra=BASELINES[baseline].extra))
         return EvaluatedPolicy(
@@ -332,16 +315,12 @@ def _chat(policy: str, chosen: Recipe | None, baseline: str | None) -> Evaluated
 
 def _judge() -> Judge:
     """What judges a baseline's answers: the model that `KBQA_JUDGE_MODEL` names (KG-R1, C.1), or matching."""
-    model = _variable(_JUDGE_MODEL)
+    model = variable(_JUDGE_MODEL)
     if model is None:
         return MatchingJudge()
-    url = _variable(*_JUDGE_URL)
+    url = variable(*_JUDGE_URL)
     if url is None:
         raise ConfigurationError(
             f"{_JUDGE_MODEL} is set: set {' or '.join(_JUDGE_URL)} to the URL of its endpoint (https://host/v1)"
         )
     return ChatJudge(model, url)
-
-
-def _variable(*names: str) -> str | None:
-    return next((value for name in names if (value := os.environ.get(name))), None)

@@ -54,6 +54,7 @@ class QuestionView(BaseModel):
         digest: to be sent with a decision, which is refused if the question has changed.
         answers, topics: labels, or ids without a label.
         path, form, sparql: its program, as far as it has these.
+        source: where `text` comes from (`Question.wording`), or "".
         wording: words to use instead of `text`, or None.
     """
 
@@ -62,6 +63,7 @@ class QuestionView(BaseModel):
     text: str
     kg: str
     operation: str
+    source: str
     answers: list[str]
     topics: list[str]
     path: list[HopView]
@@ -165,6 +167,7 @@ def _view(
         text=question.text,
         kg=question.kg,
         operation=question.operation,
+        source=question.wording,
         answers=called(question.answers),
         topics=called(question.topic_entities),
         path=[HopView(relation=hop.relation, inverse=hop.inverse) for hop in question.path],

@@ -4,6 +4,7 @@ import { get, post } from "./api.js";
 import { announce, h, replace } from "./dom.js";
 
 const MARKS = { accepted: "✓", rejected: "✕", open: "·" };
+const SOURCES = { template: "the graph", lexicon: "WordNet", review: "a review" };
 const SAYS = { accepted: "accepted", rejected: "rejected", open: "not decided" };
 
 const at = (id) => document.getElementById(id);
@@ -68,7 +69,8 @@ function entry(question, index) {
 }
 
 function head(question) {
-  return h("div", { class: "title" }, h("span", {}, `${place + 1} of ${review.questions.length}${question.operation ? ` · ${question.operation}` : ""}`),
+  const about = [`${place + 1} of ${review.questions.length}`, question.operation, question.source && `words from ${SOURCES[question.source] ?? question.source.replace("model:", "the model ")}`];
+  return h("div", { class: "title" }, h("span", { dir: "auto" }, about.filter(Boolean).join(" · ")),
     h("span", { class: `chip verdict-${question.verdict}` }, SAYS[question.verdict]));
 }
 
