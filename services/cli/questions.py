@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from kbqa.chat import ChatClient
 from kbqa.datasets.examples import write_examples
-from kbqa.datasets.from_graph import FEWEST, Made, make_questions, split_made
+from kbqa.datasets.from_graph import FEWEST, Made, Paraphraser, make_questions, split_made
 from kbqa.datasets.leaks import leaks_between
 from kbqa.datasets.records import write_questions
 from kbqa.datasets.splits import Splits
@@ -23,6 +24,7 @@ from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.store import GraphStore
 from kbqa.trajectory import Question
 from services.cli import review
+from services.cli.chat_models import CHAT, chat_model
 from services.cli.options import DEFAULT_HOME, Home, Seed
 
 commands = typer.Typer(help="Make questions about a graph that has none.", no_args_is_help=True)
@@ -41,6 +43,17 @@ Heads = Annotated[
     ),
 ]
 
+ParaphraseWith = Annotated[
+    str | None,
+    typer.Option(
+        "--paraphrase-with",
+        metavar=f"{CHAT}MODEL",
+        help="Let a chat model say the questions in other words. The endpoint is KBQA_GATEWAY_CHAT_URL and "
+        "KBQA_GATEWAY_CHAT_API_KEY (or OPENAI_BASE_URL and OPENAI_API_KEY). Words that fail a check are not "
+        "taken.",
+    ),
+]
+
 
 @commands.callback()
 def questions() -> None:
@@ -53,6 +66,7 @@ def make(
     output: Annotated[Path, typer.Option("--output", help="Output file, one JSON record per line.")],
     count: Annotated[int, typer.Option("--count", min=1, help="How many questions to make.")] = 1_000,
     heads: Heads = None,
+    paraphrase_with: ParaphraseWith = None,
     seed: Seed = 0,
     home: Home = DEFAULT_HOME,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -69,8 +83,13 @@ def make(
     if not output.absolute().parent.is_dir():
         raise DatasetError(f"{output} cannot be written: its directory does not exist")
     called = called_heads(heads)
-    with closing(GraphCatalog(home)) as catalog:
-        made = make_and_show(catalog.get(graph), graph, count, called, seed, home)
+    with ExitStack() as opened:
+        paraphraser = None
+        if paraphrase_with is not None:
+            client = opened.enter_context(ChatClient(chat_model(paraphrase_with)))
+            paraphraser = Paraphraser(client, seed)
+        catalog = opened.enter_context(closing(GraphCatalog(home)))
+        made = make_and_show(catalog.get(graph), graph, count, called, seed, home, paraphraser)
     try:
         write_questions(output, made.questions)
     except OSError as error:
@@ -116,7 +135,13 @@ def _keep_examples(home: Path, graph: str, made: Made) -> Sequence[Question]:
 
 
 def make_and_show(
-    store: GraphStore, graph: str, count: int, called: Mapping[str, str], seed: int, home: Path
+    store: GraphStore,
+    graph: str,
+    count: int,
+    called: Mapping[str, str],
+    seed: int,
+    home: Path,
+    paraphraser: Paraphraser | None = None,
 ) -> Made:
     """Make questions about a graph, with a progress bar, and print what was made; some become its examples.
 
@@ -130,15 +155,25 @@ def make_and_show(
     """
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("questions", total=count)
+        reworded = progress.add_task("other words", total=None, visible=False)
+
+        def report_reworded(done: int) -> None:
+            total = progress.tasks[task].completed
+            progress.update(reworded, completed=done, total=total, visible=True)
+
         made = make_questions(
             store,
             graph,
             count,
             seed,
             called=called,
+            paraphraser=paraphraser,
             report=lambda done: progress.update(task, completed=done),
+            report_reworded=report_reworded,
         )
     _print(made)
+    if paraphraser is not None:
+        _print_paraphrased(made, paraphraser.model)
     try:
         _keep_examples(home, graph, made)
     except DatasetError as error:
@@ -206,6 +241,14 @@ def _print(made: Made) -> None:
     _list("read in part", made.cut)
     for question in made.questions[:: max(1, len(made.questions) // _SAMPLES)][:_SAMPLES]:
         typer.echo(f"  {question.text}  →  {', '.join(question.answers)}")
+
+
+def _print_paraphrased(made: Made, model: str) -> None:
+    typer.echo(f"{made.paraphrased} of {len(made.questions)} questions are in the words of {model}")
+    for reason, number in made.refused.most_common():
+        typer.echo(f"  not taken, {reason}: {number}")
+    if made.model_error:
+        typer.echo(f"  the model failed: {made.model_error}", err=True)
 
 
 def _list(says: str, relations: tuple[str, ...]) -> None:

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from kbqa.datasets.from_graph.english import MAKING
+from kbqa.datasets.from_graph.grammar import GRAMMAR
 from kbqa.datasets.from_graph.kinds import End, Kinds, find_kinds
+from kbqa.datasets.from_graph.phrases import Speaker
 from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
-from kbqa.datasets.from_graph.wording import Reader, Wording, phrases_of, quantity_of
+from kbqa.datasets.from_graph.wording import LeadsTo, Reader, Wording
 from kbqa.datasets.world.facts import Facts
-from kbqa.datasets.world.grammar import whole_grammar
 from kbqa.datasets.world.lexicon import Inflections, Lexicon
-from kbqa.datasets.world.phrases import Party, Phrasing
+from kbqa.datasets.world.phrases import Party
 from kbqa.datasets.world.schema import EntityKind, Link, Quantity, Schema
 from kbqa.errors import DatasetError
 from kbqa.kg.sparql.dates import DATE_TYPES
@@ -23,12 +25,9 @@ from kbqa.logical_forms.algebra import Literal
 
 T = TypeVar("T")
 
-# Share of the phrases that use the relation's own word. No relative is safe: whoever wrote a film need not
-# have dramatized it, and no check would notice.
-_FAITHFUL = 1.0
-_PATTERNS = 12  # of each sort, that a relation gets at most
 _VALUE = Party(EntityKind("", "value", "values", 0, ""), is_person=False)
 _ANYTHING = EntityKind("", "thing", "things", 0, "")
+_SEVERAL = 1.5  # mean number of pairs, from which there usually are several
 _FEWEST = 5  # pairs of a relation to values, so that they can be compared
 
 
@@ -72,7 +71,8 @@ def describe(
         DatasetError: no relation has words that say something in English.
     """
     reader = Reader(lexicon, inflections)
-    read = {relation.id: reader.read(relation.words) for relation in graph.relations}
+    datatypes = {relation.id: relation.written_as or _datatype(relation) for relation in graph.relations}
+    read = {one.id: reader.read(one.words, _leads_to(datatypes[one.id])) for one in graph.relations}
     wordings = {id_: wording for id_, wording in read.items() if wording is not None}
     if not wordings:
         raise DatasetError(
@@ -82,20 +82,20 @@ def describe(
     nouns = dict(_nouns(graph, wordings, reader, called or {}))
     given = {End(relation, "head") for relation in called or {}}
     kinds = find_kinds(graph, nouns, lexicon, inflections, given, kg)
-    phrasing = Phrasing(lexicon, inflections, rng, faithful=_FAITHFUL, most=_PATTERNS)
+    speaker = Speaker(reader, inflections)
     links: list[Link] = []
     quantities: list[Quantity] = []
     for relation in graph.relations:
         if (wording := wordings.get(relation.id)) is None:
             continue
-        heads = kinds.ends[End(relation.id, "head")]
-        datatype = relation.written_as or _datatype(relation)
+        heads, datatype = kinds.ends[End(relation.id, "head")], datatypes[relation.id]
         can_compare = len(heads) == 1 and (kinds.kinds[heads[0]].name or not kinds.are_declared)
         if datatype and can_compare and len(relation.pairs) >= _FEWEST:
-            quantities.append(quantity_of(wording, relation.id, heads[0], datatype, reader, inflections, rng))
+            party = _party(heads, kinds)
+            quantities.append(speaker.quantity(wording, relation.id, heads[0], party, datatype))
         # A text is a value, and may be named, too: people ask for the newest film, and for the films of 1995.
         if relation.written_as or relation.id not in {quantity.name for quantity in quantities}:
-            links += _links(relation, wording, kinds, phrasing, reader)
+            links += _links(relation, wording, kinds, speaker)
     facts = tuple(
         (head, relation.id, tail)
         for relation in graph.relations
@@ -108,7 +108,7 @@ def describe(
         kinds=kinds.kinds,
         links=tuple(links),
         quantities=tuple(_unmistakable(quantities)),
-        grammar=whole_grammar(),
+        grammar=GRAMMAR,
         rich=_rich(kinds, links),
         says_class=kinds.are_declared,
     )
@@ -127,23 +127,43 @@ def _nouns(
     graph: ReadGraph, wordings: Mapping[str, Wording], reader: Reader, called: Mapping[str, str]
 ) -> Iterator[tuple[End, str]]:
     """What the ends of relations are called."""
+    made = {
+        head
+        for relation in graph.relations
+        if _is_made(wordings.get(relation.id))
+        for head, _ in relation.pairs
+    }
     for relation in graph.relations:
         wording = wordings.get(relation.id)
         heads = called.get(relation.id) or relation.domain
-        if heads or (wording and (heads := reader.noun_of_heads(wording))):
+        # A dish that uses butter is no user.
+        if wording is not None and not (
+            _is_active(wording) and any(head in made for head, _ in relation.pairs)
+        ):
+            heads = heads or reader.noun_of_heads(wording)
+        if heads:
             yield End(relation.id, "head"), heads
         if wording and (tails := reader.noun_of_tails(wording)):
             yield End(relation.id, "tail"), tails
 
 
-def _links(
-    relation: ReadRelation, wording: Wording, kinds: Kinds, phrasing: Phrasing, reader: Reader
-) -> Iterator[Link]:
+def _is_made(wording: Wording | None) -> bool:
+    return wording is not None and wording.shape == "verb" and wording.is_reversed and wording.word in MAKING
+
+
+def _is_active(wording: Wording) -> bool:
+    return wording.shape == "verb" and not wording.is_reversed
+
+
+def _links(relation: ReadRelation, wording: Wording, kinds: Kinds, speaker: Speaker) -> Iterator[Link]:
     """A link from each kind of heads; one goes back only to heads of a single kind."""
     heads, tails = kinds.ends[End(relation.id, "head")], kinds.ends.get(End(relation.id, "tail"), ())
     held = _party(tails, kinds) if tails else _VALUE
+    pairs = len(relation.pairs)
+    per_head = pairs / len({head for head, _ in relation.pairs})
+    per_tail = pairs / len({tail for _, tail in relation.pairs})
     for head in heads:
-        to_tails, to_heads = phrases_of(wording, phrasing, reader, _party((head,), kinds), held)
+        to_tails, to_heads = speaker.link(wording, _party((head,), kinds), held, several=per_head >= _SEVERAL)
         goes_back = len(heads) == 1 and bool(tails)
         yield Link(
             relation.id,
@@ -151,12 +171,17 @@ def _links(
             tails,
             forward=to_tails.named,
             heads=to_heads.clauses if goes_back else (),
-            tails_are=to_tails.clauses if tails else (),
+            # What is the only tail of something is not described by that.
+            tails_are=to_tails.clauses if tails and per_head > 1 else (),
             back=to_heads.named if goes_back else (),
             asks=to_tails.asked,
             asks_back=to_heads.asked if goes_back else (),
             same_tail=to_tails.sharing if goes_back else (),
             same_head=to_heads.sharing if goes_back else (),
+            whether=to_tails.whether,
+            whether_back=to_heads.whether,
+            several=per_head >= _SEVERAL,
+            several_back=per_tail >= _SEVERAL,
         )
 
 
@@ -171,7 +196,7 @@ def _unmistakable(quantities: Sequence[Quantity]) -> Iterator[Quantity]:
     uses = Counter(
         (quantity.head, word)
         for quantity in quantities
-        for words in (*quantity.extremes.values(), *quantity.compared.values())
+        for words in (*quantity.extremes.values(), *quantity.compared.values(), quantity.asks)
         for word in words
     )
     for quantity in quantities:
@@ -181,7 +206,10 @@ def _unmistakable(quantities: Sequence[Quantity]) -> Iterator[Quantity]:
 
         # Records name the quantity; without any, words that may be misunderstood are all there is.
         if quantity.records:
-            quantity = replace(quantity, extremes=clear(quantity.extremes), compared=clear(quantity.compared))
+            asks = clear({"": quantity.asks})[""]
+            quantity = replace(
+                quantity, extremes=clear(quantity.extremes), compared=clear(quantity.compared), asks=asks
+            )
         yield quantity
 
 
@@ -192,6 +220,12 @@ def _rich(kinds: Kinds, links: list[Link]) -> tuple[str, ...]:
         said.update([link.head] if link.heads else [])
         said.update(link.tails if len(link.tails) == 1 and link.tails_are else [])
     return tuple(key for key, count in said.items() if count > 1 and key in set(kinds.of.values()))
+
+
+def _leads_to(datatype: str) -> LeadsTo:
+    if not datatype:
+        return ""
+    return "dates" if datatype in DATE_TYPES else "numbers"
 
 
 def _datatype(relation: ReadRelation) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from kbqa.datasets.from_graph.english import countable, is_person, plural, singular
 from kbqa.datasets.from_graph.reading import ReadGraph, ReadRelation
 from kbqa.datasets.world.lexicon import NOUN, Inflections, Lexicon
-from kbqa.datasets.world.phrases import plural
 from kbqa.datasets.world.schema import EntityKind
 
 _SHARED = 0.5  # of the smaller end, that makes two ends one kind
@@ -75,7 +75,10 @@ def find_kinds(
     after_graph = None
     if graph.classes:
         of = {entity: graph.classes.get(entity, "") for entity in graph.names}
-        called = {id_: name or _NAMELESS for id_, name in graph.class_names.items()} | {"": _NAMELESS}
+        called = {"": _NAMELESS} | {
+            id_: singular(name, lexicon, inflections) if name else _NAMELESS
+            for id_, name in graph.class_names.items()
+        }
         ends = {end: _frequent(Counter(of[entity] for entity in inside)) for end, inside in members.items()}
     else:
         groups = _groups(members, nouns, lexicon)
@@ -93,11 +96,18 @@ def find_kinds(
             for entity in inside:
                 counts[entity][ends[end][0]] += 1
         of = {entity: counted.most_common(1)[0][0] for entity, counted in counts.items()}
+    people = frozenset(key for key, noun in called.items() if is_person(noun, lexicon))
     kinds = {
-        key: EntityKind(key if graph.classes else "", noun, plural(noun, inflections), 0, "")
+        key: EntityKind(
+            key if graph.classes else "",
+            countable(noun),
+            plural(countable(noun), inflections),
+            0,
+            "",
+            is_person=key in people,
+        )
         for key, noun in called.items()
     }
-    people = frozenset(key for key, noun in called.items() if lexicon.is_person(noun))
     return Kinds(kinds, of, ends, people, bool(graph.classes), after_graph)
 
 
@@ -107,8 +117,12 @@ def member_noun(kg: str, lexicon: Lexicon, inflections: Inflections) -> str:
     A name in the singular (`world`, `music`) is rather that of a field or of the whole.
     """
     name = kg.lower()
-    # A singular that WordNet's texts never use is none: physics is no plural of physic.
-    nouns = (word for word in inflections.lemmas(name, NOUN) if word != name and lexicon.count(word, NOUN))
+    # Physics is no plural of physic.
+    nouns = (
+        word
+        for word in inflections.lemmas(name, NOUN)
+        if word != name and (lexicon.count(word, NOUN) or not lexicon.knows(name, NOUN))
+    )
     noun = next(nouns, "") if name.isalpha() else ""
     return "" if noun in _ANY_MEMBERS else noun
 
@@ -151,7 +165,7 @@ def _groups(
         return end
 
     def are_people(end: End) -> bool:
-        return end in nouns and lexicon.is_person(nouns[end])
+        return end in nouns and is_person(nouns[end], lexicon)
 
     ends = list(members)
     for number, one in enumerate(ends):
@@ -183,7 +197,7 @@ def _called(
     if not named:
         return _NAMELESS
     [(noun, _)] = named.most_common(1)
-    are_people = all(map(lexicon.is_person, named))
+    are_people = all(is_person(noun, lexicon) for noun in named)
     if len(named) > 1 and are_people:
         return "person"
     so_called = set[str]().union(*(members[end] for end in group if nouns.get(end) == noun))

@@ -1,7 +1,7 @@
 """Lets a chat model say made questions in other words.
 
-A wording is taken only if it passes checks that need no model: it is one line of a fitting length and has every
-name and number of the question as the graph writes it. Whether it means the same is not checked.
+A wording is taken only if it passes checks that need no model: it is one line of a fitting length and has
+every name and number of the question as the graph writes it. Whether it means the same is not checked.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kbqa.kg.ranking.encoders import words
 logger = logging.getLogger(__name__)
 
 _TASK = (
-    "Somebody asks a question about a knowledge graph, but a program has worded it, and clumsily. Write it as a "
-    "person would type it. You get a JSON object: the question, the names in it, and what its relations are "
-    "called in the graph, which tells what is meant. Ask for exactly the same thing: add no condition, leave "
-    "none out, answer nothing. Copy every name and every number letter by letter. Reply with the question alone, "
-    "on one line, without quotation marks."
+    "Somebody asks a question about a knowledge graph, but a program has worded it, and clumsily. Write it "
+    "as a person would type it. You get a JSON object: the question, the names in it, and what its relations "
+    "are called in the graph, which tells what is meant. Ask for exactly the same thing: add no condition, "
+    "leave none out, answer nothing. Copy every name and every number letter by letter. Reply with the "
+    "question alone, on one line, without quotation marks."
 )
 _AT_ONCE = 8  # requests
 _MOST_FAILURES = 16  # in a row, after which a model is asked no more

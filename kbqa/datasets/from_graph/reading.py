@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kbqa.datasets.from_graph.english import is_a_unit
 from kbqa.datasets.world.facts import Node
 from kbqa.errors import DatasetError, QueryTimeoutError
 from kbqa.kg.actions import Item
@@ -31,6 +33,8 @@ _ABOUT_THE_GRAPH = tuple(
     for space in ("1999/02/22-rdf-syntax-ns", "2000/01/rdf-schema", "2002/07/owl", "2004/02/skos/core")
 )
 _NAMES = frozenset({"name", "title", "label", "alias", "description", "comment", "id", "identifier"})
+_REMARK = re.compile(r"(?P<rest>.*\S)\s*[(\[](?P<said>[^()\[\]]*)[)\]]")
+_ACRONYM = re.compile(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])")
 _TEXT = frozenset({XSD + "string", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"})
 
 Pair = tuple[str, Node]
@@ -41,7 +45,8 @@ class ReadRelation:
     """A relation and its pairs.
 
     Attributes:
-        words: that it is called by, in lower case; "" if neither its label nor its id has any.
+        words: that it is called by, in lower case but for acronyms; "" if neither its label nor its id has
+            any.
         domain: what Freebase's ids say of its heads (`film` in `film.film.directed_by`); or "".
         is_cut: whether the graph has further pairs.
         written_as: full IRI of a datatype, if it leads to texts that are all numbers or dates.
@@ -201,7 +206,7 @@ def _classes(
 def _is_about_the_graph(store: GraphStore, relation: Item) -> bool:
     term = store.relation_term(relation.id).strip("<>")
     is_known = relation.id in LABEL_RELATIONS or relation.id in DESCRIPTION_RELATIONS
-    return is_known or term.startswith(_ABOUT_THE_GRAPH) or _words(relation) in _NAMES
+    return is_known or term.startswith(_ABOUT_THE_GRAPH) or _words(relation).lower() in _NAMES
 
 
 def _are_texts(pairs: Sequence[Pair]) -> bool:
@@ -216,7 +221,10 @@ def _is_named(node: Node, names: Mapping[str, str]) -> bool:
 
 
 def _words(item: Item) -> str:
-    """Words of a label, or of the last part of an id."""
-    if item.label != item.id:
-        return words(item.label)
-    return words(local_name(item.id))
+    """Words of a label, or of the last part of an id, without what is in parentheses, except units."""
+    text = item.label if item.label != item.id else local_name(item.id)
+    if remark := _REMARK.fullmatch(text):
+        is_unit = is_a_unit(remark["said"].lower())
+        text = f"{remark['rest']} {remark['said']}" if is_unit else remark["rest"]
+    acronyms = {one.lower(): one for one in _ACRONYM.findall(text)} if not text.isupper() else {}
+    return " ".join(acronyms.get(word, word) for word in words(text).split())

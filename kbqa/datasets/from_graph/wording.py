@@ -1,39 +1,38 @@
-"""What the words of a relation mean in English: a verb, a role, a sort or a circumstance.
+"""What the words of a relation mean in English: a verb, a role, a circumstance or an adjective.
 
 directed by              verb, reversed: the tail directs the head
 manages                  verb: the head manages the tail
+starring                 verb, reversed: the tail stars in the head
 starred actors           role: the tail is an actor of the head
 author of                role, reversed: the head is the author of the tail
-has genre                sort, if the tails are called genres; otherwise a role
+launch mass (kg)         role with a unit, if it leads to numbers
+imdb votes               role that is counted, if it leads to numbers
 release year, born in    circumstance: when or where the head was released, was born
 compatible with          adjective
 """
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kbqa.datasets.from_graph import english
+from kbqa.datasets.from_graph.english import LIVING, OF_PEOPLE, PLACES, PREPOSITIONS, STATES
 from kbqa.datasets.world.lexicon import NOUN, VERB, Inflections, Lexicon
-from kbqa.datasets.world.measures import day, number
-from kbqa.datasets.world.phrases import Party, Phrases, Phrasing
-from kbqa.datasets.world.schema import Quantity
-from kbqa.kg.sparql.dates import DATE_TYPES
-from kbqa.logical_forms.algebra import Comparator, Extreme
 
-Shape = Literal["verb", "role", "sort", "circumstance", "adjective"]
+Shape = Literal["verb", "role", "circumstance", "adjective"]
+LeadsTo = Literal["", "numbers", "dates"]
+"""What a relation leads to: entities or texts, numbers (years, too), or dates."""
 
 _LEADING = frozenset({"has", "have", "had", "is", "was", "are", "were", "be", "the", "a", "an", "in", "with"})
-_PREPOSITIONS = frozenset(
-    {"in", "on", "at", "by", "for", "to", "from", "with", "of", "into", "under", "as", "about"}
-)
-_TIMES, _PLACES = frozenset({"year", "date", "day", "time"}), frozenset({"place", "location"})
+_TIMES, _WHERE = frozenset({"year", "date", "day", "time"}), frozenset({"place", "location"})
 _WHERE_OR_WHEN = frozenset({"in", "on", "at"})
-_DURATIONS = frozenset({"running time", "run time", "playing time"})
 # Verbs of what WordNet does not relate to its verb, or relates to another.
-_VERBS = {"birth": "bear"}
-_ACTS = {"bear": "birth"}
+_VERBS = {"birth": "bear", "death": "die"}
+_ACTS = {"bear": "birth", "die": "death", "locate": "location"}
+# Verbs that WordNet has with an object first, and that are said of people and places without one.
+_ACTIVE = frozenset({"act", "appear", "compete", "debut", "perform", "play", "serve", "star", "study"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,23 @@ class Wording:
         word: the verb ("direct", "work for"), the noun or the adjective ("compatible with").
         is_reversed: whether the relation leads from what is acted on, or from what has the role.
         noun: of a circumstance, what the relation asks for: year, date, place.
+        preposition: before the tail of a circumstance (born in); "in" of a role, if the head is in its tail
+            (in language).
+        is_present: whether a verb is about the present (manages), not the past (directed).
+        is_measured: whether a role leads to numbers or dates.
+        unit: of numbers, in the plural.
+        is_counted: whether the numbers are those of things that have the role (votes).
     """
 
     shape: Shape
     word: str
     is_reversed: bool = False
     noun: str = ""
+    preposition: str = ""
+    is_present: bool = False
+    is_measured: bool = False
+    unit: str = ""
+    is_counted: bool = False
 
 
 class Reader:
@@ -58,38 +68,49 @@ class Reader:
     def __init__(self, lexicon: Lexicon, inflections: Inflections) -> None:
         self._lexicon, self._inflect = lexicon, inflections
 
-    def read(self, text: str) -> Wording | None:
+    def read(self, text: str, leads_to: LeadsTo = "") -> Wording | None:
         """How the words of a relation are read; None if none of them is English."""
         tokens = text.split()
         names_what_is_had = tokens[:1] in (["has"], ["have"], ["in"], ["with"])  # has tags: no verb
+        leading = "in" if tokens[:1] == ["in"] else ""
         while len(tokens) > 1 and tokens[0] in _LEADING:
             tokens = tokens[1:]
-        if not tokens or any(token[0].isdigit() for token in tokens):
+        if not tokens:
+            return None
+        tokens, unit = english.unit_of(tokens) if leads_to == "numbers" else (tokens, "")
+        tokens = english.spoken(" ".join(tokens))
+        if any(token[0].isdigit() for token in tokens):
             return None
         # WordNet's adjectives are not read: a word before a preposition counts as one (eligible for).
-        is_adjective = len(tokens) > 1 and tokens[-1] in _PREPOSITIONS
-        if not is_adjective and not any(map(self._is_word, tokens)):
+        is_adjective = len(tokens) > 1 and tokens[-1] in PREPOSITIONS
+        if not is_adjective and not unit and not any(map(self._is_word, tokens)):
             return None
         first, last = tokens[0], tokens[-1]
-        if len(tokens) > 1 and last in _PREPOSITIONS:
-            return self._before_preposition(tokens[:-1], last)
-        if len(tokens) == 1 and not names_what_is_had and (verb := self._verb(first)):
-            is_participle = self._inflect.of(verb, "VBN") == first
-            return Wording("verb", verb, is_reversed=is_participle)
-        if len(tokens) == 3 and tokens[1] == "of":
+        if len(tokens) > 1 and last in PREPOSITIONS:
+            return self._before_preposition(tokens[:-1], last, leads_to)
+        if len(tokens) == 1 and not names_what_is_had and not leads_to and (verb := self._verb(first)):
+            return self._single_verb(verb, first)
+        if leads_to == "numbers" and (counted := self._counted(tokens)):
+            return Wording("role", counted, is_measured=True, is_counted=True)
+        if len(tokens) == 3 and tokens[1] == "of" and first in _TIMES | _WHERE:
             tokens = [last, first]  # place of birth, birth place
             first, last = tokens
-        noun = self._singular(tokens)
-        if len(tokens) == 2 and last in _TIMES | _PLACES and (verb := self._act(first)):
-            return Wording("circumstance", verb, noun=last)
-        if len(tokens) == 2 and self._participle(first) and self._lexicon.is_person(noun):
+        noun = english.singular(" ".join(tokens), self._lexicon, self._inflect)
+        is_lasting = leads_to == "numbers" and last == "time"  # prep time: a duration
+        if len(tokens) == 2 and last in _TIMES | _WHERE and not is_lasting and (verb := self._act(first)):
+            preposition = "in" if last == "year" or last in _WHERE else "on"
+            return Wording("circumstance", verb, noun=last, preposition=preposition)
+        if len(tokens) == 2 and self._participle(first) and english.is_person(noun, self._lexicon):
             noun = noun.split()[-1]  # starred actors
-        return Wording("role", noun)
+        if leads_to:
+            return Wording("role", noun, is_measured=True, unit=unit)
+        is_in = leading == "in" or noun in PLACES
+        return Wording("role", noun, preposition="in" if is_in else "")
 
     def noun_of_tails(self, wording: Wording) -> str:
         """What the tails are called; "" if the words do not say."""
         match wording.shape:
-            case "role" | "sort":
+            case "role":
                 return "" if wording.is_reversed else wording.word
             case "circumstance":
                 return wording.noun
@@ -102,16 +123,28 @@ class Reader:
 
         A verb that is its own noun says nothing: a film starring someone is no star.
         """
-        if wording.shape == "role" and wording.is_reversed:
-            return wording.word
-        agent = self.noun_of_agents(wording.word) if wording == Wording("verb", wording.word) else ""
-        return "" if agent == wording.word else agent
+        match wording.shape:
+            case "role" if wording.is_reversed:
+                return wording.word
+            case "role" if wording.word in OF_PEOPLE:
+                return "person"
+            case "circumstance" if wording.word in LIVING:
+                return "person"
+            case "verb" if not wording.is_reversed:
+                agent = self.noun_of_agents(wording.word)
+                return "" if agent == wording.word else agent
+        return ""
 
     def noun_of_agents(self, verb: str) -> str:
         """Who does what a verb says: director, of direct; "" if there is no word."""
+        verb, _, _ = verb.partition(" ")
         spelled = (f"{verb}or", f"{verb}er", f"{verb.removesuffix('e')}er", f"{verb.removesuffix('e')}or")
-        known = (noun for noun in spelled if self._lexicon.is_person(noun))
-        return self._lexicon.agent(verb) or next(known, "")
+        known = [noun for noun in spelled if self._lexicon.is_person(noun)]
+        derived = self._lexicon.agent(verb) or ""
+        # Who is trained is no trainer, and what is created no creator.
+        if derived == verb or derived.endswith(("er", "or", "ist", "ant", "ent")):
+            return derived
+        return max(known, key=lambda noun: self._lexicon.count(noun, NOUN), default="")
 
     def act(self, verb: str) -> str:
         """An act as a noun: publication, of publish."""
@@ -119,21 +152,49 @@ class Reader:
             return _ACTS.get(verb, verb)  # a release
         return self._lexicon.act(verb) or self._inflect.of(verb, "VBG")
 
-    def _before_preposition(self, tokens: list[str], preposition: str) -> Wording | None:
-        (*_, first) = tokens
+    def is_done_to(self, verb: str) -> bool:
+        """Whether what a verb says is done to somebody or something: released, but not died."""
+        return self._lexicon.is_transitive(verb) and verb not in _ACTIVE or verb in STATES
+
+    def _single_verb(self, verb: str, token: str) -> Wording:
+        if verb == "star":  # starring: who is starred in a film stars in it
+            return Wording("verb", "star in", is_reversed=True)
+        is_participle = self._inflect.of(verb, "VBN") == token
+        return Wording(
+            "verb", verb, is_reversed=is_participle, is_present=not is_participle or verb in STATES
+        )
+
+    def _before_preposition(self, tokens: list[str], preposition: str, leads_to: LeadsTo) -> Wording | None:
+        *before, first = tokens
         verb = self._participle(first)
+        noun = english.singular(" ".join(tokens), self._lexicon, self._inflect)
         if preposition == "by" and verb:
-            return Wording("verb", verb, is_reversed=True)
-        if preposition == "of" and self._lexicon.knows(self._singular(tokens).split()[-1], NOUN):
-            return Wording("role", self._singular(tokens), is_reversed=True)
-        if preposition in _WHERE_OR_WHEN and verb:
-            return Wording("circumstance", verb)
-        if len(tokens) == 1 and (verb := self._verb(first)) and not self._participle(first):
-            return Wording("verb", f"{verb} {preposition}")
-        return Wording("adjective", " ".join([*tokens, preposition]))
+            return Wording("verb", verb, is_reversed=True, is_present=verb in STATES)
+        if preposition == "of" and self._lexicon.knows(noun.split()[-1], NOUN):
+            return Wording("role", noun, is_reversed=True)
+        if preposition in _WHERE_OR_WHEN and verb and not before:
+            time = "date" if leads_to == "dates" else "year" if leads_to else ""
+            return Wording(
+                "circumstance",
+                verb,
+                noun=time or "place",
+                preposition=preposition,
+                is_present=verb in STATES,
+            )
+        if verb and not before and not self.is_done_to(verb):
+            return Wording("verb", f"{verb} {preposition}")  # graduated from
+        if not before and not verb and (does := self._does(first)):
+            return Wording("verb", f"{does} {preposition}", is_present=True)
+        is_past = verb != "" and not before and verb not in STATES  # trained under
+        return Wording("adjective", " ".join([*tokens, preposition]), is_present=not is_past)
 
     def _is_word(self, token: str) -> bool:
-        lemmas = (token, *self._inflect.lemmas(token, VERB), *self._inflect.lemmas(token, NOUN))
+        lemmas = (
+            token,
+            *self._inflect.lemmas(token, VERB),
+            *self._inflect.lemmas(token, NOUN),
+            english.singular(token, self._lexicon, self._inflect),
+        )
         return len(token) > 2 and any(
             self._lexicon.knows(lemma, part) for lemma in lemmas for part in (NOUN, VERB)
         )
@@ -145,114 +206,32 @@ class Reader:
                 return lemma
         return ""
 
+    def _verbs(self, token: str) -> Iterator[str]:
+        for lemma in self._inflect.lemmas(token, VERB):
+            if lemma != token and self._lexicon.knows(lemma, VERB):
+                yield lemma
+
     def _verb(self, token: str) -> str:
         """The verb of which a token is a form, unless it is rather a noun; "" if it is none."""
         nouns = max(
             (self._lexicon.count(lemma, NOUN) for lemma in self._inflect.lemmas(token, NOUN)), default=-1
         )
-        for lemma in self._inflect.lemmas(token, VERB):
-            if (
-                lemma != token
-                and self._lexicon.knows(lemma, VERB)
-                and self._lexicon.count(lemma, VERB) > nouns
-            ):
-                return lemma
-        return ""
+        return next((verb for verb in self._verbs(token) if self._lexicon.count(verb, VERB) > nouns), "")
+
+    def _does(self, token: str) -> str:
+        """The verb of a token in the present; before a preposition, "reports" is one."""
+        return next(self._verbs(token), "") if token.endswith("s") else ""
 
     def _act(self, token: str) -> str:
         return _VERBS.get(token) or self._participle(token) or self._lexicon.verb_of(token) or ""
 
-    def _singular(self, tokens: list[str]) -> str:
-        *first, last = tokens
-        known = (lemma for lemma in self._inflect.lemmas(last, NOUN) if self._lexicon.knows(lemma, NOUN))
-        return " ".join([*first, next(known, last)])
-
-
-def phrases_of(
-    wording: Wording, phrasing: Phrasing, reader: Reader, head: Party, tail: Party
-) -> tuple[Phrases, Phrases]:
-    """Phrases for the tails of a head, and for the heads of a tail."""
-    word = wording.word
-    match wording.shape:
-        case "verb":
-            agent, patient = (tail, head) if wording.is_reversed else (head, tail)
-            # A film that stars somebody is not the star of anybody.
-            names_agent = agent.is_person or reader.noun_of_agents(word) != word
-            patients, agents = phrasing.of_verb(word, agent, patient, names_agent=names_agent)
-            return (agents, patients) if wording.is_reversed else (patients, agents)
-        case "circumstance":
-            is_time = wording.noun in _TIMES or tail.kind.singular in _TIMES
-            noun = wording.noun or ("year" if is_time else "place")
-            adverb = "when" if is_time else "where"
-            return phrasing.of_circumstance(word, reader.act(word), head, noun=noun, adverb=adverb)
-        case "adjective":
-            return _of_adjective(word, head, tail)
-        case "sort":
-            return phrasing.of_sort(word, head, tail)
-    if wording.is_reversed:
-        heads, tails = phrasing.of_role(word, tail, head)
-        return tails, heads
-    if word == tail.kind.singular and not tail.is_person:
-        return phrasing.of_sort(word, head, tail)
-    return phrasing.of_role(word, head, tail)
-
-
-def quantity_of(
-    wording: Wording,
-    name: str,
-    head: str,
-    datatype: str,
-    reader: Reader,
-    inflections: Inflections,
-    rng: random.Random,
-) -> Quantity:
-    """A relation to numbers or dates, with phrases that name and compare them; years are dates.
-
-    Args:
-        datatype: full IRI.
-    """
-    acted = " ".join((reader.act(wording.word), wording.noun)).strip()
-    noun = wording.word if wording.shape == "role" else acted
-    if datatype not in DATE_TYPES and noun.split()[-1:] != ["year"]:
-        return number(name, noun, head, rng, "duration" if noun in _DURATIONS else "")
-    if datatype in DATE_TYPES and wording.shape == "circumstance":
-        done, act = inflections.of(wording.word, "VBN"), reader.act(wording.word)
-        return day(name, base=act, done=done, noun=wording.noun or "date", head=head, rng=rng)
-    return Quantity(
-        name,
-        head,
-        datatype,
-        0,
-        0,
-        (f"the {noun} of {{}}", f"{{}} 's {noun}", f"what the {noun} of {{}} is"),
-        {},
-        {
-            Comparator.GT: (f"whose {noun} is after {{}}", f"with a {noun} later than {{}}"),
-            Comparator.LT: (f"whose {noun} is before {{}}", f"with a {noun} earlier than {{}}"),
-            Comparator.GE: (f"whose {noun} is {{}} or later", f"with a {noun} not before {{}}"),
-            Comparator.LE: (f"whose {noun} is {{}} or earlier", f"with a {noun} not after {{}}"),
-        },
-        records={
-            Extreme.MAX: (f"latest {noun}", f"most recent {noun}"),
-            Extreme.MIN: (f"earliest {noun}", f"first {noun}"),
-        },
-    )
-
-
-def _of_adjective(word: str, head: Party, tail: Party) -> tuple[Phrases, Phrases]:
-    """Phrases for what something is compatible with, and for what is compatible with it."""
-    heads, tails = head.kind.plural, tail.kind.plural
-    return (
-        Phrases(
-            (f"the {tails} that {{}} is {word}", f"what {{}} is {word}"),
-            (f"which {tails} is {{}} {word}", f"what is {{}} {word}"),
-            (f"that {{}} is {word}",),
-            (f"the {heads} {word} the same {tails} as {{}}",),
-        ),
-        Phrases(
-            (f"the {heads} {word} {{}}", f"the {heads} that are {word} {{}}", f"what is {word} {{}}"),
-            (f"which {heads} are {word} {{}}", f"{head.who} is {word} {{}}"),
-            (f"{word} {{}}", f"that are {word} {{}}"),
-            (f"the {tails} that the same {heads} are {word} as {{}}",),
-        ),
-    )
+    def _counted(self, tokens: list[str]) -> str:
+        """What numbers count, in the singular; "" if they measure."""
+        text = " ".join(tokens)
+        if tokens[:2] == ["number", "of"]:
+            text = " ".join(tokens[2:])
+        elif len(tokens) > 1 and tokens[-1] in ("count", "number"):
+            return english.singular(" ".join(tokens[:-1]), self._lexicon, self._inflect)
+        elif not english.is_plural(text, self._lexicon, self._inflect):
+            return ""
+        return english.singular(text, self._lexicon, self._inflect)

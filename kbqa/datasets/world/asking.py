@@ -98,8 +98,13 @@ class Asker:
 def _text(draft: Draft, schema: Schema, rng: random.Random) -> str:
     """The text of a question."""
     phrase, grammar = draft.phrase, schema.grammar
+    is_plural = draft.is_plural if draft.is_plural is not None else _is_plural(phrase, schema, grammar)
     if isinstance(draft.form, Ask):
-        is_plural = _is_plural(phrase, schema, grammar)
+        if draft.whether:
+            return f"{rng.choice(draft.whether)} ?"
+        patterns = grammar.whether_several if is_plural else grammar.whether_one
+        if patterns:
+            return rng.choice(patterns).format(draft.asked, phrase)
         return yes_no(rng, draft.asked, phrase, draft.question, is_plural=is_plural)
     if draft.question:
         return f"{draft.question} ?" if rng.random() < _WITH_MARK else draft.question
@@ -107,7 +112,10 @@ def _text(draft: Draft, schema: Schema, rng: random.Random) -> str:
         return rng.choice(grammar.how_many).format(phrase.removeprefix("the "))
     if phrase.startswith(grammar.clauses):
         return rng.choice(grammar.clause).format(phrase)
-    return rng.choice(grammar.several if _is_plural(phrase, schema, grammar) else grammar.one).format(phrase)
+    one, several = grammar.one, grammar.several
+    if draft.is_person:
+        one, several = grammar.people_one or one, grammar.people_several or several
+    return rng.choice(several if is_plural else one).format(phrase)
 
 
 def _is_plural(phrase: str, schema: Schema, grammar: Grammar) -> bool:

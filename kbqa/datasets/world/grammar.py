@@ -1,8 +1,6 @@
-"""Patterns by which a phrase becomes a question, for schemas that are invented or read from a graph."""
+"""Patterns by which a phrase becomes a question, for schemas that are invented."""
 
 from __future__ import annotations
-
-from kbqa.datasets.world.schema import Grammar
 
 ONE = (
     *("what is {} ?", "who or what is {} ?", "name {} .", "i want to know {} .", "{} ?", "{}", "tell me {}"),
@@ -38,16 +36,3 @@ CLAUSE = (
 )
 CLAUSES = ("how ", "what ", "who ", "when ", "where ")
 """How phrases begin that are clauses."""
-
-
-def whole_grammar() -> Grammar:
-    """All patterns; half of the paths end with a question of their own."""
-    return Grammar(
-        one=ONE,
-        several=SEVERAL,
-        how_many=HOW_MANY,
-        clause=CLAUSE,
-        clauses=CLAUSES,
-        superlatives=SUPERLATIVES,
-        records=RECORDS,
-    )

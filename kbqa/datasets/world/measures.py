@@ -87,16 +87,15 @@ _DATE_NAMED = (
 )
 
 
-def number(name: str, words: str, head: str, rng: random.Random, measure: str = "") -> Quantity:
+def number(name: str, words: str, head: str, rng: random.Random) -> Quantity:
     """A quantity in numbers.
 
     Args:
         words: what it is called.
-        measure: whose adjectives it has, too, of `MEASURES`; by default that of its words, if it is there.
     """
     datatype = rng.choice(("integer", "integer", "float", "decimal"))
     low = rng.choice((1, 10, 100, 1_000))
-    adjectives = MEASURES.get(measure or words)
+    adjectives = MEASURES.get(words)
     comparisons = {
         comparator: tuple(pattern.format(N=words) for pattern in rng.sample(patterns, 3))
         for comparator, patterns in _NUMBERS.items()

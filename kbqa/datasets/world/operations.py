@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from calendar import month_name
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kbqa.datasets.world.agreement import fill, fits, with_entity
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.members import comparable, members
 from kbqa.datasets.world.schema import Link, Tenure
@@ -46,6 +47,9 @@ class Draft:
         path: the hops, if the form is a path from one entity.
         question: the text, if it is no pattern around the phrase; for ASK, it asks for the set.
         asked: mentions the node of ASK.
+        is_plural: whether the phrase is about several things; None if only its words say so.
+        is_person: whether it is about people.
+        whether: yes/no questions of ASK, if the relation has some.
     """
 
     form: Expression
@@ -53,14 +57,30 @@ class Draft:
     path: tuple[Hop, ...] = ()
     question: str = ""
     asked: str = ""
+    is_plural: bool | None = None
+    is_person: bool = False
+    whether: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """A statement about an entity: a set that contains it, and a clause for that set."""
+    """A statement about an entity: a set that contains it, and a clause for that set.
+
+    Attributes:
+        patterns: all clauses, of which `pattern` is one.
+        subject: mentions what a clause is about.
+        asks: questions for the set.
+    """
 
     form: Expression
-    clause: str
+    pattern: str
+    patterns: tuple[str, ...]
+    subject: str
+    asks: tuple[str, ...] = ()
+
+    def clause(self, *, is_plural: bool = True) -> str:
+        """The clause, after a noun in the singular or plural."""
+        return fill(self.pattern, self.subject, answers=is_plural)
 
 
 class Drawer:
@@ -70,7 +90,7 @@ class Drawer:
         self._facts, self._rng, self._schema = facts, rng, facts.schema
         self._limits = limits or Limits()
         self._walker = Walker(facts, rng, self._limits)
-        self._mixed = tuple(link for link in facts.schema.links if len(link.tails) > 1)
+        self._mixed = tuple(link for link in facts.schema.links if len(link.tails) > 1 and link.tails_are)
         self._named = [entity for entity in facts.names if facts.schema.kinds[facts.kinds[entity]].is_topic]
         shared = (bearers for bearers in facts.bearers.values() if len(bearers) > 1)
         self._namesakes = [entity for bearers in shared for entity in bearers]
@@ -112,7 +132,7 @@ class Drawer:
         both = And(one.form, other.form)
         if len(self._members(both)) == min(len(self._members(one.form)), len(self._members(other.form))):
             return None  # one of the constraints would be enough
-        return Draft(both, f"the {self._schema.kinds[kind].plural} {one.clause} and {other.clause}")
+        return self._several(both, kind, self._joined(one, other))
 
     def superlative(self) -> Draft | None:
         if not self._schema.quantities:
@@ -127,8 +147,8 @@ class Drawer:
         if self._rng.random() < 0.1 and kind.name:
             everything = Superlative(extreme, Class(self._schema.iri(kind.name)), path)
             if words is quantity.records.get(extreme):
-                return Draft(everything, f"the {kind.singular} with the {most} of all")
-            return Draft(everything, f"the {most} {kind.singular} of all")
+                return self._one(everything, quantity.head, f"the {kind.singular} with the {most} of all")
+            return self._one(everything, quantity.head, f"the {most} {kind.singular} of all")
         constraints = self._constraints(self._rng.choice(self._facts.members[quantity.head]), 1)
         if constraints is None:
             return None
@@ -138,20 +158,23 @@ class Drawer:
         form = Superlative(extreme, constraint.form, path)
         if len(self._members(form)) == len(self._members(constraint.form)):
             return None
-        pattern = self._rng.choice(patterns)
-        return Draft(form, pattern.format(most, kind.singular, kind.plural, constraint.clause))
+        clauses = constraint.clause(is_plural=False), constraint.clause()
+        phrase = self._rng.choice(patterns).format(most, kind.singular, kind.plural, *clauses)
+        return self._one(form, quantity.head, phrase)
 
     def comparison(self) -> Draft | None:
         if not self._schema.quantities:
             return None
         quantity = self._rng.choice(self._schema.quantities)
-        compared, entity = self._compared(quantity.name, quantity.compared)
-        plural = self._schema.kinds[quantity.head].plural
+        phrases = {comparator: said for comparator, said in quantity.compared.items() if said}
+        if not phrases:
+            return None
+        compared, entity = self._compared(quantity.name, phrases)
         if self._rng.random() < 0.3:
             form = compared.form
             if self._schema.says_class:
                 form = And(Class(self._schema.class_of(quantity.head)), form)
-            return Draft(form, f"the {plural} {compared.clause}")
+            return self._several(form, quantity.head, compared.clause())
         constraints = self._constraints(entity, 1)
         if constraints is None:
             return None
@@ -159,7 +182,7 @@ class Drawer:
         both = And(constraint.form, compared.form)
         if len(self._members(both)) == len(self._members(constraint.form)):
             return None
-        return Draft(both, f"the {plural} {constraint.clause} and {compared.clause}")
+        return self._several(both, quantity.head, self._joined(constraint, compared))
 
     def count(self) -> Draft | None:
         if self._rng.random() < 0.4:
@@ -174,7 +197,8 @@ class Drawer:
         (constraint,) = constraints
         if len(self._members(constraint.form)) == 1 and self._rng.random() < 0.7:
             return None
-        return Draft(Count(constraint.form), f"the {self._schema.kinds[kind].plural} {constraint.clause}")
+        phrase = f"the {self._schema.kinds[kind].plural} {constraint.clause()}"
+        return Draft(Count(constraint.form), phrase, question=self._how_many(kind, constraint))
 
     def time(self) -> Draft | None:
         """What was held, or who held it, at a time; the answer differs at other times."""
@@ -216,10 +240,10 @@ class Drawer:
         if not some or some == nodes:
             return None
         mixed = Join(Relation(self._schema.iri(link.name), inverse=True), reached.form)
-        clause = self._rng.choice(link.tails_are).format(reached.phrase)
-        return Draft(
-            And(Class(self._schema.class_of(kind)), mixed), f"the {self._schema.kinds[kind].plural} {clause}"
-        )
+        is_name = not reached.path
+        pattern = self._rng.choice([one for one in link.tails_are if fits(one, is_name=is_name)])
+        clause = fill(pattern, reached.phrase, is_plural=reached.is_plural, answers=True)
+        return self._several(And(Class(self._schema.class_of(kind)), mixed), kind, clause)
 
     def boolean(self) -> Draft | None:
         """Whether an entity is where a path leads; in half of the questions it is not."""
@@ -237,8 +261,9 @@ class Drawer:
             if not others:
                 return None
             node = self._rng.choice(others)
-        asked = Ask(source, Entity(node))
-        return Draft(asked, reached.phrase, (), reached.question, self._walker.mention(node))
+        mention = self._walker.mention(node)
+        whether = tuple(with_entity(one, mention) for one in reached.whether)
+        return replace(reached, form=Ask(source, Entity(node)), path=(), asked=mention, whether=whether)
 
     # Building blocks of the operations
 
@@ -247,21 +272,83 @@ class Drawer:
         reached = self._walker.walk(reached, hops)
         if reached is None or isinstance(reached.form, Entity):
             return None
-        return Draft(reached.form, reached.phrase, reached.path, reached.question)
+        kinds = {self._facts.kinds[node] for node in reached.nodes if isinstance(node, str)}
+        return Draft(
+            reached.form,
+            reached.phrase,
+            reached.path,
+            reached.question,
+            is_plural=reached.is_plural if self._schema.grammar.agrees else None,
+            is_person=bool(kinds) and all(self._schema.kinds[kind].is_person for kind in kinds),
+            whether=reached.whether,
+        )
+
+    def _several(self, form: Expression, kind: str, clause: str) -> Draft:
+        """The members of a kind that a clause describes."""
+        described = self._schema.kinds[kind]
+        is_plural = True if self._schema.grammar.agrees else None
+        return Draft(
+            form, f"the {described.plural} {clause}", is_plural=is_plural, is_person=described.is_person
+        )
+
+    def _one(self, form: Expression, kind: str, phrase: str) -> Draft:
+        """A member of a kind; the phrase may be a question of its own."""
+        if not self._schema.grammar.agrees:
+            return Draft(form, phrase)
+        question = phrase if phrase.startswith("which ") else ""
+        is_person = self._schema.kinds[kind].is_person
+        return Draft(form, phrase, question=question, is_plural=False, is_person=is_person)
+
+    def _joined(self, one: _Constraint, other: _Constraint) -> str:
+        """Both clauses after one noun in the plural, of one sort if clauses of one sort can be had."""
+        if not self._schema.grammar.agrees:
+            return f"{one.clause()} and {other.clause()}"
+        pairs = [
+            (left, right)
+            for left in one.patterns
+            for right in other.patterns
+            if _sort_of(left) == _sort_of(right)
+        ]
+        left, right = self._rng.choice(pairs or [(one.pattern, other.pattern)])
+        return f"{fill(left, one.subject, answers=True)} and {fill(right, other.subject, answers=True)}"
+
+    def _how_many(self, kind: str, constraint: _Constraint) -> str:
+        """A question for a number, made from one for the set; "" if it shall be a pattern around a phrase."""
+        which = f"which {self._schema.kinds[kind].plural} "
+        asks = [one for one in constraint.asks if one.startswith(which)]
+        if not self._schema.grammar.agrees or not asks or self._coin():
+            return ""
+        asked = fill(self._rng.choice(asks), constraint.subject, answers=True)
+        return f"how many {asked.removeprefix('which ')}"
 
     def _constraints(self, entity: str, count: int) -> list[_Constraint] | None:
         """Different statements about an entity whose sets hold only its kind; None if there are too few."""
         kind, found = self._facts.kinds[entity], []
         for link in self._schema.links:
             name = self._schema.iri(link.name)
-            if link.head == kind and link.heads:
+            heads, tails_are = _of_names(link.heads), _of_names(link.tails_are)
+            if link.head == kind and heads:
                 for tail in self._walker.tails(entity, link.name):
-                    clause = self._rng.choice(link.heads).format(self._walker.mention(str(tail)))
-                    found.append(_Constraint(Join(Relation(name), Entity(str(tail))), clause))
-            if link.tails == (kind,) and link.tails_are:
+                    found.append(
+                        _Constraint(
+                            Join(Relation(name), Entity(str(tail))),
+                            self._rng.choice(heads),
+                            heads,
+                            self._walker.mention(str(tail)),
+                            _of_names(link.asks_back),
+                        )
+                    )
+            if link.tails == (kind,) and tails_are:
                 for head in self._facts.heads.get((entity, name), ()):
-                    clause = self._rng.choice(link.tails_are).format(self._walker.mention(head))
-                    found.append(_Constraint(Join(Relation(name, inverse=True), Entity(head)), clause))
+                    found.append(
+                        _Constraint(
+                            Join(Relation(name, inverse=True), Entity(head)),
+                            self._rng.choice(tails_are),
+                            tails_are,
+                            self._walker.mention(head),
+                            _of_names(link.asks),
+                        )
+                    )
         return self._rng.sample(found, count) if len(found) >= count else None
 
     def _compared(self, name: str, phrases: Mapping[Comparator, tuple[str, ...]]) -> tuple[_Constraint, str]:
@@ -273,16 +360,17 @@ class Drawer:
             for tail in self._walker.tails(head, name)
         ]
         pairs.sort(key=lambda pair: comparable(pair[1]))
-        comparator = self._rng.choice(tuple(Comparator))
+        comparator = self._rng.choice([one for one in Comparator if one in phrases])
         if comparator in (Comparator.GE, Comparator.GT):
             pairs.reverse()
         few = self._rng.randint(1, min(self._limits.members, len(pairs) - 1))
         # The bound is the last of these values, or for a strict comparison the next one.
         bound = pairs[few if comparator in (Comparator.GT, Comparator.LT) else few - 1][1]
         assert isinstance(bound, Literal)
-        clause = self._rng.choice(phrases[comparator]).format(bound.lexical)
+        pattern = self._rng.choice(phrases[comparator])
         form = Comparison(comparator, (Relation(relation),), bound)
-        return _Constraint(form, clause), self._rng.choice(pairs[:few])[0]
+        constraint = _Constraint(form, pattern, phrases[comparator], bound.lexical)
+        return constraint, self._rng.choice(pairs[:few])[0]
 
     def _moment(self, node: str, tenure: Tenure) -> tuple[str, str]:
         """A time during a tenure, and a phrase for it."""
@@ -335,6 +423,19 @@ OPERATIONS: dict[str, Callable[[Drawer], Draft | None]] = {
     "boolean": Drawer.boolean,
 }
 """Operation, as in `Question.operation` → the method that draws a question of it."""
+
+
+def _of_names(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns whose subject may be a name."""
+    return tuple(one for one in patterns if fits(one, is_name=True))
+
+
+def _sort_of(clause: str) -> str:
+    """Whether a clause is relative ("whose genre is"), begins with a preposition, or is a participle's."""
+    first, _, _ = clause.partition(" ")
+    if first in ("that", "who", "which", "whose"):
+        return "relative"
+    return "preposition" if first in ("with", "of", "in", "from", "by") else "participle"
 
 
 def _dead_ends(facts: Facts) -> Iterator[tuple[str, Link]]:

@@ -241,6 +241,7 @@ _THERE_CLAUSES = ("{n} in {{}}", "that were {n} in {{}}")
 
 
 _SHORTEST = 3  # patterns of noun phrases, in a terse world
+_MOST = 5  # patterns of each sort that a relation gets: a world has its own few
 
 
 class Phrasing:
@@ -248,7 +249,6 @@ class Phrasing:
 
     Args:
         faithful: share of the phrases that use the relation's own word.
-        most: patterns of each sort that a relation gets; a world has its own few.
         terse: whether noun phrases are as short as they can be ("X 's boss 's salary").
     """
 
@@ -259,20 +259,13 @@ class Phrasing:
         rng: random.Random,
         *,
         faithful: float,
-        most: int = 5,
         terse: bool = False,
     ) -> None:
         self._lexicon, self._inflect, self._rng = lexicon, inflections, rng
-        self._faithful, self._most, self._terse = faithful, most, terse
+        self._faithful, self._terse = faithful, terse
 
-    def of_verb(
-        self, verb: str, agent: Party, patient: Party, *, names_agent: bool = True
-    ) -> tuple[Phrases, Phrases]:
-        """Phrases for what an agent does something to, and for who does it.
-
-        Args:
-            names_agent: whether the verb's noun for an agent may be used (the director of).
-        """
+    def of_verb(self, verb: str, agent: Party, patient: Party) -> tuple[Phrases, Phrases]:
+        """Phrases for what an agent does something to, and for who does it."""
         fixed = self._kinds("A", agent) | self._kinds("P", patient) | {"who": agent.who, "whom": agent.whom}
 
         def words() -> dict[str, str]:
@@ -282,7 +275,7 @@ class Phrasing:
         asked: Sequence[str] = _AGENTS_ASKED
         sharing: Sequence[str] = _AGENTS_SHARING
         together: Sequence[str] = _PATIENTS_SHARING
-        if names_agent and (noun := self._lexicon.agent(verb)):
+        if noun := self._lexicon.agent(verb):
             fixed["r"] = noun
             named, asked = (*named, *_AGENT_NOUN * 2), (*asked, *_AGENT_NOUN_ASKED)
             sharing = (*sharing, *_AGENT_NOUN_SHARING)
@@ -335,7 +328,7 @@ class Phrasing:
         return Phrases(*(self._some(patterns, words) for patterns in (named, asked, clauses, sharing)))
 
     def _some(self, patterns: Sequence[str], words: Callable[[], dict[str, str]]) -> tuple[str, ...]:
-        count = min(len(patterns), self._rng.randint(2, self._most))
+        count = min(len(patterns), self._rng.randint(2, _MOST))
         # The words may be drawn differently when a pattern is used again.
         drawn = (pattern.format(**words()) for pattern in self._rng.sample(patterns, count) for _ in range(2))
         return tuple(dict.fromkeys(drawn))

@@ -1,6 +1,7 @@
 """What a generated world is made of: classes, relations, quantities, and phrases for all of them.
 
-A phrase has one `{}` for its subject. Names of classes and relations are without the schema's namespace.
+A phrase has one `{}` for its subject, and may agree with it in number (`world.agreement`). Names of classes
+and relations are without the schema's namespace.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class EntityKind:
         count: number of members in a world of size 1.
         like: kind of its members' names (`world.names.draw_names`); "" if they have none.
         is_topic: whether questions begin at its members.
+        is_person: whether its members are asked for by "who".
     """
 
     name: str
@@ -41,6 +43,7 @@ class EntityKind:
     count: int
     like: str
     is_topic: bool = True
+    is_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class Link:
         asks, asks_back: questions for the tails of a head, and for the heads of a tail.
         same_tail, same_head: phrases for the heads that share a tail with a head, and for the tails that
             share a head with a tail.
+        whether, whether_back: yes/no questions whether `{e}` is a tail of a head, or a head of a tail.
+        several, several_back: whether a head usually has several tails, and a tail several heads.
         count: minimum and maximum number of tails per head.
         share: share of the heads that have the relation; for the others the fact is missing.
         label: of the relation, where its name says nothing.
@@ -71,6 +76,10 @@ class Link:
     asks_back: tuple[str, ...] = ()
     same_tail: tuple[str, ...] = ()
     same_head: tuple[str, ...] = ()
+    whether: tuple[str, ...] = ()
+    whether_back: tuple[str, ...] = ()
+    several: bool = False
+    several_back: bool = False
     count: tuple[int, int] = (1, 1)
     share: float = 1.0
     label: str = ""
@@ -89,6 +98,7 @@ class Quantity:
         records: what these entities have ("greatest height").
         compared: phrases for the entities whose value satisfies a comparison with a literal.
         share: share of the heads that have a value.
+        whether: yes/no questions whether `{e}` is the value.
     """
 
     name: str
@@ -103,6 +113,7 @@ class Quantity:
     records: Mapping[Extreme, tuple[str, ...]] = field(default_factory=dict)
     label: str = ""
     asks: tuple[str, ...] = ()
+    whether: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +167,13 @@ class Grammar:
         plurals: nouns in the plural that are no class, with which a phrase may begin.
         direct: share of the paths that end with a question of their own ("who wrote {}"), if there is one.
         superlatives, records: patterns of an adjective or a record, the kind in the singular and in the
-            plural, and a clause.
+            plural, and a clause for each of these.
+        agrees: whether phrases agree in number. Phrases are then all noun phrases, "which" begins a
+            superlative that is a question, clauses that are joined are of one sort, and what is counted may
+            be asked for by the relation's own questions.
+        people_one, people_several: as `one` and `several`, for people; the same if there are none.
+        whether_one, whether_several: patterns of yes/no questions for an entity and a phrase, instead of
+            those in `world.yes_no`.
     """
 
     one: tuple[str, ...]
@@ -168,6 +185,11 @@ class Grammar:
     direct: float = 0.5
     superlatives: tuple[str, ...] = ("the {0} {1} {3}", "the {0} of the {2} {3}")
     records: tuple[str, ...] = ("the {1} {3} with the {0}", "the {1} with the {0} among the {2} {3}")
+    agrees: bool = False
+    people_one: tuple[str, ...] = ()
+    people_several: tuple[str, ...] = ()
+    whether_one: tuple[str, ...] = ()
+    whether_several: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

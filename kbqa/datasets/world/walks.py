@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbqa.datasets.world.agreement import fill, fits
 from kbqa.datasets.world.facts import Facts, Node
 from kbqa.datasets.world.schema import Link, Quantity
 from kbqa.logical_forms.algebra import Entity, Expression, Join, Relation, entities
@@ -45,6 +46,8 @@ class Reached:
         lookups: that the hops took.
         question: the text, if it is no pattern around the phrase.
         sharing: phrases for what shares these nodes with where the last hop came from.
+        is_plural: whether the phrase is about several things.
+        whether: yes/no questions whether `{e}` is in the set.
     """
 
     form: Entity | Expression
@@ -54,6 +57,19 @@ class Reached:
     lookups: int = 0
     question: str = ""
     sharing: tuple[str, ...] = ()
+    is_plural: bool = False
+    whether: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a schema says of a hop; see `Link`."""
+
+    named: tuple[str, ...]
+    asks: tuple[str, ...]
+    sharing: tuple[str, ...]
+    whether: tuple[str, ...]
+    several: bool
 
 
 class Walker:
@@ -102,26 +118,22 @@ class Walker:
         found = (tail for node in reached.nodes for tail in self.tails(node, step.name))
         nodes: dict[Node, None] = dict.fromkeys(found)
         relation = Relation(self._schema.iri(step.name), inverse=True)
-        sharing = step.same_tail if isinstance(step, Link) else ()
-        return self._reach(reached, relation, nodes, step.forward, step.asks, sharing)
+        sharing, several = (step.same_tail, step.several) if isinstance(step, Link) else ((), False)
+        said = _Said(step.forward, step.asks, sharing, step.whether, several)
+        return self._reach(reached, relation, nodes, said)
 
     def step_back(self, reached: Reached, link: Link) -> Reached | None:
         """Step to the heads of a link."""
-        name = self._schema.iri(link.name)
+        name, kind = self._schema.iri(link.name), self._schema.kinds[link.head]
         found = (head for node in reached.nodes for head in self._facts.heads.get((node, name), ()))
         nodes: dict[Node, None] = dict.fromkeys(found)
-        phrases = [f"the {self._schema.kinds[link.head].plural} {clause}" for clause in link.heads]
-        back = [*phrases, *link.back]
-        return self._reach(reached, Relation(name), nodes, back, link.asks_back, link.same_head)
+        noun = f"{{a:{kind.singular}|{kind.plural}}}" if self._schema.grammar.agrees else kind.plural
+        phrases = (*(f"the {noun} {clause}" for clause in link.heads), *link.back)
+        said = _Said(phrases, link.asks_back, link.same_head, link.whether_back, link.several_back)
+        return self._reach(reached, Relation(name), nodes, said)
 
     def _reach(
-        self,
-        reached: Reached,
-        relation: Relation,
-        nodes: dict[Node, None],
-        phrases: Sequence[str],
-        asks: Sequence[str],
-        sharing: Sequence[str],
+        self, reached: Reached, relation: Relation, nodes: dict[Node, None], said: _Said
     ) -> Reached | None:
         if self._limits.returns:
             for topic in (
@@ -133,15 +145,35 @@ class Walker:
         lookups = reached.lookups + len(reached.nodes)
         if not nodes or (turns_back and not self._limits.returns) or lookups > self._limits.lookups:
             return None
-        phrase = self._rng.choice(phrases).format(reached.phrase)
-        question = ""
+        is_plural = said.several or len(nodes) > 1
+
+        def filled(patterns: Sequence[str]) -> list[str]:
+            return [
+                fill(one, reached.phrase, is_plural=reached.is_plural, answers=is_plural)
+                for one in patterns
+                if fits(one, is_name=not reached.path)
+            ]
+
+        phrase = self._rng.choice(filled(said.named))
+        question, whether = "", tuple(filled(said.whether))
+        asks = filled(said.asks)
         if asks and self._rng.random() < self._schema.grammar.direct:
-            question = self._rng.choice(asks).format(reached.phrase)
+            question = self._rng.choice(asks)
         if turns_back and reached.sharing and self._coin():
-            phrase, question = self._rng.choice(reached.sharing), ""
+            phrase, question, whether = self._rng.choice(reached.sharing), "", ()
+            is_plural = True
         path = (*reached.path, hop)
-        shared = tuple(one.format(reached.phrase) for one in sharing)
-        return Reached(Join(relation, reached.form), tuple(nodes), phrase, path, lookups, question, shared)
+        return Reached(
+            Join(relation, reached.form),
+            tuple(nodes),
+            phrase,
+            path,
+            lookups,
+            question,
+            tuple(filled(said.sharing)),
+            is_plural,
+            whether,
+        )
 
     def mention(self, entity: str) -> str:
         """The entity's name, with its kind if other entities share the name."""

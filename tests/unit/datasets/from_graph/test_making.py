@@ -12,7 +12,6 @@ import pytest
 from kbqa.datasets.from_graph import make_questions, reading
 from kbqa.datasets.from_graph.describing import describe
 from kbqa.datasets.from_graph.kinds import member_noun
-from kbqa.datasets.from_graph.wording import Reader, Wording
 from kbqa.datasets.world.lexicon import Inflections
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
@@ -240,28 +239,3 @@ def test_missing_words_say_what_to_install(named, monkeypatch, tmp_path):
     monkeypatch.setenv("KBQA_WORDNET", str(tmp_path))
     with pytest.raises(DatasetError, match="apt-get install wordnet-base"):
         make_questions(named, "films", 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "wording"),
-    [
-        ("directed by", Wording("verb", "direct", is_reversed=True)),
-        ("manages", Wording("verb", "manage")),
-        ("starred actors", Wording("role", "actor")),
-        ("has genre", Wording("role", "genre")),
-        ("has tags", Wording("role", "tag")),
-        ("in language", Wording("role", "language")),
-        ("parents", Wording("role", "parent")),
-        ("author of", Wording("role", "author", is_reversed=True)),
-        ("release year", Wording("circumstance", "release", noun="year")),
-        ("birth place", Wording("circumstance", "bear", noun="place")),
-        ("place of birth", Wording("circumstance", "bear", noun="place")),
-        ("located in", Wording("circumstance", "locate")),
-        ("works for", Wording("verb", "work for")),
-        ("compatible with", Wording("adjective", "compatible with")),
-        ("p57", None),
-        ("", None),
-    ],
-)
-def test_the_words_of_a_relation_are_read_as_english(text, wording):
-    assert Reader(lexicon_or_skip(), Inflections()).read(text) == wording
