@@ -15,6 +15,7 @@ from kbqa.datasets.questions import load_questions
 from kbqa.datasets.records import write_questions
 from kbqa.datasets.reviews import Review, Verdict, digest
 from kbqa.trajectory import Question
+from tests.chat_server import serve
 from tests.unit.datasets.from_graph.test_making import film_facts
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
 
@@ -67,6 +68,34 @@ def test_it_says_what_an_untyped_graph_is_taken_to_be_about(in_process, films):
     _, output, _ = in_process(*arguments, "--force", "--heads", "directed_by=movie")
     assert "after the graph" not in output
     assert "movies" in films.read_text()
+
+
+def test_a_chat_model_may_reword_the_questions_and_the_report_says_how_many(in_process, films, monkeypatch):
+    lexicon_or_skip()
+    for name in ("KBQA_GATEWAY_CHAT_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    arguments = ("questions", "make", "films", "--count", "20", "--output", str(films), "--paraphrase-with")
+    code, _, error = in_process(*arguments, "openai:wordy")
+    assert (code, "set KBQA_GATEWAY_CHAT_URL (or OPENAI_BASE_URL)" in error) == (2, True)
+    code, _, error = in_process(*arguments, "wordy")
+    assert (code, "write openai:MODEL" in error) == (2, True)
+
+    def script(body):
+        text = json.loads(body["messages"][-1]["content"])["question"]
+        return f"Say, {text}" if len(text) % 2 else f"Say,\n{text}"
+
+    with serve() as chat:
+        chat.script = script
+        monkeypatch.setenv("KBQA_GATEWAY_CHAT_URL", chat.url)
+        code, output, _ = in_process(*arguments, "openai:wordy")
+    assert code == 0, output
+    written = load_questions(str(films))
+    reworded = [one for one in written if one.wording == "model:wordy"]
+    assert 0 < len(reworded) < len(written) == 20
+    assert all(one.text.startswith("Say, ") for one in reworded)
+    assert {one.wording for one in written} <= {"model:wordy", "template", "lexicon"}
+    assert f"{len(reworded)} of 20 questions are in the words of wordy" in output
+    assert f"not taken, not one line: {20 - len(reworded)}" in output
 
 
 def test_examples_are_a_few_different_questions_written_as_people_write(in_process, films, tmp_path):

@@ -16,6 +16,7 @@ from kbqa.datasets.world.lexicon import Inflections
 from kbqa.errors import DatasetError
 from kbqa.kg.catalog import GraphCatalog
 from kbqa.kg.embedded.oxigraph import OxigraphStore
+from kbqa.kg.ranking.encoders import words
 from kbqa.logical_forms.algebra import Ask, Count, relations
 from kbqa.logical_forms.s_expression import parse_s_expression
 from tests.unit.datasets.world.wordnet import lexicon_or_skip
@@ -156,6 +157,30 @@ def test_a_film_that_stars_people_is_not_called_their_star():
         phrases += repr(described.facts.schema)
     assert re.search(r"\bwriters? of|'s writers?\b", phrases)
     assert not re.search(r"\bstars? of|'s stars?\b", phrases)
+
+
+def test_questions_that_are_trivial_or_say_the_same_are_dropped():
+    lexicon_or_skip()
+    facts = list(film_facts())
+    # The name of each film gives its series away, and two films differ only in case and punctuation.
+    facts += [(f"Tale {number}", "series", "Tale") for number in range(10)]
+    facts += [("Heat !", "directed_by", "Person1 Smith"), ("heat", "directed_by", "Person2 Smith")]
+    store = OxigraphStore.from_triples(facts)
+    made = make_questions(store, "films", 400)
+    said = [words(question.text) for question in made.questions]
+    assert len(set(said)) == len(said)
+    assert made.dropped["same words, other answers"] > 0
+    assert made.dropped["the question names the answer"] > 0
+    assert made.dropped["a shorter question has the same answers"] > 0
+    for question in made.questions:
+        if question.operation in ("boolean", "count"):
+            continue
+        labels = [item.label for item in store.items(question.answers).values()]
+        assert not any(f" {words(label)} " in f" {words(question.text)} " for label in labels), question
+        assert not set(question.answers) & set(question.topic_entities)
+        hops = question.path
+        if len(hops) == 3 and hops[0].relation == hops[1].relation == hops[2].relation:
+            assert hops[0].relation == "starred_actors"  # the others lead back to the same node
 
 
 @pytest.mark.parametrize(
