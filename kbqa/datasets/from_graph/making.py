@@ -311,9 +311,10 @@ class _Making:
             if hops[at + 1] != Hop(hops[at].relation, not hops[at].inverse):
                 continue
             [topic] = entities(form)
-            shorter: Expression = Entity(topic)
+            shorter: Entity | Expression = Entity(topic)
             for hop in (*hops[:at], *hops[at + 2 :]):
                 shorter = Join(Relation(hop.relation, inverse=not hop.inverse), shorter)
+            assert not isinstance(shorter, Entity), "at least one hop is left"
             found = members(self._facts, shorter)
             if {one.lexical if isinstance(one, Literal) else one for one in found} == set(question.answers):
                 return True

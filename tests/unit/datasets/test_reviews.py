@@ -53,7 +53,7 @@ def test_what_is_rejected_goes_and_new_words_stay(file):
     decide(review, 4, Verdict.OPEN)  # taken back
     kept = Review(file).kept()
     assert [question.id for question in kept] == [one.id for one in QUESTIONS if one.id != "films-1"]
-    assert kept[1].text == "Who made Tale 2?"
+    assert (kept[1].text, kept[1].wording) == ("Who made Tale 2?", "review")
     assert (kept[1].answers, kept[1].path) == (QUESTIONS[2].answers, QUESTIONS[2].path)
     assert kept[2:] == QUESTIONS[3:]
     progress = Review(file).progress()
