@@ -138,12 +138,12 @@ def test_kinds_have_the_nouns_of_most_of_their_members_or_general_ones():
         return {kind.singular for kind in described.facts.schema.kinds.values()}
 
     # A film that stars people is no star, and most of the people direct nothing.
-    assert nouns() == {"thing", "person", "genre", "year"}
-    assert nouns(directed_by="film", born_in="artist") == {"film", "artist", "genre", "year", "thing"}
+    assert nouns() == {"thing", "person", "genre", "year", "place"}
+    assert nouns(directed_by="film", born_in="artist") == {"film", "artist", "genre", "year", "place"}
     # The name of a graph names what most facts are about, unless something else does.
-    assert nouns("films") == {"film", "person", "genre", "year", "thing"}
-    assert nouns("films", directed_by="movie") == {"movie", "person", "genre", "year", "thing"}
-    assert nouns("genres") == {"thing", "person", "genre", "year"}
+    assert nouns("films") == {"film", "person", "genre", "year", "place"}
+    assert nouns("films", directed_by="movie") == {"movie", "person", "genre", "year", "place"}
+    assert nouns("genres") == {"thing", "person", "genre", "year", "place"}
 
 
 def test_a_film_that_stars_people_is_not_called_their_star():
@@ -159,17 +159,12 @@ def test_a_film_that_stars_people_is_not_called_their_star():
     assert not re.search(r"\bstars? of|'s stars?\b", phrases)
 
 
-def test_questions_that_are_trivial_or_say_the_same_are_dropped():
+def test_questions_that_are_trivial_are_dropped():
     lexicon_or_skip()
     facts = list(film_facts())
-    # The name of each film gives its series away, and two films differ only in case and punctuation.
-    facts += [(f"Tale {number}", "series", "Tale") for number in range(10)]
-    facts += [("Heat !", "directed_by", "Person1 Smith"), ("heat", "directed_by", "Person2 Smith")]
+    facts += [(f"Tale {number}", "series", "Tale") for number in range(10)]  # its name gives it away
     store = OxigraphStore.from_triples(facts)
     made = make_questions(store, "films", 400)
-    said = [words(question.text) for question in made.questions]
-    assert len(set(said)) == len(said)
-    assert made.dropped["same words, other answers"] > 0
     assert made.dropped["the question names the answer"] > 0
     assert made.dropped["a shorter question has the same answers"] > 0
     for question in made.questions:
@@ -181,6 +176,17 @@ def test_questions_that_are_trivial_or_say_the_same_are_dropped():
         hops = question.path
         if len(hops) == 3 and hops[0].relation == hops[1].relation == hops[2].relation:
             assert hops[0].relation == "starred_actors"  # the others lead back to the same node
+
+
+def test_questions_that_differ_in_case_and_punctuation_only_are_the_same():
+    lexicon_or_skip()
+    facts = [("Heat !", "directed_by", "Ann Roe"), ("heat", "directed_by", "Bo Lee")]
+    facts += [("Heat !", "has_genre", "Crime"), ("heat", "has_genre", "Drama")]
+    made = make_questions(OxigraphStore.from_triples(facts), "films", 100)
+    said = [words(question.text) for question in made.questions]
+    assert len(set(said)) == len(said)
+    assert made.dropped["same words, other answers"] > 0
+    assert made.dropped["another question says the same"] > 0
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,8 @@ def test_a_superlative_says_by_which_of_two_quantities():
     for facts, is_clear in ((lengths, True), (lengths + durations, False)):
         made = make_questions(OxigraphStore.from_triples(ships + facts), "ships", 150)
         texts = " ".join(one.text for one in made.questions if one.operation in ("superlative", "comparison"))
-        assert ("longest" in texts or "longer" in texts) == is_clear
+        unnamed = re.search(r"(longest|shortest|longer|shorter)(?! (length|duration))", texts)
+        assert (unnamed is not None) == is_clear
         assert "length" in texts
 
 
