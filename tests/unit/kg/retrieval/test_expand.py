@@ -10,7 +10,7 @@ from kbqa.kg.actions import Action, ErrorKind, Failure
 from kbqa.kg.catalog import FixedGraphs
 from kbqa.kg.embedded.oxigraph import OxigraphStore
 from kbqa.kg.tools import LocalGraphTools
-from tests.opened_graphs import served
+from tests.opened_graphs import loaded, served
 from tests.unit.kg.retrieval.expanding import (
     EX,
     MANNS,
