@@ -11,8 +11,12 @@ import time
 import psutil
 import pytest
 
+from kbqa.policy_store import PolicyStore
+from kbqa.recipes import load_recipe
 from services.cli.__main__ import main
 from tests.services.gateway.conftest import kg_server_url  # noqa: F401 (a fixture here, too)
+from tests.unit.encoders import save_encoder
+from tests.unit.policies_fixtures import make_model, make_tokenizer
 
 
 def clean_environment(**variables):
@@ -90,3 +94,69 @@ def in_process(monkeypatch, capsys, tmp_path):
         return code, captured.out, captured.err
 
     return command
+
+
+LINES = [
+    "who is a parent of [Ada]\tByron|Annabella",
+    "who are the parents of [Eve]\tAdam",
+    "[Ada] is the child of whom\tByron",
+]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The files of a tiny policy that has learned nothing."""
+    directory = tmp_path_factory.mktemp("tiny")
+    make_model().save_pretrained(directory)
+    make_tokenizer().save(str(directory / "tokenizer.json"))
+    return directory
+
+
+@pytest.fixture
+def store(tmp_path, model):
+    """The policy store of the test's home, with two versions of the run `tiny`."""
+    store = PolicyStore(tmp_path / "home" / "policies")
+    overrides = {
+        "protocol.entities": "names",
+        "rollout.max_turns": 2,
+        "rollout.max_turn_tokens": 8,
+        "rollout.max_tokens": 200,
+    }
+    recipe = load_recipe("kg-r1-small", overrides)
+
+    def write(directory):
+        for file in model.iterdir():
+            (directory / file.name).write_bytes(file.read_bytes())
+
+    for number in (1, 2):
+        store.publish(
+            "tiny",
+            number,
+            write,
+            recipe=recipe.model_dump(mode="json"),
+            recipe_digest=recipe.digest(),
+            step=number,
+            metrics={},
+        )
+    return store
+
+
+@pytest.fixture
+def data(tmp_path):
+    """MetaQA's directory, as it is published, but smaller."""
+    directory = tmp_path / "films"
+    directory.mkdir()
+    (directory / "kb.txt").write_text("Ada|parent|Byron\nAda|parent|Annabella\nEve|parent|Adam\n")
+    (directory / "1hop_test.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """A tiny sentence encoder, with what sentence-transformers writes beside it."""
+    directory = save_encoder(tmp_path_factory.mktemp("encoder"))
+    (directory / "modules.json").write_text("[]")
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    (directory / "1_Pooling").mkdir()
+    (directory / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    return directory
