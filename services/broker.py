@@ -27,6 +27,10 @@ ATTEMPT_HEADER = "kbqa_attempt"
 LARGEST_CLOCK_OFFSET_S = 5.0
 """How far a clock may be off before deadlines lose their meaning, in seconds."""
 
+SENDING_CONNECTIONS = 4
+"""Most connections that a process keeps for sending, besides those over which it consumes. With Redis, each
+takes two sockets. A thread that finds none free waits, because sending takes a few milliseconds."""
+
 _CONNECT_TIMEOUT_S = 3.0
 _POLL_S = 0.2
 
@@ -68,6 +72,7 @@ def create_celery(
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=_CONNECT_TIMEOUT_S,
+        broker_pool_limit=SENDING_CONNECTIONS,
     )
     is_redis = urlsplit(broker_url).scheme.partition("+")[0] in ("redis", "rediss")
     if prefix and not is_redis:
