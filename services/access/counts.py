@@ -1,5 +1,9 @@
 """Rate limits: counts of each caller's requests in a moving window, in Redis or in this process.
 
+A limit of at most `EXACT` requests is counted exactly: the times of all of them are stored. For a larger one,
+two numbers are stored, of this window and of the one before, which is taken to have been even. Otherwise a
+quota of a million questions a day would take 20 MB for each key, in a Redis that also holds the queues.
+
 Replicas of a service that share a Redis count together. While Redis does not answer, each replica either
 counts alone, so that each replica grants a caller the full limit, or refuses callers that have a limit.
 """
@@ -12,9 +16,9 @@ import math
 import time
 from typing import Any, Literal
 
-from limits import parse_many
+from limits import RateLimitItem, parse_many
 from limits.aio.storage import MemoryStorage, RedisStorage, Storage
-from limits.aio.strategies import MovingWindowRateLimiter
+from limits.aio.strategies import MovingWindowRateLimiter, RateLimiter, SlidingWindowCounterRateLimiter
 from prometheus_client import Counter
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -27,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 # Pause after a failure of Redis, so that not every request waits for it.
 _PAUSE_S = 5.0
+
+EXACT = 1000
+"""Largest limit that is counted exactly."""
 
 Purpose = Literal["requests", "questions"]
 
@@ -53,7 +60,7 @@ class Counts:
         timeout_s: float = 0.5,
     ) -> None:
         self._shared = _redis(redis_url, timeout_s) if redis_url is not None else None
-        self._own = MovingWindowRateLimiter(MemoryStorage())
+        self._own = _Windows(MemoryStorage())
         self._refuse, self._timeout_s = without_redis == "refuse", timeout_s
         self._paused_until = 0.0
         self._failures = failures
@@ -92,24 +99,36 @@ class Counts:
             await _client_of(self._shared.storage).aclose()
 
 
-async def _take(limiter: MovingWindowRateLimiter, limit: str, purpose: Purpose, caller: str) -> float | None:
+class _Windows:
+    """Counts in one storage, each limit in its way."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._exact = MovingWindowRateLimiter(storage)
+        self._even = SlidingWindowCounterRateLimiter(storage)
+
+    def of(self, item: RateLimitItem) -> RateLimiter:
+        return self._exact if item.amount <= EXACT else self._even
+
+
+async def _take(windows: _Windows, limit: str, purpose: Purpose, caller: str) -> float | None:
     items = parse_many(limit)
-    # Test all limits before counting: a request that one limit refuses must not count towards another.
+    # Test the others before counting: a request that one limit refuses must not count towards another.
+    for item in items[1:]:
+        if not await windows.of(item).test(item, purpose, caller):
+            return await _wait_s(windows, item, purpose, caller)
     for item in items:
-        if not await limiter.test(item, purpose, caller):
-            return await _wait_s(limiter, item, purpose, caller)
-    for item in items:
-        if not await limiter.hit(item, purpose, caller):
-            return await _wait_s(limiter, item, purpose, caller)
+        if not await windows.of(item).hit(item, purpose, caller):
+            return await _wait_s(windows, item, purpose, caller)
     return None
 
 
-async def _wait_s(limiter: MovingWindowRateLimiter, item: Any, *who: str) -> float:
-    stats = await limiter.get_window_stats(item, *who)
+async def _wait_s(windows: _Windows, item: RateLimitItem, *who: str) -> float:
+    stats = await windows.of(item).get_window_stats(item, *who)
     return max(1.0, math.ceil(stats.reset_time - time.time()))
 
 
-def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
+def _redis(url: str, timeout_s: float) -> _Windows:
     if not url.startswith(("redis://", "rediss://")):
         raise ConfigurationError("KBQA_REDIS_URL is not a Redis URL: write redis://HOST:PORT/0")
     try:
@@ -123,7 +142,7 @@ def _redis(url: str, timeout_s: float) -> MovingWindowRateLimiter:
         )
     except ValueError as error:
         raise ConfigurationError(f"KBQA_REDIS_URL: {error}") from error
-    return MovingWindowRateLimiter(storage)
+    return _Windows(storage)
 
 
 def _client_of(storage: Storage) -> Any:

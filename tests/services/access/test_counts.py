@@ -84,6 +84,28 @@ def test_it_is_said_when_to_come_back(url):
     assert 30 < asyncio.run(wait()) <= 61
 
 
+@pytest.mark.parametrize("place", ["redis", "memory"])
+def test_a_large_limit_holds_and_takes_no_more_memory_than_a_small_one(place, url):
+    counts = make(url if place == "redis" else None)
+    assert taken(counts, limit="1500/day", times=1510).count(True) == 1500
+    if place == "redis":
+        with redis.Redis.from_url(url) as client:
+            assert sum(client.memory_usage(key) for key in client.keys("*")) < 1000
+
+
+def test_one_limit_is_one_command(url):
+    with redis.Redis.from_url(url) as client:
+        taken(make(url), times=1)  # loads the script
+        before = client.info("commandstats")
+        taken(make(url), times=2)
+        after = client.info("commandstats")
+    scripts = ("cmdstat_evalsha", "cmdstat_eval")
+    ran, earlier = (
+        sum(stats.get(name, {"calls": 0})["calls"] for name in scripts) for stats in (after, before)
+    )
+    assert ran - earlier == 2
+
+
 def test_no_limit_is_no_count(dead_url):
     assert taken(make(dead_url, without_redis="refuse"), limit=None) == [True] * 5
 
