@@ -1,4 +1,4 @@
-"""A run's durable inbox: one file for each reply, either complete or absent.
+"""A run's durable inbox: one file for each reply as `kbqa.wire` encodes it, either complete or absent.
 
 The service writes; the training process reads, and deletes replies that it no longer needs.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kbqa.errors import MessageError
 from kbqa.policy_store.durable import create_file, sweep, sync_directory
-from kbqa.wire import RolloutReply, decode
+from kbqa.wire import RolloutReply, decode, encode
 
 _NAME = re.compile(r"^([a-z0-9][a-z0-9-]{0,127})\.json$")
 
@@ -23,9 +23,13 @@ class Inbox:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
 
-    def accept(self, reply: RolloutReply) -> bool:
-        """Write a reply to the disk; False if its request was answered before."""
-        return create_file(self._path(reply.request_id), reply.model_dump_json().encode())
+    def accept(self, reply: RolloutReply, encoded: str | None = None) -> bool:
+        """Write a reply to the disk; False if its request was answered before.
+
+        Args:
+            encoded: the reply as it came, which spares encoding it again.
+        """
+        return create_file(self._path(reply.request_id), (encoded or encode(reply)).encode())
 
     def sweep(self) -> None:
         """Remove what a writer that died left behind; for the writer."""

@@ -143,19 +143,19 @@ class History:
 
     Weights that change get the next generation. Weights that are published again after a
     restore have another version id and the same generation.
+
+    Attributes:
+        current: the newest generation; 0 before the first.
     """
 
     def __init__(self, generations: Mapping[str, int] | None = None) -> None:
         self._generations = dict(generations or {})
-
-    @property
-    def current(self) -> int:
-        """The newest generation; 0 before the first."""
-        return max(self._generations.values(), default=0)
+        self.current = max(self._generations.values(), default=0)
 
     def advance(self, version: str) -> None:
         """`version` holds weights that have changed."""
-        self._generations[version] = self.current + 1
+        self.current += 1
+        self._generations[version] = self.current
 
     def republish(self, version: str) -> None:
         """`version` holds the newest generation's weights, unchanged."""
@@ -163,7 +163,7 @@ class History:
 
     def advance_unpublished(self) -> None:
         """The weights have changed, and no version holds them yet."""
-        self._generations[_UNPUBLISHED] = self.current + 1
+        self.advance(_UNPUBLISHED)
 
     def staleness(self, versions: Iterable[str]) -> int | None:
         """Generations from the oldest of `versions` to now; None if a restore has undone one of them."""

@@ -79,6 +79,11 @@ class Engine:
         self._trouble: PolicyError | None = None  # why the last load failed
         self._refused = ("", "")  # the run and version of that
         self._retry_at = 0.0
+        self._seen: tuple[str, float, PolicyVersion | None] = (
+            "",
+            0.0,
+            None,
+        )  # run, when, and its newest version
         self._clearing = False  # whether a load waits until nobody uses the engine
         self._closed = False
         self._turnstile = threading.Condition()
@@ -124,8 +129,10 @@ class Engine:
             held.hosted.close()
 
     def _enter(self, run: str, at_least: int, deadline: float) -> Held:
+        age_s = 0.0
         while True:
-            newest = self._store.newest(run, at_least)
+            newest = self._newest(run, at_least, age_s)
+            age_s = _POLL_S
             with self._turnstile:
                 if self._held is not None and not self._held.hosted.alive:
                     self._held = None
@@ -140,6 +147,24 @@ class Engine:
                 if time.monotonic() > deadline:
                     raise self._why_not(run, at_least, newest)
                 self._turnstile.wait(_POLL_S)
+
+    def _newest(self, run: str, at_least: int, age_s: float) -> PolicyVersion | None:
+        """The newest version of a run, as the store had it at most `age_s` ago; None if it is too old.
+
+        Requests that wait for a version see what one of them has seen, so that dozens of them on each of many
+        machines do not all ask the store.
+        """
+        now = time.monotonic()
+        with self._turnstile:
+            seen_run, seen_at, found = self._seen
+            if seen_run == run and now < seen_at + age_s:
+                return found if found is not None and found.number >= at_least else None
+            self._seen = run, now, found if seen_run == run else None  # the others need not look meanwhile
+        found = self._store.newest(run)
+        with self._turnstile:
+            if self._seen[:2] == (run, now):  # else somebody has looked since
+                self._seen = run, now, found
+        return found if found is not None and found.number >= at_least else None
 
     def _want(self, version: PolicyVersion, *, needed: bool) -> None:
         """Begin to load a version, unless the engine is used otherwise, or this failed just now.

@@ -41,7 +41,9 @@ from services.trainer.supervisor import Supervisor, abandon
 
 logger = logging.getLogger(__name__)
 
-_INTAKE_THREADS = 2
+INTAKE_THREADS = 8
+"""Replies that are stored at a time; they mostly wait for the disk, which flushes them together."""
+
 _STAND_BY_S = 1.0  # between two attempts to take over
 
 
@@ -66,7 +68,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     consumer = threading.Thread(
         target=consume,
         args=(celery, TRAJECTORIES),
-        kwargs={"concurrency": _INTAKE_THREADS, "drain_s": settings.drain_s},
+        kwargs={"concurrency": INTAKE_THREADS, "drain_s": settings.drain_s},
         name="intake",
         daemon=True,
     )

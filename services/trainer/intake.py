@@ -30,7 +30,7 @@ class Intake:
             NotNowError: the disk has no room for it.
         """
         try:
-            outcome = self._take(decode(RolloutReply, message))
+            outcome = self._take(decode(RolloutReply, message), message)
         except (MessageError, RunNotFoundError) as error:
             self._messages.labels("dead_letter").inc()
             raise MessageError(str(error)) from error
@@ -40,9 +40,9 @@ class Intake:
             raise NotNowError(f"a reply cannot be stored: {error}") from error
         self._messages.labels(outcome).inc()
 
-    def _take(self, reply: RolloutReply) -> str:
+    def _take(self, reply: RolloutReply, message: str) -> str:
         run = self._runs.get(reply.run)
         # Training writes the summary last; the state changes only after its process has ended.
         if run.summary_path.exists() or run.read().state is State.DONE:
             return "late"
-        return "accepted" if run.inbox.accept(reply) else "duplicate"
+        return "accepted" if run.inbox.accept(reply, message) else "duplicate"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,6 +16,7 @@ from kbqa.runs.directory import Runs, SplitLimits
 from kbqa.telemetry.metrics import Metrics
 from kbqa.wire import encode
 from services.consumer import NotNowError
+from services.trainer.app import INTAKE_THREADS
 from services.trainer.intake import Intake
 from tests.unit.runs.exchange import make_reply
 
@@ -67,3 +70,27 @@ def test_another_error_of_the_disk_counts_as_an_attempt(intake, run, monkeypatch
 def test_a_reply_to_nobody_is_refused(intake, run):
     with pytest.raises(MessageError):
         intake.take(encode(make_reply("t1", "a").model_copy(update={"run": "none"})))
+
+
+def test_a_slow_disk_is_waited_for_by_many_replies_at_a_time(intake, run, monkeypatch):
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        time.sleep(0.05)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    replies = [
+        encode(make_reply(f"t{number}", "a").model_copy(update={"run": run.id})) for number in range(24)
+    ]
+    began = time.monotonic()
+    with ThreadPoolExecutor(INTAKE_THREADS) as threads:
+        list(threads.map(intake.take, replies))
+    assert time.monotonic() - began < 24 * 0.1 / 2  # one after the other: twice this, and more
+    assert len(run.inbox.ids()) == 24
+
+
+def test_a_reply_is_stored_as_it_came(intake, run):
+    message = encode(make_reply("t1", "a" * 9000).model_copy(update={"run": run.id}))
+    intake.take(message)
+    assert (run.path / "inbox" / "t1.json").read_text() == message

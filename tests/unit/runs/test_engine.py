@@ -75,6 +75,32 @@ def test_requests_go_on_with_the_held_version_while_the_next_is_fetched(engine, 
         assert held.version.id == second.id
 
 
+def test_requests_that_wait_look_into_the_store_together(engine, publish, store, monkeypatch) -> None:
+    publish("waited", 1)
+    looks, newest = list[str](), store.newest
+
+    def counted(run, *arguments):
+        looks.append(run)
+        return newest(run, *arguments)
+
+    monkeypatch.setattr(store, "newest", counted)
+    leased = list[int]()
+
+    def lease() -> None:
+        with engine.lease("waited", 2, WAIT_S) as held:
+            leased.append(held.version.number)
+
+    requests = [threading.Thread(target=lease) for _ in range(16)]
+    for request in requests:
+        request.start()
+    time.sleep(2)
+    assert len(looks) <= 16 + 2 / 0.2 + 1  # one each at first, then one together
+    publish("waited", 2)
+    for request in requests:
+        request.join(WAIT_S)
+    assert leased == [2] * 16
+
+
 def test_a_version_that_cannot_be_loaded_leaves_the_held_one_to_those_whom_it_serves(
     engine, publish, store
 ) -> None:

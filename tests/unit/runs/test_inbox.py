@@ -8,6 +8,7 @@ import pytest
 
 from kbqa.errors import MessageError
 from kbqa.runs.inbox import Inbox
+from kbqa.wire import encode
 from tests.unit.runs.exchange import make_reply
 
 
@@ -17,6 +18,21 @@ def test_the_first_answer_wins(inbox: Inbox) -> None:
     assert not inbox.accept(make_reply("t1", "b"))
     assert inbox.read("t1") == first
     assert inbox.ids() == ["t1"]
+
+
+def test_an_answer_is_kept_as_it_came(inbox: Inbox, tmp_path: Path) -> None:
+    reply = make_reply("t1", "a" * 5000)
+    encoded = encode(reply)
+    assert not encoded.startswith("{")  # it is compressed
+    inbox.accept(reply, encoded)
+    assert (tmp_path / "inbox" / "t1.json").read_text() == encoded
+    assert inbox.read("t1") == reply
+
+
+def test_an_answer_that_an_earlier_release_has_written_is_read(inbox: Inbox, tmp_path: Path) -> None:
+    reply = make_reply("t1", "a" * 5000)
+    (tmp_path / "inbox" / "t1.json").write_text(reply.model_dump_json())
+    assert inbox.read("t1") == reply
 
 
 def test_discarded_answers_are_gone(inbox: Inbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,15 @@ def test_a_republished_version_is_as_old_as_its_weights() -> None:
     history.advance("c")
     assert history.staleness(["b"]) == history.staleness(["b-again"]) == 1
     assert history.staleness(["a"]) == 2
+
+
+def test_staleness_in_a_long_run_takes_no_longer_than_in_a_short_one() -> None:
+    def seconds(versions: int) -> float:
+        history = History({f"v{number}": number for number in range(versions)})
+        began = time.process_time()
+        for _ in range(2000):
+            history.staleness([f"v{versions - 1}"])
+        return time.process_time() - began
+
+    seconds(10)
+    assert seconds(100_000) < 20 * seconds(10) + 0.05

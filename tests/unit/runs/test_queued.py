@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
 from kbqa.runs.inbox import Inbox
@@ -146,3 +149,26 @@ def test_a_run_that_is_done_keeps_no_answers(queue: Queue, inbox: Inbox) -> None
         inbox.accept(make_reply(name, "a"))
     source.close()
     assert inbox.ids() == []
+
+
+class SlowInbox(Inbox):
+    """One whose directory is large, or on a slow disk."""
+
+    looks = 0
+
+    def ids(self) -> list[str]:
+        self.looks += 1
+        time.sleep(0.02)
+        return super().ids()
+
+
+def test_looking_for_answers_takes_a_small_part_of_the_time(
+    queue: Queue, clock: Clock, tmp_path: Path
+) -> None:
+    inbox = SlowInbox(tmp_path / "slow")
+    rollouts = QueuedRollouts("t", queue, inbox, spent=lambda _: False, deadline_s=10.0, clock=clock)
+    post(rollouts, "t1")
+    assert rollouts.receive(1.0) == []
+    assert inbox.looks <= 6
+    inbox.accept(make_reply("t1", "a"))
+    assert [reply.request_id for reply in rollouts.receive(1.0)] == ["t1"]
