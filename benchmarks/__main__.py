@@ -11,6 +11,7 @@ from benchmarks import (
     corrections,
     endpoint,
     engine,
+    fleet,
     gateway,
     gating,
     gpu,
@@ -40,6 +41,7 @@ _USUAL: dict[str, Callable[[], list[str]]] = {
 _ALL = _USUAL | {
     "changes": changes.measure,
     "corrections": corrections.measure,
+    "fleet": fleet.measure,
     "gateway": gateway.measure,
     "gpu": gpu.measure,
     "large-graph": large_graph.measure,

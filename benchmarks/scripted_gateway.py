@@ -98,10 +98,11 @@ class PausingTools:
             time.sleep(self._pause_s)
             found = Item("found", "found"), Item("at", f"at {time.monotonic():.6f}")
             return [Success(found, len(found))]
-        return [_told(action) for action in actions]
+        return [told(action) for action in actions]
 
 
-def _told(action: Action) -> ActionResult:
+def told(action: Action) -> ActionResult:
+    """What a small graph says to whatever the gateway asks on its own behalf."""
     if action.name == LINK_ENTITIES:
         return Success((Mention("Topic", "Topic", 0, 5),), 1)
     item = {GET_TAIL_ENTITIES: "found", GET_HEAD_ENTITIES: "Topic"}.get(action.name, "relation")

@@ -43,11 +43,11 @@ def policies_of(settings: GatewaySettings, metrics: Metrics) -> PolicySource:
     if settings.engine == _EXTERNAL:
         first: PolicySource = FixedPolicy(external_policy(settings))
     else:
-        first = _followed(settings, metrics, promoted(settings.policies()))
+        first = followed(settings, metrics, promoted(settings.policies()))
     if settings.fallback == _EXTERNAL:
         first = PoliciesInTurn([first, FixedPolicy(external_policy(settings))])
     elif settings.fallback is not None:
-        first = PoliciesInTurn([first, _followed(settings, metrics, _fallback_version(settings))])
+        first = PoliciesInTurn([first, followed(settings, metrics, _fallback_version(settings))])
     if settings.engine == _EXTERNAL or not settings.reader:
         return first
     return PoliciesByGraph(first, _reader(settings))
@@ -113,16 +113,19 @@ def _fallback_version(settings: GatewaySettings) -> Callable[[], PolicyVersion]:
     return lambda: store.get(run, version)
 
 
-def _followed(
-    settings: GatewaySettings, metrics: Metrics, wanted: Callable[[], PolicyVersion]
+def followed(
+    settings: GatewaySettings,
+    metrics: Metrics,
+    wanted: Callable[[], PolicyVersion],
+    host: Host | None = None,
 ) -> FollowedPolicies:
+    """Follows a version of the policy store.
+
+    Args:
+        host: makes engines instead of the one in the settings.
+    """
     store = settings.policies()
-    host: Host = InProcess(settings.max_rows)
-    if settings.engine == "vllm":
-        servers = [
-            VllmServer(url, update_timeout_s=settings.vllm_update_timeout_s) for url in settings.vllm_urls
-        ]
-        host = OnVllm(servers, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
+    host = host or _host(settings, metrics)
     # Versions in use are not deleted; each source declares the version that it uses.
     holder = f"gateway-{socket.gethostname()}-{os.getpid()}-{id(wanted)}"
 
@@ -143,6 +146,13 @@ def _followed(
         trial=Trial(bounds) if settings.rollback else None,
         rolled_back=metrics.counter("kbqa_gateway_rollbacks_total").inc,
     )
+
+
+def _host(settings: GatewaySettings, metrics: Metrics) -> Host:
+    if settings.engine != "vllm":
+        return InProcess(settings.max_rows)
+    servers = [VllmServer(url, update_timeout_s=settings.vllm_update_timeout_s) for url in settings.vllm_urls]
+    return OnVllm(servers, metrics, precision=settings.vllm_precision, timeout_s=settings.vllm_timeout_s)
 
 
 def _reader(settings: GatewaySettings) -> FollowedPolicies:

@@ -18,6 +18,7 @@ from transformers.utils.logging import disable_progress_bar
 from kbqa import __version__
 from kbqa.errors import GraphError, MessageError, QueueUnavailableError
 from kbqa.kg.client import HttpGraphTools
+from kbqa.kg.tools import ListedGraphTools
 from kbqa.policies.vllm import VllmServer
 from kbqa.policy_store import PolicyStore
 from kbqa.retries import retry
@@ -50,8 +51,14 @@ from services.rollout_worker.standing import Standing
 logger = logging.getLogger(__name__)
 
 
-def run_worker(settings: RolloutWorkerSettings) -> None:
+def run_worker(
+    settings: RolloutWorkerSettings, host: Host | None = None, graphs: ListedGraphTools | None = None
+) -> None:
     """Process rollout requests until SIGTERM; then finish running requests or return them to the queue.
+
+    Args:
+        host: makes engines instead of the one in the settings.
+        graphs: graphs instead of those of the kg_server.
 
     Raises:
         PortInUseError: another process listens on the port.
@@ -66,17 +73,18 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
         visibility_timeout_s=settings.visibility_timeout_s,
     )
     metrics = Metrics(CollectorRegistry())
-    graphs = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
+    served = HttpGraphTools(settings.kg_server_url, api_key=settings.kg_server_api_key)
+    tools = graphs or served
     store = settings.policies()
-    engine = Engine(store, metrics, _host(settings, metrics, store))
+    engine = Engine(store, metrics, host or _host(settings, metrics, store))
     patience = Patience(
         settings.policy_wait_s, settings.graph_wait_s, settings.rollout_timeout_s, settings.longest_rollout_s
     )
-    executor = RolloutExecutor(engine, graphs, patience, f"{socket.gethostname()}-{os.getpid()}")
+    executor = RolloutExecutor(engine, tools, patience, f"{socket.gethostname()}-{os.getpid()}")
     standing = Standing(metrics, partial(pause_consuming, ROLLOUTS))
     handler = RequestHandler(executor, celery, metrics, standing, settings.deliver_wait_s)
     work_on(celery, ROLLOUTS, ROLL_OUT_TASK, handler.take)
-    web = create_app(celery, graphs, engine, metrics, standing)
+    web = create_app(celery, tools, engine, metrics, standing)
     expose_disks(metrics, settings)
     if settings.engine == "vllm":
         relay_engine_metrics(web, settings.vllm_urls)
@@ -92,7 +100,7 @@ def run_worker(settings: RolloutWorkerSettings) -> None:
                 os._exit(0)
     finally:
         engine.close()
-        graphs.close()
+        served.close()
 
 
 def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore) -> Host:
@@ -118,7 +126,7 @@ def _host(settings: RolloutWorkerSettings, metrics: Metrics, store: PolicyStore)
 
 
 def create_app(
-    celery: Celery, graphs: HttpGraphTools, engine: Engine, metrics: Metrics, standing: Standing
+    celery: Celery, graphs: ListedGraphTools, engine: Engine, metrics: Metrics, standing: Standing
 ) -> FastAPI:
     """The application of probes and metrics; work arrives through the queue."""
 

@@ -1,0 +1,67 @@
+"""A simulated fleet of a hundred rollout workers and twenty gateways: what it needs, and what breaks first.
+
+Real are Redis, the queues, the trainer's service, pacing, ledger and inbox, the code of workers and gateways,
+access control, quotas, `Idempotency-Key`s and the policy store. Simulated are the engines, which answer after
+a random time, the graph, which always finds something, and the optimiser step, which takes no time.
+"""
+
+from __future__ import annotations
+
+from benchmarks.fleet.shares import Target, shares
+from benchmarks.fleet.simulation import GROUP, Measured, Outcome, Plan, Step, simulate
+
+
+def plan(workers: int, gateways: int) -> Plan:
+    """A fleet whose load grows with its size, and of which a machine with two cores can bear a hundred."""
+    return Plan(
+        workers,
+        gateways,
+        concurrency=2,
+        in_flight=16 * workers,
+        per_step=max(2, workers // 3),
+        steps=(
+            Step(15),
+            Step(12, questions=workers / 10),
+            Step(12, questions=workers / 5),
+            Step(12, at_a_time=32),
+            Step(30, turn_s=14),
+            Step(30, turn_s=7),
+        ),
+    )
+
+
+def measure() -> list[str]:
+    """Lines of a report."""
+    target = Target()
+    return report(simulate(plan(target.workers, target.gateways)), target)
+
+
+def report(outcome: Outcome, target: Target) -> list[str]:
+    """What each step cost, and each component's share of its limit at the target."""
+    plan = outcome.plan
+    header = ("component", "limit", "use", "", "share", "breaks first at")
+    return [
+        f"fleet: {plan.workers} workers, {plan.gateways} gateways, {plan.in_flight} requests in flight; "
+        f"a reply is {outcome.reply_bytes / 1000:.0f} kB on disk",
+        *(_line(step) for step in outcome.steps),
+        f"  at {target.workers} workers with {target.in_flight} groups of {GROUP} in progress "
+        f"({target.groups:.0f} groups/s), {target.gateways} gateways, {target.questions:,.0f} questions/s:",
+        "  {:<40} {:>7} {:>7} {:<11} {:>6}  {}".format(*header),
+        *(f"  {share.line(target)}" for share in shares(outcome, target)),
+    ]
+
+
+def _line(step: Measured) -> str:
+    load = f"{step.groups / step.seconds:.1f} groups/s" if step.groups else ""
+    if step.questions:
+        load = f"{step.questions / step.seconds:.1f} questions/s"
+        load += f" at one gateway, {step.step.at_a_time} at a time" if step.step.at_a_time else ""
+    spent = ", ".join(f"{name} {seconds / step.seconds:.3f}" for name, seconds in step.cpu_s.items())
+    peaks, failed = step.peaks, step.questions - step.ends.get("answered", 0)
+    return (
+        f"  {load or 'waiting'}: cores of {spent}; Redis {step.commands / step.seconds:.0f} commands/s, "
+        f"{step.network / step.seconds / 1e6:.2f} MB/s, {peaks.clients} connections; "
+        f"waiting {peaks.queued['rollouts']} requests, {peaks.queued['trajectories']} replies; "
+        f"{peaks.files} files of the trainer; {step.versions} versions, {sum(step.operations.values())} "
+        f"operations of the store" + (f"; {failed} questions not answered" if failed else "")
+    )

@@ -1,0 +1,166 @@
+"""From what a step costs to what a whole fleet needs: by unit costs, which add up.
+
+    use = base + groups a second * cost of a group + questions a second * cost of a question
+
+The base is what members cost that only wait; it grows with their number.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.fleet.simulation import Measured, Outcome
+from kbqa.wire import ROLLOUTS, TRAJECTORIES
+
+_CORE = 1.0
+_REDIS_CLIENTS, _REDIS_BYTES = 10_000.0, 2.0 * 2**30  # its default; what docs/operations.md advises
+_NETWORK = 10e9 / 8  # bytes a second of a usual machine
+_BUCKET_READS, _BUCKET_WRITES = 5500.0, 3500.0  # a second, of a prefix of S3
+_OPEN_FILES = 1024.0  # the usual soft limit of a process
+_STORED_BYTES = (64 + 2 * 25) * 2**20  # answers (KBQA_GATEWAY_ANSWERS_MB), and the dead letters of two queues
+_DAY_S = 86_400.0
+_MANY = 100.0  # fleets
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The fleet whose needs are asked for.
+
+    A worker plays 32 groups at a time (its default), each in 48 seconds: four turns of 256 tokens at 20
+    tokens a second for each of its episodes.
+    """
+
+    workers: int = 100
+    gateways: int = 20
+    questions: float = 1000.0
+    concurrency: int = 32
+    group_s: float = 48.0
+
+    @property
+    def in_flight(self) -> int:
+        return self.workers * self.concurrency
+
+    @property
+    def groups(self) -> float:
+        """A second."""
+        return self.in_flight / self.group_s
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What something costs: per second of the simulated fleet's waiting, per group, per question."""
+
+    base: float
+    group: float
+    question: float
+
+    def of(self, target: Target, scale: float) -> float:
+        """What the target needs a second.
+
+        Args:
+            scale: members of the target for each simulated one.
+        """
+        return scale * self.base + target.groups * self.group + target.questions * self.question
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a component needs of its limit, at the target.
+
+    Attributes:
+        unit: of `use` and `limit`.
+    """
+
+    component: str
+    limit: float
+    use: float
+    unit: str
+
+    @property
+    def share(self) -> float:
+        return self.use / self.limit
+
+    def line(self, target: Target) -> str:
+        """A row of the table: component, limit, use, share, and the fleet at which it breaks."""
+        times = 1 / self.share if self.use else math.inf
+        breaks = f"{times * target.workers:,.0f} workers, {times * target.questions:,.0f} questions/s"
+        if times > _MANY:
+            breaks = f"more than {_MANY:.0f} such fleets"
+        limit, use = _number(self.limit), _number(self.use)
+        return f"{self.component:<40} {limit:>7} {use:>7} {self.unit:<11} {self.share:6.1%}  {breaks}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def costs(steps: Sequence[Measured], amount: Callable[[Measured], float]) -> Costs:
+    """Unit costs of an amount: of waiting from steps without load, then of what steps add to that."""
+    idle = [step for step in steps if not step.groups and not step.questions]
+    base = sum(map(amount, idle)) / sum(step.seconds for step in idle)
+
+    def added(loaded: Iterable[Measured], count: Callable[[Measured], int]) -> float:
+        ratios = [(amount(step) - base * step.seconds) / count(step) for step in loaded]
+        return max(0.0, statistics.median(ratios)) if ratios else 0.0
+
+    return Costs(
+        base,
+        added((step for step in steps if step.groups), lambda step: step.groups),
+        added((step for step in steps if step.questions), lambda step: step.questions),
+    )
+
+
+def shares(outcome: Outcome, target: Target) -> list[Share]:
+    """Each component's share of its limit at the target, the largest first."""
+    plan, steps = outcome.plan, outcome.steps
+    scale = target.workers / plan.workers
+
+    def needs(component: str, limit: float, amount: Callable[[Measured], float], unit: str) -> Share:
+        return Share(component, limit, costs(steps, amount).of(target, scale), unit)
+
+    # A gateway of the target has as many questions in progress as the one that is asked alone.
+    alone = [step for step in steps if step.step.at_a_time or not step.questions]
+    gateway = costs(alone, lambda step: step.cpu_s["gateways"])
+    worker = costs(steps, lambda step: step.cpu_s["workers"])
+    clients = max(step.peaks.clients for step in steps) / (plan.workers + plan.gateways)
+    counted = costs(steps, lambda step: float(step.count_bytes)).question * target.questions * _DAY_S
+    request, reply = (max(s.peaks.message[queue] for s in steps) for queue in (ROLLOUTS, TRAJECTORIES))
+    stored = _STORED_BYTES + counted
+    found = [
+        needs("Redis: processor", _CORE, lambda s: s.cpu_s["redis"], "core"),
+        needs("Redis: network", _NETWORK, lambda s: s.network, "bytes/s"),
+        Share(
+            "Redis: connections", _REDIS_CLIENTS, clients * (target.workers + target.gateways), "connections"
+        ),
+        Share("Redis: memory, requests waiting", _REDIS_BYTES, stored + target.in_flight * request, "bytes"),
+        Share("Redis: memory, trainer away", _REDIS_BYTES, stored + target.in_flight * reply, "bytes"),
+        needs("trainer's intake: processor", _CORE, lambda s: s.cpu_s["trainer"], "core"),
+        needs("training process: processor", _CORE, lambda s: s.cpu_s["training"], "core"),
+        Share("trainer: open files", _OPEN_FILES, max(s.peaks.files for s in steps), "files"),
+        Share(
+            "gateway: processor",
+            _CORE,
+            gateway.base / plan.gateways + target.questions / target.gateways * gateway.question,
+            "core",
+        ),
+        Share(
+            "worker: processor, without the engine",
+            _CORE,
+            worker.base / plan.workers + target.groups / target.workers * worker.group,
+            "core",
+        ),
+        needs("policy store: reads", _BUCKET_READS, _reads, "a second"),
+        needs("policy store: writes", _BUCKET_WRITES, _writes, "a second"),
+    ]
+    return sorted(found, key=lambda share: -share.share)
+
+
+def _reads(step: Measured) -> float:
+    return sum(step.operations[name] for name in ("names", "exists", "read"))
+
+
+def _writes(step: Measured) -> float:
+    return sum(step.operations[name] for name in ("write", "remove", "publish"))

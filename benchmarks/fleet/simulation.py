@@ -1,0 +1,390 @@
+"""Starts a fleet on this machine, offers it load in steps, and reads what each step costs.
+
+The members are processes that one process forks after all imports, so that they share most of their memory.
+Redis is a real one that appends, and the service that takes the replies is a real trainer. Processor time is
+counted, not time that passes: other work on the machine changes how much load fits, but not what it costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import multiprocessing
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import redis
+
+from benchmarks.fleet import members, simulated
+from benchmarks.fleet.asking import Callers
+from kbqa.policy_store import open_store
+from kbqa.recipes import load_recipe
+from kbqa.runs.directory import RunDirectory, Runs, SplitLimits, State
+from kbqa.wire import QUEUES
+from services.access.keys import KeyFile
+from services.gateway.access.settings import keys_path
+from tests.service import Service
+from tests.services.queues import Broker
+
+GROUP = 8
+_RUN = "fleet"
+_KEYS = 50
+_RATE, _QUOTA = "60000/minute", "2000000/day"  # of each key, so that its questions are counted
+_READY_S, _SETTLE_S, _LOOK_S, _PROBE_S = 600.0, 5.0, 1.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A load that is offered for a while.
+
+    Attributes:
+        turn_s: mean time of a worker's completion while a run trains; None for no training.
+        questions: per second, to all gateways.
+        at_a_time: questions in progress at one gateway alone, in place of `questions`.
+    """
+
+    seconds: float
+    turn_s: float | None = None
+    questions: float = 0.0
+    at_a_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A fleet and its steps.
+
+    Attributes:
+        concurrency: requests that a worker plays at a time.
+        in_flight: requests of the run that are out at a time.
+        per_step: groups of an optimiser step, each with a new version.
+    """
+
+    workers: int
+    gateways: int
+    concurrency: int
+    in_flight: int
+    per_step: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Totals at a moment.
+
+    Attributes:
+        cpu_s: processor time by kind of member: redis, workers, gateways, trainer, training.
+        commands, network: of Redis; network in bytes, both ways.
+        by_command: calls of Redis' commands.
+        operations: of the policy store.
+        count_bytes: memory of Redis for the counts of requests and questions.
+    """
+
+    at: float
+    cpu_s: Mapping[str, float]
+    commands: int
+    network: int
+    by_command: Mapping[str, int]
+    groups: int
+    versions: int
+    operations: Mapping[str, int]
+    count_bytes: int
+
+
+@dataclass
+class Peaks:
+    """The highest values that were seen.
+
+    Attributes:
+        clients: connections of Redis.
+        memory: of Redis, in bytes.
+        files: open files of the trainer.
+        queued: messages by queue.
+        message: memory of a message by queue, in bytes.
+    """
+
+    clients: int = 0
+    memory: int = 0
+    files: int = 0
+    queued: Counter[str] = field(default_factory=Counter)
+    message: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a step cost: the difference of two readings."""
+
+    step: Step
+    seconds: float
+    cpu_s: Mapping[str, float]
+    commands: int
+    network: int
+    by_command: Mapping[str, int]
+    groups: int
+    versions: int
+    questions: int
+    operations: Mapping[str, int]
+    count_bytes: int
+    peaks: Peaks
+    ends: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulated fleet.
+
+    Attributes:
+        reply_bytes: mean size of a reply on the trainer's disk.
+    """
+
+    plan: Plan
+    steps: tuple[Measured, ...]
+    reply_bytes: float
+
+
+def simulate(plan: Plan) -> Outcome:
+    """Run a fleet through its steps."""
+    with tempfile.TemporaryDirectory() as scratch, _running(Path(scratch), plan) as fleet:
+        steps = tuple(fleet.measure(step) for step in plan.steps)
+        return Outcome(plan, steps, fleet.reply_bytes())
+
+
+@contextmanager
+def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
+    (home / "logs").mkdir()
+    recipe = load_recipe(
+        "kg-r1",
+        {
+            "rollout.n": GROUP,
+            "rollout.max_turns": simulated.TURNS,
+            "schedule.max_staleness": 100,
+            "schedule.max_in_flight": plan.in_flight,
+            "schedule.questions_per_step": plan.per_step,
+            "schedule.checkpoint_every": 5,
+        },
+    )
+    tokenizer, store = simulated.make_tokenizer(recipe), open_store(home)
+    first = simulated.publish(store, _RUN, 1, recipe, tokenizer)
+    store.promote(_RUN, first.id)
+    run = Runs(home / "runs").create(recipe, "fleet", SplitLimits(), 1, _RUN)
+    run.write(run.read().model_copy(update={"state": State.STOPPED}))
+    file = KeyFile(keys_path(home))
+    keys = [file.create(f"caller {number}", rate=_RATE, quota=_QUOTA)[1] for number in range(_KEYS)]
+    context = multiprocessing.get_context("fork")
+    shared = members.Shared(
+        context.Value("d", 1.0),
+        context.Value("d", 0.25),
+        context.Event(),
+        context.Value("Q", 0),
+        context.Value("Q", 0),
+        context.Array("Q", len(simulated.OPERATIONS)),
+    )
+    with ExitStack() as closing:
+        (home / "redis").mkdir()
+        limits = ("--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--appendfsync", "everysec")
+        broker = Broker(home / "redis", *limits)
+        closing.callback(broker.kill)
+        trainer = Service("trainer", home, {"KBQA_BROKER_URL": broker.url})
+        closing.callback(trainer.kill)
+        trainer.ready()
+        ports = _free_ports(plan.workers + 2 * plan.gateways)
+        simulated.count_operations(shared.operations)
+        gc.collect()
+        gc.freeze()  # a collection in a child would copy what it looks at
+        started: dict[str, list[ForkProcess]] = {"workers": [], "gateways": [], "training": []}
+
+        def start(kind: str, body: Callable[..., None], *arguments: Any) -> None:
+            process = context.Process(target=body, args=(*arguments, shared), daemon=True)
+            process.start()
+            started[kind].append(process)
+            closing.callback(process.kill)
+
+        start("training", members.train, home, broker.url, run, tokenizer)
+        worker_ports = [next(ports) for _ in range(plan.workers)]
+        for port in worker_ports:
+            start("workers", members.work, home, broker.url, port, plan.concurrency)
+        gateway_ports = [(next(ports), next(ports)) for _ in range(plan.gateways)]
+        for port, operations_port in gateway_ports:
+            start("gateways", members.serve_answers, home, broker.url, port, operations_port)
+        probed = [*worker_ports, *(port for port, _ in gateway_ports), trainer.port]
+        pids = {kind: [process.pid or 0 for process in found] for kind, found in started.items()}
+        pids["trainer"] = [trainer.process.pid]
+        urls = [f"http://127.0.0.1:{port}" for port, _ in gateway_ports]
+        fleet = _Fleet(broker.url, pids, probed, Callers(urls, keys), Callers(urls[:1], keys), shared, run)
+        fleet.wait_ready()
+        with fleet.watching():
+            yield fleet
+
+
+class _Fleet:
+    def __init__(
+        self,
+        redis_url: str,
+        pids: Mapping[str, Sequence[int]],
+        probed: Sequence[int],
+        callers: Callers,
+        single: Callers,
+        shared: members.Shared,
+        run: RunDirectory,
+    ) -> None:
+        self._redis = redis.Redis.from_url(redis_url)
+        self._members = {kind: [psutil.Process(pid) for pid in found] for kind, found in pids.items()}
+        self._probed, self._callers, self._single = probed, callers, single
+        self._shared, self._run = shared, run
+        self._peaks = Peaks()
+        self._ending = threading.Event()
+
+    def wait_ready(self) -> None:
+        """Wait until every member can work.
+
+        Raises:
+            RuntimeError: one is not ready in time.
+        """
+        deadline = time.monotonic() + _READY_S
+        waiting = list(self._probed)
+        while waiting:
+            waiting = [port for port in waiting if not _is_ready(port)]
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{len(waiting)} members are not ready: look into the logs of their home")
+            time.sleep(0.5)
+
+    def measure(self, step: Step) -> Measured:
+        """Offer a load, and read what it costs once it is steady."""
+        shared = self._shared
+        if step.turn_s is not None:
+            shared.turn_s.value = step.turn_s
+            shared.training.set()
+            self._wait_for_groups()
+            time.sleep(simulated.TURNS * step.turn_s)
+        time.sleep(_SETTLE_S)
+        for callers in (self._callers, self._single):
+            callers.ends.clear()
+        self._peaks = peaks = Peaks()
+        before = self._read()
+        if step.at_a_time:
+            asyncio.run(self._single.press(step.at_a_time, step.seconds))
+        elif step.questions:
+            asyncio.run(self._callers.ask(step.questions, step.seconds))
+        else:
+            time.sleep(step.seconds)
+        after = self._read()
+        self._peaks = Peaks()
+        if step.turn_s is not None:
+            shared.training.clear()
+        ends = self._callers.ends + self._single.ends
+        return Measured(
+            step,
+            after.at - before.at,
+            _difference(before.cpu_s, after.cpu_s),
+            after.commands - before.commands,
+            after.network - before.network,
+            _difference(before.by_command, after.by_command),
+            after.groups - before.groups,
+            after.versions - before.versions,
+            ends.total(),
+            _difference(before.operations, after.operations),
+            after.count_bytes - before.count_bytes,
+            peaks,
+            ends,
+        )
+
+    def _wait_for_groups(self) -> None:
+        """Wait until an optimiser step has its groups.
+
+        Raises:
+            RuntimeError: it takes too long.
+        """
+        before, deadline = self._shared.groups.value, time.monotonic() + _READY_S
+        while self._shared.groups.value == before:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no optimiser step came about: look into the logs of the fleet's home")
+            time.sleep(0.2)
+
+    def reply_bytes(self) -> float:
+        sizes = [path.stat().st_size for path in (self._run.path / "inbox").glob("*.json")]
+        return sum(sizes) / max(1, len(sizes))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note peaks and probe all members, as Kubernetes does, while the block runs."""
+        threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._probe)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ending.set()
+            for thread in threads:
+                thread.join()
+            self._redis.close()
+
+    def _watch(self) -> None:
+        (trainer,) = self._members["trainer"]
+        while not self._ending.wait(_LOOK_S):
+            peaks, info = self._peaks, self._redis.info()
+            peaks.clients = max(peaks.clients, info["connected_clients"])
+            peaks.memory = max(peaks.memory, info["used_memory"])
+            peaks.files = max(peaks.files, trainer.num_fds())
+            for queue in QUEUES:
+                length = self._redis.llen(queue)
+                peaks.queued[queue] = max(peaks.queued[queue], length)
+                if length and (size := self._redis.memory_usage(queue, samples=0)):
+                    peaks.message[queue] = max(peaks.message[queue], size // length)
+
+    def _probe(self) -> None:
+        pause_s = _PROBE_S / len(self._probed)
+        for port in itertools.cycle(self._probed):
+            if self._ending.wait(pause_s):
+                return
+            _is_ready(port)
+
+    def _read(self) -> Reading:
+        info, stats = self._redis.info(), self._redis.info("commandstats")
+        cpu_s = {
+            kind: sum(_cpu_s(process) for process in processes) for kind, processes in self._members.items()
+        }
+        cpu_s["redis"] = info["used_cpu_user"] + info["used_cpu_sys"]
+        return Reading(
+            time.monotonic(),
+            cpu_s,
+            info["total_commands_processed"],
+            info["total_net_input_bytes"] + info["total_net_output_bytes"],
+            {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()},
+            self._shared.groups.value,
+            self._shared.versions.value,
+            simulated.operations(self._shared.operations),
+            sum(self._redis.memory_usage(key) or 0 for key in self._redis.scan_iter("kbqa:counts*", 1000)),
+        )
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value - before.get(name, 0) for name, value in after.items()}
+
+
+def _is_ready(port: int) -> bool:
+    with suppress(httpx.HTTPError):
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=10).status_code == 200
+    return False
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    with ExitStack() as held:
+        listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        ports = [listener.getsockname()[1] for listener in listeners]
+    return iter(ports)

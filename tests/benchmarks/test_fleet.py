@@ -1,0 +1,65 @@
+"""A small fleet for a few seconds, and how its costs become those of a large one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.fleet import report
+from benchmarks.fleet.shares import Share, Target, costs
+from benchmarks.fleet.simulation import Measured, Peaks, Plan, Step, simulate
+
+
+def measured(seconds: float, redis_s: float, groups: int = 0, questions: int = 0) -> Measured:
+    return Measured(
+        step=Step(seconds),
+        seconds=seconds,
+        cpu_s={"redis": redis_s},
+        commands=0,
+        network=0,
+        by_command={},
+        groups=groups,
+        versions=0,
+        questions=questions,
+        operations={},
+        count_bytes=0,
+        peaks=Peaks(),
+        ends=Counter(),
+    )
+
+
+def test_costs_are_what_a_load_adds_to_waiting_and_add_up():
+    steps = [measured(10, 1.0), measured(10, 3.0, groups=20), measured(20, 4.0, questions=100)]
+    found = costs(steps, lambda step: step.cpu_s["redis"])
+    assert (found.base, found.group, found.question) == pytest.approx((0.1, 0.1, 0.02))
+    target = Target(workers=100, questions=10.0, concurrency=1, group_s=50.0)
+    assert target.groups == 2.0
+    assert found.of(target, scale=2.0) == pytest.approx(0.2 + 0.2 + 0.2)
+
+
+def test_a_load_that_adds_nothing_costs_nothing():
+    found = costs([measured(10, 1.0), measured(10, 0.5, groups=5)], lambda step: step.cpu_s["redis"])
+    assert (found.group, found.question) == (0.0, 0.0)
+
+
+def test_a_row_says_at_which_fleet_its_component_breaks():
+    line = Share("Redis", limit=1.0, use=0.25, unit="core").line(Target())
+    assert "25.0%" in line
+    assert "400 workers, 4,000 questions/s" in line
+
+
+def test_a_small_fleet_trains_and_answers():
+    steps = (Step(2), Step(3, questions=4), Step(2, at_a_time=4), Step(4, turn_s=0.2))
+    outcome = simulate(Plan(workers=3, gateways=2, concurrency=2, in_flight=12, per_step=2, steps=steps))
+    idle, asked, alone, training = outcome.steps
+    assert not idle.groups
+    assert set(asked.ends) == set(alone.ends) == {"answered"}
+    assert asked.questions == 12
+    assert training.groups >= 2
+    assert training.versions >= 1
+    assert training.operations["publish"] == training.versions
+    assert all(seconds >= 0 for step in outcome.steps for seconds in step.cpu_s.values())
+    assert outcome.reply_bytes > 50_000
+    assert 0 < training.peaks.files < 100
+    assert sum("questions/s" in line for line in report(outcome, Target())) > 2
