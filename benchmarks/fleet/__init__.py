@@ -7,7 +7,7 @@ a random time, the graph, which always finds something, and the optimiser step, 
 
 from __future__ import annotations
 
-from benchmarks.fleet.shares import Target, shares
+from benchmarks.fleet.shares import Target, costs, shares
 from benchmarks.fleet.simulation import GROUP, Measured, Outcome, Plan, Step, simulate
 
 
@@ -44,11 +44,20 @@ def report(outcome: Outcome, target: Target) -> list[str]:
         f"fleet: {plan.workers} workers, {plan.gateways} gateways, {plan.in_flight} requests in flight; "
         f"a reply is {outcome.reply_bytes / 1000:.0f} kB on disk",
         *(_line(step) for step in outcome.steps),
+        *(_unit_costs(outcome, kind) for kind in outcome.steps[0].cpu_s),
         f"  at {target.workers} workers with {target.in_flight} groups of {GROUP} in progress "
         f"({target.groups:.0f} groups/s), {target.gateways} gateways, {target.questions:,.0f} questions/s:",
         "  {:<40} {:>7} {:>7} {:<11} {:>6}  {}".format(*header),
         *(f"  {share.line(target)}" for share in shares(outcome, target)),
     ]
+
+
+def _unit_costs(outcome: Outcome, kind: str) -> str:
+    found = costs(outcome.steps, lambda step: step.cpu_s[kind])
+    return (
+        f"  {kind}: {found.base:.3f} cores while they wait, {1000 * found.group:.1f} ms for a group, "
+        f"{1000 * found.question:.2f} ms for a question"
+    )
 
 
 def _line(step: Measured) -> str:

@@ -16,11 +16,12 @@ from benchmarks.fleet.simulation import Measured, Outcome
 from kbqa.wire import ROLLOUTS, TRAJECTORIES
 
 _CORE = 1.0
-_REDIS_CLIENTS, _REDIS_BYTES = 10_000.0, 2.0 * 2**30  # its default; what docs/operations.md advises
-_NETWORK = 10e9 / 8  # bytes a second of a usual machine
+_REDIS_CLIENTS, _REDIS_MB = 10_000.0, 2048.0  # its default; what docs/operations.md advises
+_NETWORK_MB = 1250.0  # a second, of a usual machine
 _BUCKET_READS, _BUCKET_WRITES = 5500.0, 3500.0  # a second, of a prefix of S3
 _OPEN_FILES = 1024.0  # the usual soft limit of a process
-_STORED_BYTES = (64 + 2 * 25) * 2**20  # answers (KBQA_GATEWAY_ANSWERS_MB), and the dead letters of two queues
+_STORED_MB = 64 + 2 * 25.0  # answers (KBQA_GATEWAY_ANSWERS_MB), and the dead letters of two queues
+_MB = 2.0**20
 _DAY_S = 86_400.0
 _MANY = 100.0  # fleets
 
@@ -122,21 +123,19 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
         return Share(component, limit, costs(steps, amount).of(target, scale), unit)
 
     # A gateway of the target has as many questions in progress as the one that is asked alone.
-    alone = [step for step in steps if step.step.at_a_time or not step.questions]
-    gateway = costs(alone, lambda step: step.cpu_s["gateways"])
+    alone = [step for step in steps if step.step.at_a_time]
+    gateway = costs([*alone, *(s for s in steps if not s.questions)] if alone else steps, _gateways)
     worker = costs(steps, lambda step: step.cpu_s["workers"])
     clients = max(step.peaks.clients for step in steps) / (plan.workers + plan.gateways)
-    counted = costs(steps, lambda step: float(step.count_bytes)).question * target.questions * _DAY_S
-    request, reply = (max(s.peaks.message[queue] for s in steps) for queue in (ROLLOUTS, TRAJECTORIES))
-    stored = _STORED_BYTES + counted
+    counted = costs(steps, lambda step: step.count_bytes / _MB).question * target.questions * _DAY_S
+    request, reply = (max(s.peaks.message[queue] for s in steps) / _MB for queue in (ROLLOUTS, TRAJECTORIES))
+    stored, members = _STORED_MB + counted, target.workers + target.gateways
     found = [
         needs("Redis: processor", _CORE, lambda s: s.cpu_s["redis"], "core"),
-        needs("Redis: network", _NETWORK, lambda s: s.network, "bytes/s"),
-        Share(
-            "Redis: connections", _REDIS_CLIENTS, clients * (target.workers + target.gateways), "connections"
-        ),
-        Share("Redis: memory, requests waiting", _REDIS_BYTES, stored + target.in_flight * request, "bytes"),
-        Share("Redis: memory, trainer away", _REDIS_BYTES, stored + target.in_flight * reply, "bytes"),
+        needs("Redis: network", _NETWORK_MB, lambda s: s.network / _MB, "MB/s"),
+        Share("Redis: connections", _REDIS_CLIENTS, clients * members, "connections"),
+        Share("Redis: memory, requests waiting", _REDIS_MB, stored + target.in_flight * request, "MB"),
+        Share("Redis: memory, all replies waiting", _REDIS_MB, stored + target.in_flight * reply, "MB"),
         needs("trainer's intake: processor", _CORE, lambda s: s.cpu_s["trainer"], "core"),
         needs("training process: processor", _CORE, lambda s: s.cpu_s["training"], "core"),
         Share("trainer: open files", _OPEN_FILES, max(s.peaks.files for s in steps), "files"),
@@ -156,6 +155,10 @@ def shares(outcome: Outcome, target: Target) -> list[Share]:
         needs("policy store: writes", _BUCKET_WRITES, _writes, "a second"),
     ]
     return sorted(found, key=lambda share: -share.share)
+
+
+def _gateways(step: Measured) -> float:
+    return step.cpu_s["gateways"]
 
 
 def _reads(step: Measured) -> float:

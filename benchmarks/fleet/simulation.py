@@ -197,7 +197,6 @@ def _running(home: Path, plan: Plan) -> Iterator[_Fleet]:
         closing.callback(broker.kill)
         trainer = Service("trainer", home, {"KBQA_BROKER_URL": broker.url})
         closing.callback(trainer.kill)
-        trainer.ready()
         ports = _free_ports(plan.workers + 2 * plan.gateways)
         simulated.count_operations(shared.operations)
         gc.collect()
@@ -239,6 +238,7 @@ class _Fleet:
         run: RunDirectory,
     ) -> None:
         self._redis = redis.Redis.from_url(redis_url)
+        self._http = httpx.Client(timeout=10, verify=False)  # reading certificates takes long
         self._members = {kind: [psutil.Process(pid) for pid in found] for kind, found in pids.items()}
         self._probed, self._callers, self._single = probed, callers, single
         self._shared, self._run = shared, run
@@ -254,7 +254,7 @@ class _Fleet:
         deadline = time.monotonic() + _READY_S
         waiting = list(self._probed)
         while waiting:
-            waiting = [port for port in waiting if not _is_ready(port)]
+            waiting = [port for port in waiting if not self._is_ready(port)]
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(waiting)} members are not ready: look into the logs of their home")
             time.sleep(0.5)
@@ -328,6 +328,12 @@ class _Fleet:
             for thread in threads:
                 thread.join()
             self._redis.close()
+            self._http.close()
+
+    def _is_ready(self, port: int) -> bool:
+        with suppress(httpx.HTTPError):
+            return self._http.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        return False
 
     def _watch(self) -> None:
         (trainer,) = self._members["trainer"]
@@ -347,7 +353,7 @@ class _Fleet:
         for port in itertools.cycle(self._probed):
             if self._ending.wait(pause_s):
                 return
-            _is_ready(port)
+            self._is_ready(port)
 
     def _read(self) -> Reading:
         info, stats = self._redis.info(), self._redis.info("commandstats")
@@ -375,12 +381,6 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value - before.get(name, 0) for name, value in after.items()}
-
-
-def _is_ready(port: int) -> bool:
-    with suppress(httpx.HTTPError):
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=10).status_code == 200
-    return False
 
 
 def _free_ports(count: int) -> Iterator[int]:
