@@ -50,7 +50,7 @@ def test_a_row_says_at_which_fleet_its_component_breaks():
 
 
 def test_a_small_fleet_trains_and_answers():
-    steps = (Step(2), Step(3, questions=4), Step(2, at_a_time=4), Step(4, turn_s=0.2))
+    steps = (Step(2), Step(3, questions=4), Step(2, at_a_time=4), Step(6, turn_s=0.2))
     outcome = simulate(Plan(workers=3, gateways=2, concurrency=2, in_flight=12, per_step=2, steps=steps))
     idle, asked, alone, training = outcome.steps
     assert not idle.groups
@@ -58,7 +58,7 @@ def test_a_small_fleet_trains_and_answers():
     assert asked.questions == 12
     assert training.groups >= 2
     assert training.versions >= 1
-    assert training.operations["publish"] == training.versions
+    assert abs(training.operations["publish"] - training.versions) <= 1  # one may be under way
     assert all(seconds >= 0 for step in outcome.steps for seconds in step.cpu_s.values())
     assert outcome.reply_bytes > 50_000
     assert 0 < training.peaks.files < 100
