@@ -72,15 +72,8 @@ class Record:
 
     @property
     def group(self) -> str:
-        """What the question asks for, independent of its wording: topics and gold path.
-
-        Questions of one group are not independent. A question without a gold path is its own group.
-        """
-        question = self.question
-        if not question.path:
-            return question.id
-        path = " / ".join(f"{'^' if hop.inverse else ''}{hop.relation}" for hop in question.path)
-        return f"{', '.join(sorted(question.topic_entities))} : {path}"
+        """See `cluster_of`."""
+        return cluster_of(self.question)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON, without trajectories. A measure without weight is null."""
@@ -101,6 +94,17 @@ class Record:
             "log_likelihood": None if self.choices is None else round(sum(self.choices), 3),
             "measures": {name: m.value / m.weight if m.weight else None for name, m in self.measures.items()},
         }
+
+
+def cluster_of(question: Question) -> str:
+    """What a question asks for, independent of its wording: topics and gold path.
+
+    Questions of one cluster are not independent. A question without a gold path is its own cluster.
+    """
+    if not question.path:
+        return question.id
+    path = " / ".join(f"{'^' if hop.inverse else ''}{hop.relation}" for hop in question.path)
+    return f"{', '.join(sorted(question.topic_entities))} : {path}"
 
 
 class PlayedExample(NamedTuple):

@@ -8,6 +8,7 @@
     runs/<run>/settled.jsonl    outcomes of all groups before them, in its first `archive_bytes` (ledger.json)
     runs/<run>/summary.json     the results, once the run is done
     runs/<run>/groups/          texts and rewards of the rollouts of steps, see `kbqa.runs.traces`
+    runs/<run>/judged/          answers to the questions that phases are judged by, see `kbqa.runs.judged`
     runs/<run>/inbox/           replies that are not settled by a checkpoint yet
     runs/<run>/checkpoints/
     runs/<run>/train.log        what the training process logged
@@ -32,6 +33,7 @@ from kbqa.errors import RunConflictError, RunError, RunNotFoundError
 from kbqa.policy_store.durable import write_file
 from kbqa.recipes import Recipe, recipe_from
 from kbqa.runs.inbox import Inbox
+from kbqa.runs.judged import Judged
 from kbqa.runs.record_file import RecordFile
 from kbqa.runs.traces import Traces
 from kbqa.wire import RUN_PATTERN
@@ -116,6 +118,10 @@ class RunDirectory:
     def traces(self, most: int = 0) -> Traces:
         """The rollouts of its steps, of which a writer keeps at most so many."""
         return Traces(self.path / "groups", most)
+
+    @property
+    def judged(self) -> Judged:
+        return Judged(self.path / "judged")
 
     def read(self) -> RunRecord:
         """The run's configuration and state.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from kbqa.confidence import Calibration, choices_of, is_right
@@ -37,6 +37,7 @@ class VersionEvaluation:
         f1_by_hops: by the length of the gold path.
         f1_by_part: by the part of a mixture; empty if there are not several.
         calibration: of the version on these questions; None if they are too few.
+        groups: of one episode each, in the order of the questions.
     """
 
     version: str
@@ -46,13 +47,17 @@ class VersionEvaluation:
     f1_by_hops: dict[str, float]
     f1_by_part: dict[str, float]
     calibration: Calibration | None = None
+    groups: tuple[Group, ...] = ()
 
     @property
     def f1(self) -> float:
         return self.means["f1"]
 
     def to_json(self) -> dict[str, Any]:
-        values = asdict(self)
+        """The record of the evaluation, without its episodes."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        del values["groups"]
+        values["calibration"] = self.calibration and asdict(self.calibration)
         for name in ("f1_by_part", "calibration"):
             if not values[name]:
                 del values[name]
@@ -93,11 +98,11 @@ class Evaluator:
         Raises:
             RunError: a question could not be answered, or was answered by another version.
         """
-        groups: list[Group] = []
+        answered: dict[int, Group] = {}
         triage = Triage(self._look, _HOPELESS, self._deadline_s)
         waiting: dict[str, int] = {}
         upcoming = list(range(len(questions)))
-        while len(groups) < len(questions):
+        while len(answered) < len(questions):
             self._check()
             while upcoming and len(waiting) < self._max_in_flight:
                 index = upcoming.pop(0)
@@ -107,9 +112,8 @@ class Evaluator:
             for reply in self._rollouts.receive(_POLL_S):
                 question = questions[waiting[reply.request_id]]
                 if reply.group is not None:
-                    del waiting[reply.request_id]
                     triage.answered(reply)
-                    groups.append(_written_by(version, reply.group))
+                    answered[waiting.pop(reply.request_id)] = _written_by(version, reply.group)
                     continue
                 try:
                     pause_s = triage.failed(reply)
@@ -124,6 +128,7 @@ class Evaluator:
             self._rollouts.release()()
         hops = {question.id: str(question.hops or "") for question in questions}
         parts = {question.id: question.part for question in questions}
+        groups = [answered[index] for index in range(len(questions))]
         members = [member for group in groups for member in group.members]
         return VersionEvaluation(
             version.id,
@@ -133,6 +138,7 @@ class Evaluator:
             f1_by_hops=f1_by(groups, hops),
             f1_by_part=f1_by(groups, parts) if len(set(parts.values())) > 1 else {},
             calibration=_calibration(members),
+            groups=tuple(groups),
         )
 
 

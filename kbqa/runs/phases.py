@@ -19,7 +19,9 @@ from kbqa.policy_store import PolicyVersion
 from kbqa.recipes.beginning import SmallPolicySection
 from kbqa.runs.cold_start import ColdStart, demonstrations
 from kbqa.runs.context import Context
+from kbqa.runs.judged import JudgedHeader
 from kbqa.runs.student import Student, tokenizer_texts
+from kbqa.runs.transcripts import judged_question
 from kbqa.training.adapters import add_adapter
 from kbqa.trajectory import Question
 
@@ -54,6 +56,14 @@ class Material:
         """Evaluate what a phase has made, and keep the result under its name: base, cold_start or rl."""
         questions: tuple[Question, ...] = getattr(self.questions, self.judging)
         evaluation = context.evaluate(version, questions, self.judging)
+        context.directory.judged.write(
+            name,
+            JudgedHeader(version=evaluation.version, split=self.judging),
+            [
+                judged_question(question, group, with_turns=context.traces > 0)
+                for question, group in zip(questions, evaluation.groups, strict=True)
+            ],
+        )
         results = context.journal.results
         context.journal.keep(
             versions={**results.get("versions", {}), name: evaluation.version},

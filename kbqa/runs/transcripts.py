@@ -8,9 +8,11 @@ from statistics import fmean
 
 from kbqa.advantages import Credit
 from kbqa.curves.episodes import total_reward
+from kbqa.evaluation.evaluation import cluster_of
 from kbqa.policies.base import Codec
+from kbqa.runs.judged import JudgedQuestion
 from kbqa.runs.traces import TracedAction, TracedEpisode, TracedGroup, TracedSummary, TracedTurn
-from kbqa.trajectory import ExecutedAction, Group, RewardedTree, ScoredRollout, Tree, Turn
+from kbqa.trajectory import ExecutedAction, Group, Question, RewardedTree, ScoredRollout, Tree, Turn
 
 _MOST_CHARACTERS = 4000  # of a text
 _MOST_LABELS = 20  # of what an action found
@@ -54,6 +56,29 @@ def trace(step: int, outcome: str, rollout: ScoredRollout, advantage: Credit, co
         sampled=None if tree is None else tree.sampled,
         turns=turns,
         episodes=episodes,
+    )
+
+
+def judged_question(question: Question, group: Group, *, with_turns: bool) -> JudgedQuestion:
+    """The only episode of a group as text.
+
+    Args:
+        question: as the data set has it, since requests leave the gold path out.
+        with_turns: without them, what was asked and answered remains.
+    """
+    [member] = group.members
+    trajectory, rewards = member.trajectory, member.turn_rewards
+    turns = zip(trajectory.turns, rewards, strict=True) if with_turns else ()
+    return JudgedQuestion(
+        id=question.id,
+        question=_cut(question.text),
+        cluster=_cut(cluster_of(question)),
+        hops=question.hops,
+        gold=[_cut(answer) for answer in question.answers],
+        answers=[_cut(answer) for answer in trajectory.answers],
+        status=trajectory.status.value,
+        components=member.components,
+        turns=[_turn(at - 1 if at else None, turn, reward, None) for at, (turn, reward) in enumerate(turns)],
     )
 
 

@@ -64,6 +64,8 @@ def test_every_question_counts_and_few_are_out_at_a_time():
     assert found.f1 == 0.5
     assert found.to_json()["f1"] == 0.5
     assert source.most == 2
+    assert len(found.groups) == 5
+    assert "groups" not in found.to_json()
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,11 @@ def test_a_run_goes_from_nothing_to_its_summary(begin, small):
     assert (summary["dataset"], summary["seed"], summary["run"]) == ("world", 1, context.run)
     versions = context.journal.results["versions"]
     assert len(set(versions.values())) == 3
+    for phase, version in versions.items():
+        judged = context.directory.judged.read(phase)
+        assert (judged.header.version, judged.header.split) == (version, "test")
+        assert [one.components["f1"] for one in judged.questions] == [1.0] * 3
+        assert all(" : " in one.cluster and not one.turns for one in judged.questions)
     assert summary["policy"] == versions["rl"] == context.store.newest(context.run).id
     assert {version.manifest.graphs for version in context.store.versions(context.run)} == {("world",)}
     assert phases(context.directory) == ["warm_up", "cold_start", "rl"]
